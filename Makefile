@@ -12,26 +12,33 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit coverage lint format bench bench-search docs deps build clean
+.PHONY: help demo test test-unit fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no network
 	@$(BIN)/burnish optimize examples/extract/agent.yaml
 
 test: $(VENV)/.burnish-dev ## every test, crashes included
 	@$(BIN)/python scripts/prerequisites.py
-	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crowd" $(ARGS)
 
 deps: $(VENV)/.burnish-dev ## install what some tests need: bubblewrap, databases, models
 	@$(BIN)/python scripts/prerequisites.py install
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd" $(ARGS)
+
+fuzz-service: $(VENV)/.burnish-dev ## ask the service 200 things per route, and crowd it with 1,900 connections
+	@BURNISH_FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -q tests/server/test_openapi.py $(ARGS)
+	@$(BIN)/python -m pytest -q -n 0 -m crowd tests/security $(ARGS)
+
+crash-sweep: $(VENV)/.burnish-dev ## cut runs of every strategy at 1,000 points; ARGS='--points N --world NAME --seed S'
+	@$(BIN)/python -m tests.crash.sweep $(ARGS)
 
 coverage: $(VENV)/.burnish-dev ## the fast tests, and which lines they miss
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
 
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .
@@ -53,9 +60,28 @@ $(VENV)/gepa-0.1.4: $(VENV)/.burnish
 bench-search: $(VENV)/gepa-0.1.4 ## compare searches with gepa in scripted worlds
 	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.search $(ARGS)
 
-docs: $(VENV)/.burnish-dev ## write the reference pages from the code, then run every page's examples
+bench-real: $(VENV)/gepa-0.1.4 ## compare rewrites and searches with gepa on a real model: BASE_URL=… MODEL=…
+	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.real $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
+
+bench-truth: $(VENV)/.burnish ## how often claimed gains are true, in worlds where the truth is known
+	@$(BIN)/python -m benchmarks.truth $(ARGS)
+
+soak: $(VENV)/.burnish-dev ## storm a service of three processes for an hour; SHORT=1 for ten minutes, SECONDS=N
+	@$(BIN)/python -m benchmarks.soak $(if $(SHORT),--short) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+
+fuzz: $(VENV)/.burnish-dev ## 10,000 mutated files over every reader; ARGS='--count N --seed S --reader NAME'
+	@$(BIN)/python -m tests.security.fuzz $(ARGS)
+
+docs: $(VENV)/.burnish-dev ## write reference, transcripts and picture, build the site, run every page's examples
 	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python -m scripts.transcripts
+	@$(BIN)/python -m scripts.picture
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir dist/site
+	@echo "the site is in dist/site"
 	@$(BIN)/python -m pytest -q tests/docs
+
+screenshots: $(VENV)/.burnish-dev ## take the pictures of docs/view.md; ARGS=FOLDER uses runs that are there
+	@$(BIN)/python scripts/screenshots.py $(ARGS)
 
 # The wheel is installed as a user would, away from the checkout, and run.
 build: $(VENV)/.burnish-dev ## wheel and source archive in dist/, tried in a fresh virtual environment
@@ -87,6 +113,6 @@ $(VENV)/.burnish: $(VENV)/.created pyproject.toml constraints.txt
 $(VENV)/.burnish-dev: $(VENV)/.burnish
 	@echo "installing the development tools (pinned in constraints.txt)"
 	@$(PIP) install -c constraints.txt setuptools wheel # rouge-score is built on the spot
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev,docs]'
 	@$(BIN)/burnish models pull minilm || echo "the tests of the embedding model will be skipped"
 	@touch $@

@@ -32,6 +32,24 @@ def _service() -> list[Figure]:
     return service.figures()
 
 
+def _pages() -> list[Figure]:
+    """Nothing where the extra `view` is not installed."""
+    if not all(map(find_spec, ("jinja2", "plotly"))):
+        return []
+    from benchmarks import pages
+
+    return pages.figures()
+
+
+def _workers() -> list[Figure]:
+    """Nothing where the extra `cluster` is not installed."""
+    if find_spec("distributed") is None:
+        return []
+    from benchmarks import workers
+
+    return workers.figures()
+
+
 PARTS = {
     "overhead": overhead.figures,
     "evaluating": evaluating.figures,
@@ -44,6 +62,8 @@ PARTS = {
     "false-accepts": false_accepts.figures,
     "attribution": attribution.figures,
     "service": _service,
+    "pages": _pages,
+    "workers": _workers,
 }
 
 

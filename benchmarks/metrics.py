@@ -14,12 +14,11 @@ from burnish.metrics.computed import (
     Equality,
     ExpectedTools,
     FinalResponse,
-    JsonMatch,
     Length,
     Numeric,
-    TextMatch,
     ToolTrajectory,
 )
+from burnish.metrics.json_matching import JsonRule
 from burnish.metrics.overlap import Bleu, Chrf, Meteor, ResponseMatch, RougeMetric
 from burnish.metrics.turns import ComputedMetric
 
@@ -43,8 +42,7 @@ def figures() -> list[Figure]:
     jobs: list[tuple[ComputedMetric, Work]] = [
         (Equality(), texts),
         (Numeric(), numbers),
-        (TextMatch(), texts),
-        (JsonMatch(), objects),
+        (FinalResponse(name="json_match", json=JsonRule()), objects),
         (Length(max=1000), texts),
         (FinalResponse(), texts),
         (ToolTrajectory(), texts),

@@ -16,7 +16,8 @@ from burnish.core.protocols import Target
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.executors import AsyncioExecutor
 from burnish.journal.once import DirectEffects
-from burnish.runs.evaluation import CasePolicy, Evaluator
+from burnish.runs.case_work import CasePolicy, CaseWorker
+from burnish.runs.evaluation import Evaluator
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, start
 from burnish.testing import ExpectedText, ScriptedTarget
@@ -102,9 +103,13 @@ def setup(cases: tuple[Case, ...], *, seconds: float = 0.0) -> Setup:
 
 async def _direct(cases: tuple[Case, ...]) -> float:
     agent = target()
+    metrics = (ExpectedText(),)
     evaluator = Evaluator(
         target=agent,
-        metrics=(ExpectedText(),),
+        metrics=metrics,
+        work=CaseWorker(
+            target=agent, metrics=metrics, policy=CasePolicy(), concurrency=CONCURRENCY
+        ),
         executor=AsyncioExecutor(2 * CONCURRENCY),
         policy=CasePolicy(),
         concurrency=CONCURRENCY,

@@ -22,14 +22,23 @@ from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
-from burnish.runs.events import BASELINE, Advanced, Event, RunFinished, SealedResult, Tick
+from burnish.runs.events import (
+    BASELINE,
+    PRUNE,
+    Advanced,
+    Event,
+    RunFinished,
+    SealedResult,
+    Tick,
+    read_all,
+)
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, start
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup, true_score
 
 CLASSIC = ReflectiveSettings(racing=False, reuse=False, parent_selection="pareto")
-FULL = ReflectiveSettings()
+FULL = ReflectiveSettings(prune=True)
 SYSTEMS = {"burnish, classic loop": CLASSIC, "burnish reflective": FULL}
 
 
@@ -97,7 +106,7 @@ async def _driven(made: Setup, world: World, folder: Path) -> tuple[Ending, Watc
 def _accepts(world: World, rows: Sequence[TrialRow]) -> list[Accept]:
     """The candidates that were taken into the pool, each beside the better of its parents."""
     worth = {row.trial.candidate.id: true_score(world, row.trial.candidate.values) for row in rows}
-    tried = [row.trial for row in rows if row.trial.phase != BASELINE]
+    tried = [row.trial for row in rows if row.trial.phase not in (BASELINE, PRUNE)]
     taken = [trial for trial in tried if trial.kept or trial.accepted]
     return [
         Accept(
@@ -110,9 +119,9 @@ def _accepts(world: World, rows: Sequence[TrialRow]) -> list[Accept]:
 
 def _claimed(record: RunRecord) -> float:
     """What the run itself says of its best, on the split that decides."""
-    assert isinstance(record.ending, RunFinished)
-    assert record.ending.best_score is not None
-    return record.ending.best_score
+    *_, finished = read_all(record.events, RunFinished)
+    assert finished.best_score is not None
+    return finished.best_score
 
 
 def _sealed(

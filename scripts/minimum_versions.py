@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "constraints-minimum.txt"
 HEAD = "# Made by scripts/minimum_versions.py from pyproject.toml and constraints.txt.\n"
-TOOLS = "dev"
-"""The extra of our own tools: nobody else installs it."""
+TOOLS = ("dev", "docs")
+"""The extras of our own tools: nobody else installs them."""
 
 
 def minimum() -> str:
@@ -29,7 +29,7 @@ def _direct() -> Iterator[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     yield from project["dependencies"]
     for extra, requirements in project["optional-dependencies"].items():
-        if extra != TOOLS:
+        if extra not in TOOLS:
             yield from (each for each in requirements if _name(each) != project["name"])
 
 

@@ -238,6 +238,14 @@ NEEDS = (
         prepare=_start_mariadb,
     ),
     Need(
+        name="Chromium",
+        tests="pages in a real browser, with playwright",
+        command="apt-get install chromium",
+        is_here=lambda: Path("/usr/bin/chromium").exists(),
+        packages=("chromium",),
+        programs=("chromium",),
+    ),
+    Need(
         name="the model smollm2",
         tests="the embedded model",
         command="burnish models pull smollm2",

@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: what the pages say is what the code says.
+"""Writes docs/reference/ and the published schemas from the code, so that they say what it says.
 
 `make docs` runs it. `pages()` gives the pages without writing them, for the test that checks
 whether they are current.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from file_pages import dialects, file_pages
 from settings_pages import project_file, settings
 from source_reading import doc_of, fields_of, node_of, one_line, row, shown, tree_of
 from stop_reasons_page import stop_reasons
@@ -24,9 +25,11 @@ import burnish
 import burnish.testing
 from burnish.cli.program import app
 from burnish.core import errors, protocols
+from burnish.projects.schemas import PROGRESS, schema_file, schema_text
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "docs" / "reference"
+SCHEMAS = ROOT / "src" / "burnish" / "schemas"
 WIDTH = 80
 MADE = "<!-- Made by scripts/reference.py from the code: run `make docs`, do not edit. -->"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -41,6 +44,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings(),
         "errors.md": error_tree(),
         "stop-reasons.md": stop_reasons(),
+        **file_pages(),
     }
     return {name: f"{MADE}\n\n{body.rstrip()}\n" for name, body in made.items()}
 
@@ -161,17 +165,26 @@ def error_tree() -> str:
     return "\n".join(parts)
 
 
+# -- schemas -------------------------------------------------------------------------------
+
+
+def schemas() -> dict[str, str]:
+    """The schemas that are published with the package, by file name."""
+    kinds = [*(each.kind for each in dialects()), PROGRESS]
+    return {schema_file(kind): schema_text(kind) for kind in kinds}
+
+
 def main() -> None:
-    """Write the pages that differ."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    made = pages()
-    for name, text in made.items():
-        path = HOME / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
-    for extra in sorted({path.name for path in HOME.glob("*.md")} - set(made)):
-        sys.exit(f"{HOME / extra} is not made by this script: remove it")
+    """Write the pages and schemas that differ."""
+    for home, made in ((HOME, pages()), (SCHEMAS, schemas())):
+        home.mkdir(parents=True, exist_ok=True)
+        for name, text in made.items():
+            path = home / name
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+                print(f"wrote {path.relative_to(ROOT)}")
+        for extra in sorted({path.name for path in home.iterdir()} - set(made)):
+            sys.exit(f"{home / extra} is not made by this script: remove it")
 
 
 if __name__ == "__main__":

@@ -2,25 +2,22 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
+from file_pages import dialects, page_name, usual
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from source_reading import row
 
 from burnish.projects.description import Doors, role_fields
-from burnish.projects.dialects import GROUP, Dialect
-from burnish.projects.schemas import field_at
 from burnish.runs.plugins import STRATEGIES, TARGETS, StrategyPlugin, strategy_plugin, target_plugin
 from burnish.runs.spec import BudgetSpec
-from burnish.system.settings import SettingField, Settings, field_docs, plain_type, setting_fields
+from burnish.system.settings import SettingField, Settings, plain_type, setting_fields
 
-_KEYS = ("", "| key | value | default | field | |", "|---|---|---|---|---|")
 _FIELDS = ("", "| setting | flag | variable | HTTP | default | |", "|---|---|---|---|---|---|")
 _OURS = "burnish."
-_ALSO = {"strategy": "the name of a strategy", "roles": "a model"}
 
 
 # -- every field of a run --------------------------------------------------------------------
@@ -35,7 +32,9 @@ def settings() -> str:
         "folder keeps them. `--set` reaches each by its path (`--set budget.max_usd=2`), settings",
         "of the strategy by their name alone (`--set max_cycles=2`). Those with a flag can be set",
         "by it, most of them by a variable too, and those marked under HTTP by a client of the",
-        "service. A flag comes before the file, the file before the variable, the variable before",
+        "service: `client` freely, `limit` up to the operator's value, `ceiling` up to that or the",
+        "default, `dataset` as the name of an upload, `model` and `code` if the operator allows",
+        "the name. A flag comes before the file, the file before the variable, the variable before",
         "the default.",
         "",
         "## Every run",
@@ -79,7 +78,7 @@ def _rows(fields: Iterator[SettingField] | Sequence[SettingField]) -> list[str]:
             continue
         flags = " ".join(f"`{each}`" for each in field.flags) if field.name else ""
         variable = f"`{field.variable}`" if field.name and field.door.environment else ""
-        is_open = "yes" if field.door.http else ""
+        is_open = field.door.http.value if field.http_name else ""
         path = f"`{'.'.join(field.path)}`"
         default = "—" if field.path[0] == "roles" else _default(field.info)
         rows.append(row(path, flags, variable, is_open, default, field.help))
@@ -90,7 +89,7 @@ def _rows(fields: Iterator[SettingField] | Sequence[SettingField]) -> list[str]:
 
 
 def project_file() -> str:
-    """The keys of each kind of file."""
+    """What all kinds of files share, and where the keys of each kind are."""
     parts = [
         "# The project file",
         "",
@@ -98,6 +97,13 @@ def project_file() -> str:
         "a field of the run; [Settings](settings.md) has them all, with their flags. Beside its",
         "own keys a file may have a block named after a strategy, with the settings of that",
         "strategy, and a key named after each role (`critic: openai:gpt-4o`).",
+        "",
+        "| kind | what it is |",
+        "|---|---|",
+        *(
+            row(f"[`{each.kind}`]({page_name(each.kind)})", f"{_doc(type(each))} {usual(each)}")
+            for each in dialects()
+        ),
         "",
         "## budget",
         "",
@@ -109,54 +115,7 @@ def project_file() -> str:
     for field in setting_fields(BudgetSpec):
         kind = _kind(field.info)
         parts.append(row(f"`{field.path[0]}`", kind, _default(field.info), field.help))
-    for dialect in _dialects():
-        parts += ["", f"## {dialect.kind}", "", _doc(type(dialect)), "", _usual(dialect)]
-        rows = [*_key_rows(dialect)]
-        parts += [*_KEYS, *rows] if rows else []
     return "\n".join(parts)
-
-
-def _dialects() -> list[Dialect]:
-    points = [each for each in entry_points(group=GROUP) if each.value.startswith(_OURS)]
-    return [each.load()() for each in sorted(points, key=lambda each: each.name)]
-
-
-def _usual(dialect: Dialect) -> str:
-    known = f", or known by {dialect.known_by}" if dialect.known_by else ""
-    place = ".".join(map(str, dialect.strategy_at))
-    usual = f"searched with `{dialect.strategy}` unless `{place}` or `--strategy` says otherwise"
-    return f"`kind: {dialect.kind}`{known}; {usual}."
-
-
-def _key_rows(dialect: Dialect) -> Iterator[str]:
-    inside = ".".join(map(str, dialect.strategy_at[:-1]))
-    tables: dict[str, Mapping[str, str]] = {"": dialect.keys}
-    block: Mapping[str, str] | None = getattr(dialect, "block", None)
-    if block is not None:
-        tables[f"{inside}."] = block
-    elif inside:
-        tables = {f"{inside}.": dialect.keys}
-    for prefix, keys in tables.items():
-        for key, field in keys.items():
-            if field:
-                yield _key_row(f"{prefix}{key}", field, dialect)
-    if block is not None:
-        for field in setting_fields(strategy_plugin(dialect.strategy).Settings):
-            if ".".join(field.path) not in block:
-                key = ".".join((inside, *field.path))
-                path = ".".join(("strategy.settings", *field.path))
-                kind, default = _kind(field.info), _default(field.info)
-                yield row(f"`{key}`", kind, default, f"`{path}`", field.help)
-
-
-def _key_row(key: str, path: str, dialect: Dialect) -> str:
-    steps = path.split(".")
-    info, owner = field_at(steps, dialect)
-    if info is None:
-        return row(f"`{key}`", _ALSO.get(steps[0], "text"), "—", f"`{path}`", "")
-    default = "—" if steps[0] == "strategy" and steps[1] == "name" else _default(info)
-    text = field_docs(owner).get(steps[-1], "")
-    return row(f"`{key}`", _kind(info), default, f"`{path}`", text)
 
 
 # -- words for types and values --------------------------------------------------------------

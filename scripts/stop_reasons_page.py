@@ -19,7 +19,7 @@ def _spends(budget: Budget, spent: Spend) -> Callable[[], StopReason | None]:
 
 
 def _stands(budget: Budget, standing: Standing) -> Callable[[], StopReason | None]:
-    return lambda: next(iter(stoppers.pure_stoppers(budget)))(standing)
+    return lambda: next(stoppers.pure_reasons(budget, standing))
 
 
 _NANO = 10**9
@@ -75,7 +75,7 @@ REASONS: tuple[tuple[str, str, Callable[[], StopReason | None]], ...] = (
     (
         "max_minutes",
         "Minutes of active time, all sessions together.",
-        stoppers.out_of_time(10, lambda: 660).look,
+        stoppers.out_of_time(lambda: 10, lambda: 660).look,
     ),
     (
         "stop_file",
@@ -99,8 +99,8 @@ def stop_reasons() -> str:
     parts = [
         "# Stop reasons",
         "",
-        "Why a run ended: a stable code for programs, a sentence for people. Limits are looked at",
-        "before a trial is begun; a trial under way is finished.",
+        "Why a run ended: a stable code for programs and a sentence for people. Limits are checked",
+        "before each trial; a trial in progress is finished.",
         "",
         "| code | when | an example of the sentence |",
         "|---|---|---|",
@@ -118,17 +118,12 @@ def stop_reasons() -> str:
 
 
 def _codes_in_source() -> Iterator[str]:
-    """The codes that the code writes down: in stop reasons, limits and counters."""
+    """The codes that the code writes down: limits of a budget, and those of stop reasons."""
     yield FINISHED.code
-    limits = {name for name in Budget.__dataclass_fields__ if name.startswith("max_")}
-    yield from limits
+    yield "patience"
+    yield from (name for name in Budget.__dataclass_fields__ if name.startswith("max_"))
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-                continue
-            first: list[ast.expr] = []
-            if node.func.id == "StopReason":
-                first = [word.value for word in node.keywords if word.arg == "code"]
-            elif node.func.id == "_at_most":
-                first = node.args[:1]
-            yield from (str(v.value) for v in first if isinstance(v, ast.Constant))
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "StopReason":
+                codes = (word.value for word in node.keywords if word.arg == "code")
+                yield from (str(v.value) for v in codes if isinstance(v, ast.Constant))

@@ -2,8 +2,10 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "burnish"
 VAGUE = {"told", "found", "given", "said", "wanted", "asked", "kept", "known"}
@@ -19,16 +21,18 @@ NO_MODULES = {
 }  # fmt: skip
 """Gerunds and metaphors for which the field has a noun."""
 SCHEMAS = {
-    "Assignment", "CommandBlock", "Edit", "EditRequest", "EventShape", "FileShape", "Limits",
-    "Pair", "PythonBlock", "Severity", "Structure", "Verdict",
+    "Assignment", "Claim", "CommandBlock", "Edit", "EditRequest", "EventShape", "FileShape",
+    "Limits", "Pair", "PythonBlock", "Severity", "Structure", "Verdict",
 }  # fmt: skip
 """Names that others read: titles of schemas that are published or sent to models, and
 `burnish.plugins.Verdict`, which is not the verdict of a gate."""
 
 
-def sources() -> Iterator[tuple[Path, ast.Module]]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        yield file.relative_to(SOURCE), ast.parse(file.read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def trees() -> Mapping[Path, ast.Module]:
+    """Every module by its path, parsed once."""
+    files = sorted(SOURCE.rglob("*.py"))
+    return {f.relative_to(SOURCE): ast.parse(f.read_text(encoding="utf-8")) for f in files}
 
 
 def bound_names(tree: ast.Module) -> Iterator[str]:
@@ -39,9 +43,9 @@ def bound_names(tree: ast.Module) -> Iterator[str]:
             yield node.arg
 
 
-def test_no_two_public_classes_share_a_name() -> None:
+def test_no_two_public_classes_share_a_name(trees: Mapping[Path, ast.Module]) -> None:
     homes: dict[str, list[str]] = defaultdict(list)
-    for file, tree in sources():
+    for file, tree in trees.items():
         # compat has the names that the original systems have
         if file.parts[0] == "compat":
             continue
@@ -52,11 +56,11 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert {name: files for name, files in shared.items() if name not in SCHEMAS} == {}
 
 
-def test_variables_are_named_after_what_they_are() -> None:
-    names = Counter(name for _, tree in sources() for name in bound_names(tree))
+def test_variables_are_named_after_what_they_are(trees: Mapping[Path, ast.Module]) -> None:
+    names = Counter(name for tree in trees.values() for name in bound_names(tree))
     vague = sum(names[word] for word in VAGUE)
     assert vague / names.total() <= MOST_VAGUE, {word: names[word] for word in VAGUE}
 
 
 def test_modules_are_named_by_nouns() -> None:
-    assert [str(file) for file, _ in sources() if file.stem in NO_MODULES] == []
+    assert [str(file) for file in SOURCE.rglob("*.py") if file.stem in NO_MODULES] == []

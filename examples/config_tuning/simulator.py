@@ -16,7 +16,7 @@ COSTS = {"icon": 4.0, "photo": 20.0, "video": 60.0}
 """Milliseconds to make an answer that is not in the cache."""
 TAKING = 6.0
 """Milliseconds that a worker needs to take a batch; more where more workers crowd the queue."""
-DAY, EVENING = (1, 900, 9.0), (2, 700, 8.0)
+DAY, EVENING, WEEKEND = (1, 900, 9.0), (2, 700, 8.0), (3, 800, 8.5)
 """A seed, how many requests there are, and milliseconds between them."""
 
 
@@ -62,6 +62,12 @@ def score_evening(workspace: Path, run: dict[str, Any]) -> dict[str, Any]:
     """The scorer of holdout: another traffic."""
     del run
     return measured(workspace / "config.yaml", requests(*EVENING))
+
+
+def score_weekend(workspace: Path, run: dict[str, Any]) -> dict[str, Any]:
+    """The scorer of the sealed test."""
+    del run
+    return measured(workspace / "config.yaml", requests(*WEEKEND))
 
 
 def requests(seed: int, count: int, apart: float) -> list[Request]:

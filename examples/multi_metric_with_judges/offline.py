@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.role_requests import read_role_request
 from burnish.testing.servers import ScriptedServer
 
 _NUMBERS, _WORDS = "judge-of-numbers", "judge-of-words"
@@ -41,7 +42,9 @@ async def models() -> AsyncGenerator[None, None]:
 
 def answer(asked: HttpRequest) -> str:
     """What the model that is asked says."""
-    request = "\n".join(message["content"] for message in asked.json["messages"])
+    request = "\n".join(
+        message["content"] for message in asked.json["messages"] if message["role"] == "user"
+    )
     if "<rubrics>" in request:
         return json.dumps({"items": _checked(request)})
     if "<reference_response>" in request:
@@ -77,13 +80,14 @@ def _checked(request: str) -> list[dict[str, str]]:
 
 def _rewritten(request: str) -> dict[str, str]:
     """The prompt with the rule that is asked for most; all of them once each was turned down."""
-    text, shown = _part(request, "current_text"), _part(request, "cases")
+    fields = read_role_request("reflector", request)
+    assert fields is not None, "nobody else asks the stand-in"
+    text, shown = fields["current_text"].strip(), fields["records"]
     asked_for = Counter(re.findall(r"wanted: ([^.]+\.)", shown))
     for most in re.findall(r"at most (\d+)", shown):
         asked_for[f"The answer has at most {most} characters."] += 1
     lacking = [rule for rule, _ in asked_for.most_common() if rule not in text]
-    tried = _part(request, "turned_down")
-    new = [rule for rule in lacking if rule not in tried][:1] or lacking
+    new = [rule for rule in lacking if rule not in fields["rejected"]][:1] or lacking
     told = f"no rule says: {' '.join(new)}" if new else "the rules say it all"
     return {"diagnosis": told, "new_text": "\n".join([text, *(f"- {rule}" for rule in new), ""])}
 

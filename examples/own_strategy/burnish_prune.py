@@ -27,6 +27,7 @@ from burnish import (
 )
 from burnish.core.content import short_id
 from burnish.plugins import (
+    Access,
     AtLeastOne,
     Building,
     Door,
@@ -46,7 +47,7 @@ from burnish.plugins import (
 class PruneSettings(StrategySettings):
     """How the search goes about it. A field is a key of a file, a flag, a variable."""
 
-    most: Annotated[AtLeastOne, Door(flag="*", http=True)] = 5
+    most: Annotated[AtLeastOne, Door(flag="*", http=Access.CLIENT)] = 5
     """Sentences that may be left out."""
     tolerance: Annotated[Share, Door(flag="*")] = 0.0
     """The score on holdout that a shorter prompt may lose."""

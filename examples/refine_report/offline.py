@@ -65,9 +65,9 @@ def answer(asked: HttpRequest) -> Answer:
     if "You are the manager" in system:
         return json.dumps(manage(said))
     if "You check the work" in system:
-        return json.dumps(criticise(part(said, "files")))
+        return json.dumps(criticise(said.partition("<files>")[2].partition("</files>")[0]))
     tools = [str(each["content"]) for each in messages if each["role"] == "tool"]
-    return work(part(said, "instructions"), tools)
+    return work(part(said, "Your instructions:"), tools)
 
 
 def manage(said: str) -> dict[str, Any]:
@@ -77,10 +77,11 @@ def manage(said: str) -> dict[str, Any]:
         told = f"mend input/report.md: {known[0]}" if known else "write it"
         task = {"id": "report", "description": told, "required_outputs": ["report.md"]}
         return {"decision": "plan", "subtasks": [task]}
-    results, plan = part(said, "results"), part(said, "plan")
-    if "no_placeholder" in part(said, "completion_rejected") and "repairer" not in results:
+    plan, results = part(said, "The plan so far:"), part(said, "What workers reported:")
+    sent_back = part(said, "Your last completion was sent back:")
+    if "no_placeholder" in sent_back and "repairer" not in results:
         return delegate(repairer="take the line with TODO out of report.md")
-    if "(none)" not in results:
+    if results:
         done = "The report is written."
         return {"decision": "complete", "final_result": done, "confidence": 0.8}
     if found := re.search(r"mend input/report.md: ([\w ]+)", plan):
@@ -134,9 +135,9 @@ def criticise(files: str) -> dict[str, Any]:
     return {"score": 1 - 0.2 * len(there), "defects": defects, "summary": f"{len(there)} flaws"}
 
 
-def part(said: str, tag: str) -> str:
-    """What stands between two tags."""
-    return said.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+def part(said: str, heading: str) -> str:
+    """The lines below a heading, up to the next empty one."""
+    return said.partition(f"{heading}\n")[2].lstrip("\n").partition("\n\n")[0]
 
 
 def with_real_models(command: list[str]) -> list[str]:

@@ -38,7 +38,9 @@ def answer(asked: HttpRequest) -> Answer:
                 content=str(each["content"] or ""))
         for each in said
     )  # fmt: skip
-    turn = RoleTurn(request=ChatRequest(messages=messages), draw=0)
+    shape = asked.json.get("response_format", {}).get("json_schema", {})
+    request = ChatRequest(messages=messages, schema_name=shape.get("name", "answer"))
+    turn = RoleTurn(request=request, draw=0)
     text = " ".join(turn.system.split())
     role = next(
         (role for told, role in ROLES.items() if told in text), delegation_world.suite_worker

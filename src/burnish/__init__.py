@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from burnish.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from burnish.compat.eval_sets import AgentEvaluator, AgentOptimizer
+    from burnish.compat.eval_sets import AgentEvaluator
+    from burnish.compat.optimizer.entry import AgentOptimizer
     from burnish.compat.promptiter import PromptIterEngine
     from burnish.core.cases import Case, Dataset, Split, Turn
     from burnish.core.comparisons import Pair
@@ -49,13 +50,13 @@ if TYPE_CHECKING:
     from burnish.journal.limits import Budget
     from burnish.projects.evaluate import evaluate
     from burnish.projects.launch import optimize
+    from burnish.runs.case_work import CasePolicy
     from burnish.runs.driver import Ending
-    from burnish.runs.evaluation import CasePolicy
     from burnish.runs.run import Run
     from burnish.runs.setup import Setup, Strategy
-    from burnish.targets.current_prompts import prompt, prompts_folder
     from burnish.targets.graph import Graph, graph
     from burnish.targets.prompts import TargetPrompt
+    from burnish.targets.user_code import prompt, prompts_folder
     from burnish.tracing import OpenStep, carry, step, traced
 
 # Or pydantic-ai writes ten lines of its own over the first live view. Set here, before anything
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
 
 _HOMES = {
-    "compat.eval_sets": ("AgentEvaluator", "AgentOptimizer"),
+    "compat.eval_sets": ("AgentEvaluator",),
+    "compat.optimizer.entry": ("AgentOptimizer",),
     "compat.promptiter": ("PromptIterEngine",),
     "core.cases": ("Case", "Dataset", "Split", "Turn"),
     "core.comparisons": ("Pair",),
@@ -107,7 +109,7 @@ _HOMES = {
     "runs.evaluation": ("CasePolicy",),
     "runs.run": ("Run",),
     "runs.setup": ("Setup", "Strategy"),
-    "targets.current_prompts": ("prompt", "prompts_folder"),
+    "targets.user_code": ("prompt", "prompts_folder"),
     "targets.graph": ("Graph", "graph"),
     "targets.prompts": ("TargetPrompt",),
     "tracing": ("OpenStep", "carry", "step", "traced"),

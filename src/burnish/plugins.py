@@ -44,13 +44,14 @@ from burnish.runs.plugins import (
 )
 from burnish.runs.report_sections import plain_report
 from burnish.runs.spec import RunSpec, StrategySettings, TargetSpec
-from burnish.system.settings import Door, Settings
+from burnish.system.settings import Access, Door, Settings
 
 __all__ = [
     "DELEGATIONS",
     "STEPS",
     "Ability",
     "AboveZero",
+    "Access",
     "AtLeastOne",
     "Building",
     "Code",

@@ -1,6 +1,7 @@
 """The comparison of searches: what its tables count, and what a search counts that got nowhere."""
 
 import pytest
+from benchmarks.search_burnish import search
 from benchmarks.search_report import reached, report
 from benchmarks.search_worlds import GEPA, WORLDS, Accept, Sealed, Searched, Step, world_of
 
@@ -52,3 +53,11 @@ def test_the_report_tells_how_many_times_fewer_calls_were_needed() -> None:
 def test_every_world_leaves_something_to_be_found(name: str) -> None:
     world = world_of(name, seed=1)
     assert true_score(world, baseline(world)) < 0.5 * best_score(world)
+
+
+def test_a_short_search_of_ours_can_be_reported() -> None:
+    first = search(OURS, "no noise, pass or fail", 1, calls=150)
+    assert first.calls <= 150
+    assert 0 <= first.claimed <= 1
+    assert first.sealed is not None
+    assert OURS in report([first], command="make bench-search")

@@ -32,9 +32,12 @@ observability:
   evaluation:
     thresholds: {{accept: 0.9, retry: 0.0, fail: 0.0}}
     metrics:
-      - {{name: one, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-1}}}}
-      - {{name: two, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-2}}}}
-      - {{name: three, kind: deterministic_assertion, params: {{path: report.md, lacks: flaw-3}}}}
+      - {{name: one, kind: deterministic_assertion, threshold: 0.9,
+         params: {{path: report.md, lacks: flaw-1}}}}
+      - {{name: two, kind: deterministic_assertion, threshold: 0.9,
+         params: {{path: report.md, lacks: flaw-2}}}}
+      - {{name: three, kind: deterministic_assertion, threshold: 0.9,
+         params: {{path: report.md, lacks: flaw-3}}}}
 deliverables: [report.md]
 sandbox: none
 """

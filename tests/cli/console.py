@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.fork_server import ForkedProcess
 
 SMALL = """\
 kind: toy
@@ -62,18 +64,27 @@ def refused(said: Said, *words: str) -> None:
 
 
 def child(*args: str, cwd: Path, start: str = START, **env: str) -> "subprocess.Popen[str]":
-    """The command line in a process of its own, stdout and stderr piped."""
-    keep = {k: v for k, v in os.environ.items() if k not in {"PYTHONDONTWRITEBYTECODE", "COLUMNS"}}
+    """The command line in a fresh process, stdout and stderr piped."""
     return subprocess.Popen(
         [sys.executable, "-c", start, *args],
         cwd=cwd,
-        env={**keep, **env},
+        env=_environment(env),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
     )
+
+
+def forked(*args: str, cwd: Path, start: str = START, **env: str) -> "subprocess.Popen[str]":
+    """The same in a process that has its imports: for tests of anything but the start."""
+    return ForkedProcess(start, *args, cwd=cwd, env=_environment(env))
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    usual = {k: v for k, v in os.environ.items() if k not in {"PYTHONDONTWRITEBYTECODE", "COLUMNS"}}
+    return {**usual, **more}
 
 
 def finish(process: "subprocess.Popen[str]", *, seen: str = "", seconds: float = 120) -> Said:

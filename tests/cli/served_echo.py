@@ -27,7 +27,8 @@ def serving(
         body = question.json
         talk = [m["content"] for m in body["messages"] if m["role"] != "system"]
         told = "".join(m["content"] for m in body["messages"] if m["role"] == "system")
-        if (shape := _role(told)) in ("critic", "applier"):
+        everything = "".join(m["content"] for m in body["messages"])
+        if (shape := _role(everything)) in ("critic", "applier"):
             return written.replace("{}", json.dumps(written_for(shape)))
         return said_to(told, talk, body.get("temperature", 0.0))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from tests.cli.console import START
+from tests.fork_server import ForkedProcess
 
 _OF_A_TEST = {
     *("PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
@@ -39,6 +40,10 @@ class Screen:
             place = found.end()
         self._write(text[place:])
 
+    def visible(self, height: int) -> list[str]:
+        """What a person sees who has so many lines: those up to the cursor."""
+        return self.lines[max(0, self.row + 1 - height) : self.row + 1]
+
     def _control(self, argument: str, letter: str) -> None:
         if letter == "A":
             self.row -= int(argument or 1)
@@ -62,23 +67,23 @@ class Screen:
 
 
 def on_terminal(
-    *args: str, cwd: Path, width: int, start: str = START, **env: str
+    *args: str, cwd: Path, width: int, height: int = 40, start: str = "", **env: str
 ) -> tuple[int, str]:
-    """Run the command line, or another program, on the pseudo-terminal of a person.
+    """Run the command line on the pseudo-terminal of a person; or `start`, in a fresh process.
 
     Its exit code and all it wrote. That it is started by a test is nothing it could know.
     """
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     keep = {k: v for k, v in os.environ.items() if k not in _OF_A_TEST}
-    process = subprocess.Popen(
-        [sys.executable, "-c", start, *args],
-        cwd=cwd,
-        env={**keep, "TERM": "xterm-256color", **env},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    seen = {**keep, "TERM": "xterm-256color", **env}
+    if start:
+        command = [sys.executable, "-c", start, *args]
+        process = subprocess.Popen(
+            command, cwd=cwd, env=seen, stdin=theirs, stdout=theirs, stderr=theirs, text=True
+        )
+    else:
+        process = ForkedProcess(START, *args, cwd=cwd, env=seen, streams=(theirs, theirs, theirs))
     os.close(theirs)
     written = b""
     try:

@@ -12,7 +12,7 @@ import pytest
 from burnish.runs.directory import RunRecord
 from burnish.system import FileLock
 from tests.cli.console import START, Burnish, Said, finish, refused, tree
-from tests.crash.nursery import nursery
+from tests.cli.cut_commands import FULL, cut
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import write_agent
 
@@ -22,18 +22,17 @@ BOTH = {"instructions": "Be brief.\n", TEMPERATURE: 0.7}
 DIFF = """\
 --- agent.yaml
 +++ agent.yaml
-@@ -3,7 +3,7 @@
+@@ line 3 @@
  model:
    provider: openai
    name: gpt-4o-mini   # cheap
--  temperature: 0.3
-+  temperature: 0.7
+~  temperature: [-0.3-]{+0.7+}
    api_key: "${ANALYST_KEY}"
  instructions: {file: prompts/system.md}
  tools:
 --- prompts/system.md
 +++ prompts/system.md
-@@ -2,4 +2,4 @@
+@@ line 2 @@
  version: 3
  author: Kim
  ---
@@ -68,11 +67,12 @@ def test_it_shows_the_evidence_and_the_diff_and_changes_nothing_without_a_yes(
     assert said.code == 1
     assert said.out == (
         "adopts   trial 2 of run · words · instructions, model.temperature\n"
-        "test     score 0.000 → 1.000   gain 1.000 [1.000, 1.000]\n" + DIFF
+        "claim    sealed test, looked at once: score 0.000 → 1.000   gain 1.000 [-1.000, 1.000], "
+        "not distinguishable from noise\n" + DIFF
     )
     assert said.err == (
-        "error: 2 files would change, and nobody is there to ask: this is no terminal — "
-        "go on with `burnish adopt run --yes`\n"
+        "error: 2 files would change, but this is not a terminal, so burnish cannot ask — "
+        "confirm with `burnish adopt run --yes`\n"
     )
     shown = burnish("adopt", "run", "--diff")
     assert (shown.code, shown.out) == (0, said.out)
@@ -93,8 +93,9 @@ def test_yes_changes_and_undo_puts_back(burnish: Burnish, run: RunRecord) -> Non
     assert b"temperature: 0.7" in own_files(home)["agent.yaml"]
     again = burnish("adopt", "run", "--yes")
     assert again.code == 0
-    assert again.out.startswith("nothing to adopt: trial 2 is adopted already, since 20")
-    assert "-  temperature: 0.7" in burnish("adopt", "run", "--undo", "--diff").out
+    assert again.out.startswith("nothing to adopt: trial 2 has been adopted since 20")
+    undoing = burnish("adopt", "run", "--undo", "--diff")
+    assert "~  temperature: [-0.7-]{+0.3+}" in undoing.out
     assert b"temperature: 0.7" in own_files(home)["agent.yaml"]
     back = burnish("adopt", "run", "--undo")
     assert back.code == 0
@@ -108,14 +109,14 @@ def test_no_gain_is_no_error(burnish: Burnish, agent: Path) -> None:
     agent_run(agent)
     said = burnish("adopt", "run")
     assert said.code == 0
-    assert said.out == "nothing to adopt: no candidate was better than what you have\n"
+    assert said.out == "nothing to adopt: no candidate was better than the baseline\n"
 
 
 def test_another_trial_than_the_best_says_what_speaks_for_it(burnish: Burnish, agent: Path) -> None:
     agent_run(agent, {TEMPERATURE: 0.7}, {"instructions": "Be brief.\n"}, measured=True)
     said = burnish("adopt", "run", "--trial", "2", "--diff")
-    assert "test     it measured trial 4, not this one" in said.lines
-    assert "holdout  loss 1.000 → 1.000; it chose the result, so it flatters it" in said.lines
+    assert "claim    it is about trial 4, not this one" in said.lines
+    assert "holdout  loss 1.000 → 1.000; it chose the result, so it is optimistic" in said.lines
     refused(burnish("adopt", "run", "--trial", "3"), "trial 3 was not accepted", "accepted: 2, 4")
 
 
@@ -133,7 +134,7 @@ def test_a_moved_agent_is_named_with_file(burnish: Burnish, run: RunRecord) -> N
     elsewhere.mkdir()
     for name in ("agent.yaml", "prompts", "tools", "data", "cases.yaml"):
         (home / name).rename(elsewhere / name)
-    refused(burnish("adopt", "run", "--yes"), "which is gone", "--file FILE")
+    refused(burnish("adopt", "run", "--yes"), "which no longer exists", "--file FILE")
     assert burnish("adopt", "run", "--yes", "--file", "moved/agent.yaml").code == 0
     assert "temperature: 0.7" in (elsewhere / "agent.yaml").read_text(encoding="utf-8")
     assert burnish("adopt", "run", "--undo").code == 0
@@ -143,8 +144,8 @@ def test_a_moved_agent_is_named_with_file(burnish: Burnish, run: RunRecord) -> N
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--diff", "--yes"), "--yes has no meaning"),
-        (("--undo", "--trial", "1"), "--trial has no meaning"),
+        (("--diff", "--yes"), "--yes has no effect"),
+        (("--undo", "--trial", "1"), "--trial has no effect"),
         (("--to", "there"), "leave out --to"),
         (("--undo",), "was not adopted"),
     ],
@@ -187,86 +188,49 @@ def test_other_targets_say_where_the_candidate_lies_or_copy_it(
     assert said.code == 0
     best = (finished / "candidates" / "best").resolve()
     assert said.lines == [
-        f"trial {int(best.name[5:])} lies in {best}",
+        f"trial {int(best.name[5:])} is in {best}",
         "copy it  burnish adopt done --to FOLDER",
     ]
     copied = burnish("adopt", "done", "--to", "deep/mine")
     assert copied.code == 0
     assert copied.out.startswith("copied   ")
     assert tree(finished.parent / "deep" / "mine") == tree(best)
-    refused(burnish("adopt", "done", "--to", "deep/mine"), "exists already")
-    refused(burnish("adopt", "done", "--undo"), "copies are yours")
+    refused(burnish("adopt", "done", "--to", "deep/mine"), "already exists")
+    refused(burnish("adopt", "done", "--undo"), "nothing to undo")
 
 
 # -- processes of their own ----------------------------------------------------------------------
 
-AT = """
-import os, signal, sys
-left = int(os.environ["AT"])
-writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-def counts(event, arguments):
-    if event == "os.rename":
-        return {renames}
-    return {others} and (event == "os.remove" or event == "open" and arguments[2] & writes)
-def hook(event, arguments):
-    global left
-    if os.environ["IN"] in str(arguments[:2]) and counts(event, arguments):
-        left -= 1
-        if left == 0:
-            {act}
-sys.addaudithook(hook)
-from burnish.cli import main; main()
-"""
-"""Acts right before the n-th operation on a file."""
-USERS = 'str(arguments[1]).endswith(("agent.yaml", "system.md"))'
-ADOPTING = ("burnish.cli.adopt", "burnish.projects.adopt")
-KILL, FULL = "os.kill(os.getpid(), signal.SIGKILL)", "raise OSError(28, 'no space')"
-
-
-def cut(*args: str, home: Path, at: int, act: str = KILL, every: bool = False) -> Said:
-    """A command that does not get past the n-th file that it renames, or changes at all."""
-    start = AT.format(renames="True" if every else USERS, others=every, act=act)
-    outputs = home / "run"
-    own = {**os.environ, "AT": str(at), "IN": str(home)}
-    born = nursery(0, *ADOPTING).run(
-        start, "adopt", "run", *args, cwd=home, outputs=outputs, env=own
-    )
-    return Said(code=born.code, out=born.out, err=born.err)
-
 
 @pytest.mark.crash
 @pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.parametrize("then", ["--yes", "--undo"])
-def test_killed_between_two_files_and_mended(
-    burnish: Burnish, run: RunRecord, at: int, then: str
+def test_killed_between_two_files_and_undone_by_the_next_command(
+    burnish: Burnish, run: RunRecord, at: int
 ) -> None:
     home = run.folder.parent
     before = own_files(home)
     assert cut("--yes", home=home, at=at).code == -9
-    half = own_files(home)
-    assert (b"temperature: 0.7" in half["agent.yaml"]) is (at == 2)
-    assert b"Be brief." not in half["prompts/system.md"]
-    if at == 2:
-        refused(burnish("adopt", "run", "--diff"), "cut off between two files", "--undo")
-    said = burnish("adopt", "run", then)
-    assert said.code == 0, said
-    assert ("cut off between two files" in said.out) is (at == 2 and then == "--yes")
-    if then == "--yes":
-        assert b"temperature: 0.7" in own_files(home)["agent.yaml"]
-        assert b"Be brief." in own_files(home)["prompts/system.md"]
-        assert burnish("adopt", "run", "--undo").code == 0
+    assert burnish("runs", "list").code == 0
+    assert own_files(home) == before
+    assert burnish("adopt", "run", "--yes").code == 0
+    assert b"temperature: 0.7" in own_files(home)["agent.yaml"]
+    assert b"Be brief." in own_files(home)["prompts/system.md"]
+    assert burnish("adopt", "run", "--undo").code == 0
     assert own_files(home) == before, "nothing is left over, and every byte is back"
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("then", ["--yes", "--undo"])
-def test_an_undo_that_was_killed_is_mended_too(burnish: Burnish, run: RunRecord, then: str) -> None:
+def test_an_undo_that_was_killed_is_undone_itself(
+    burnish: Burnish, run: RunRecord, then: str
+) -> None:
     home = run.folder.parent
     before = own_files(home)
     assert burnish("adopt", "run", "--yes").code == 0
     after = own_files(home)
     assert cut("--undo", home=home, at=2).code == -9
-    assert own_files(home) not in (before, after)
+    assert burnish("runs", "list").code == 0
+    assert own_files(home) == after
     assert burnish("adopt", "run", then).code == 0
     assert own_files(home) == (after if then == "--yes" else before)
 
@@ -311,7 +275,7 @@ def test_a_file_saved_between_two_renames_stays_and_the_first_is_put_back(run: R
     save = f"open({str(prompt)!r}, 'w').write('mine')"
     said = cut("--yes", home=home, at=1, act=save)
     assert said.code == 1
-    assert f"{prompt}: someone changed it just now" in said.err
+    assert f"{prompt}: someone has just changed the file" in said.err
     assert own_files(home) == {**before, "prompts/system.md": b"mine"}
 
 

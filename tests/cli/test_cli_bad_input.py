@@ -12,8 +12,8 @@ FILES = {
     "unknown key": ("kind: toy\nworl: {}\n", "bad.yaml:2 worl", "did you mean 'world'?"),
     "wrong type": ("kind: toy\nworld: {train: many}\n", "bad.yaml:2 world.train", "'many'"),
     "nested typo": ("kind: toy\nbudget:\n  max_usdd: 1\n", "bad.yaml:3", "'max_usd'"),
-    "empty": ("", "bad.yaml: it is empty", "known kinds: agent, command, graph"),
-    "only a comment": ("# nothing\n", "bad.yaml: it is empty"),
+    "empty": ("", "bad.yaml: the file is empty", "known kinds: agent, command, graph"),
+    "only a comment": ("# nothing\n", "bad.yaml: the file is empty"),
     "syntax": ("kind: toy\nworld: [1, 2\n", "bad.yaml:3", "not valid YAML"),
     "tab": ("kind: toy\nworld:\n\ttrain: 3\n", "bad.yaml:3", "indent with spaces"),
     "twice": ("kind: toy\nkind: toy\n", "bad.yaml:2", "'kind' appears twice"),
@@ -64,7 +64,7 @@ def test_json_is_read_and_its_errors_have_a_place(burnish: Burnish, tmp_path: Pa
 
 def test_files_that_cannot_be_read(burnish: Burnish, tmp_path: Path) -> None:
     refused(burnish("optimize", "nope.yaml"), "nope.yaml", "does not exist", "Check the path")
-    refused(burnish("optimize", "."), "it is a folder, not a file")
+    refused(burnish("optimize", "."), "this is a folder, not a file")
     (tmp_path / "latin.yaml").write_bytes(b"kind: t\xff")
     refused(burnish("optimize", "latin.yaml"), "not UTF-8", "byte 7")
 
@@ -84,9 +84,9 @@ FLAGS = {
     "--max-trials 1.5": "--max-trials",
     "--max-trails 4": "--max-trials",
     "--bogus": "--bogus",
-    "--progress loud": "--progress: 'loud' is not one of: auto, live, lines, json, none",
+    "--progress loud": "--progress: 'loud' is not one of: auto, live, lines, json, holodeck, none",
     "--resume a --fork b": "--resume and --fork do not go together",
-    "--resume a -o b": "-o has no meaning",
+    "--resume a -o b": "-o has no effect",
     "--retry-missing": "--fork RUN",
     "--fork nope": "there is no run 'nope'",
     "--resume nope": "there is no run 'nope'",

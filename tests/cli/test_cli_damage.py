@@ -110,7 +110,7 @@ def test_a_run_with_a_lost_trial_can_be_forked(
     folder = tmp_path / "run"
     shutil.copytree(whole, folder, symlinks=True)
     damage(folder, "a lost trial")
-    refused(burnish("runs", "resume", "run"), "or go on from trial 1 with --fork run")
+    refused(burnish("runs", "resume", "run"), "or continue from trial 1 with --fork run")
     file = str(whole.parent / "toy.yaml")
     said = burnish("optimize", file, "--fork", "run", "-o", "forked", "--max-trials", "2")
     assert said.code == 0, said
@@ -136,7 +136,7 @@ def test_a_folder_of_the_user_is_never_removed(burnish: Burnish, tmp_path: Path)
     mine.mkdir()
     (mine / "run.json").write_text("{}")
     (mine / "precious.txt").write_text("x")
-    refused(burnish("runs", "rm", "-y", "mine"), "not a run of burnish")
+    refused(burnish("runs", "rm", "-y", "mine"), "not a burnish run")
     assert (mine / "precious.txt").exists()
 
 

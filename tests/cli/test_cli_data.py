@@ -35,7 +35,7 @@ def test_what_a_format_cannot_hold_is_not_lost_unasked(burnish: Burnish, cases: 
     said = burnish("data", "convert", str(cases), "spiders.evalset.json")
     assert said.code == 1
     assert "cannot hold labels" in said.err
-    assert "--lossy writes the rest" in said.err
+    assert "--lossy to write the rest" in said.err
     assert not Path("spiders.evalset.json").exists()
     said = burnish("data", "convert", str(cases), "spiders.evalset.json", "--lossy")
     assert said.code == 0
@@ -43,11 +43,19 @@ def test_what_a_format_cannot_hold_is_not_lost_unasked(burnish: Burnish, cases: 
     assert Path("spiders.evalset.json").exists()
 
 
+def test_a_label_without_a_place_is_dropped_with_a_note(burnish: Burnish, cases: Path) -> None:
+    burnish("data", "convert", str(cases), "spiders.evalset.json", "--lossy")
+    said = burnish("data", "convert", "spiders.evalset.json", "back.jsonl")
+    assert said.code == 0
+    assert said.err == "dropped  jsonl has no place for eval_set_id of the set\n"
+    assert len(Path("back.jsonl").read_text(encoding="utf-8").splitlines()) == 40
+
+
 def test_files_that_are_there_are_not_written_over(burnish: Burnish, cases: Path) -> None:
     Path("spiders.csv").write_text("mine", encoding="utf-8")
     said = burnish("data", "convert", str(cases), "spiders.csv")
     assert said.code == 1
-    assert "this file is there already" in said.err
+    assert "this file already exists" in said.err
     assert Path("spiders.csv").read_text(encoding="utf-8") == "mine"
     assert burnish("data", "convert", str(cases), "spiders.csv", "--force").code == 0
 
@@ -127,18 +135,18 @@ def test_a_judge_that_nobody_named(burnish: Burnish, example: Path) -> None:
     judged = str(example / "judged.yaml")
     said = burnish("data", "judge-check", str(example / "labels.csv"), "--metrics", judged)
     assert said.code == 1
-    assert "no model is named to judge" in said.err
+    assert "but no model is named" in said.err
     assert "--judge" in said.err
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ("input,label\nHi,pass\n", "there is no reply to judge"),
-        ("input,reply\nHi,ho\n", "there is no label"),
+        ("input,label\nHi,pass\n", "the reply is missing"),
+        ("input,reply\nHi,ho\n", "the label is missing"),
         ("input,reply,label\nHi,ho,maybe\n", "the label 'maybe' is neither pass nor fail"),
         ("input,reply,label\nHi,ho,1.5\n", "the label '1.5' is neither"),
-        ("input,reply,label\n", "there are no labelled replies"),
+        ("input,reply,label\n", "the file has no labelled replies"),
     ],
 )
 def test_labels_that_are_none(

@@ -12,7 +12,14 @@ import typer
 
 from burnish.cli.delegation import DelegateRequest, delegate_task
 from burnish.core.errors import ConfigError, Interrupted, RunNotFound
-from burnish.testing.delegation_world import COMPLETE, FLOW, DelegationWorld, in_order, plan
+from burnish.testing.delegation_world import (
+    COMPLETE,
+    FLOW,
+    DelegationWorld,
+    in_order,
+    plan,
+    writer,
+)
 from tests.cli.console import Burnish, child, refused, until
 
 pytestmark = pytest.mark.slow
@@ -85,7 +92,8 @@ def test_runs_lie_beside_the_workflow_file_and_are_found_by_name(
 
 
 def test_gates_that_were_not_passed_give_exit_code_1() -> None:
-    world = DelegationWorld(manager=in_order(plan("report.md"), COMPLETE))
+    manager = in_order(plan("report.md"), COMPLETE)
+    world = DelegationWorld(manager=manager, worker=writer("other.md"))
     with pytest.raises(typer.Exit) as end:
         run(world, file=Path("flow.yaml"), task=TASK, output_dir=Path("run"))
     assert end.value.exit_code == 1
@@ -148,7 +156,7 @@ def test_how_it_ended_and_what_to_do_then(capsys: pytest.CaptureFixture[str]) ->
         run(DelegationWorld(manager=again), file=Path("flow.yaml"), task=TASK, quiet=True,
             output_dir=Path("run"))  # fmt: skip
     told = capsys.readouterr().out
-    assert "stall: the manager decided the very same three times in a row, 3 iterations" in told
+    assert "stall: the manager made the same decision three times in a row, 3 iterations" in told
     assert "next     name a stronger manager" in told
 
 
@@ -173,7 +181,7 @@ def test_it_is_a_run_like_any_other(burnish: Burnish) -> None:
     assert "# " in burnish("runs", "report", "one").out
     assert burnish("runs", "resume", "one", "-q").code == 0
     more = burnish("runs", "resume", "one", "--max-trials", "3")
-    refused(more, "--max-trials: only a run that searches can be told this")
+    refused(more, "--max-trials: only a run that searches has this flag")
     other = burnish("runs", "resume", "one", "--max-loops", "3")
     refused(other, "was started with another")
     assert burnish("runs", "rm", "two", "--yes").code == 0
@@ -224,12 +232,21 @@ def test_a_dry_run_pays_nothing_and_makes_nothing(capsys: pytest.CaptureFixture[
     assert not Path("results").exists()
 
 
+def test_a_dry_run_says_how_models_are_asked_for_structured_answers(
+    burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    command = ("delegate", "flow.yaml", "--task", TASK, "--dry-run")
+    assert "answers  openai:hand: the first request finds their form" in burnish(*command).out
+    assert "openai:hand" in burnish(*command, "--json").json["answers"]
+
+
 def test_command_lines_that_make_no_sense(burnish: Burnish) -> None:
-    refused(burnish("delegate"), "no workflow file is named", "--task")
-    refused(burnish("delegate", "flow.yaml", "--task", "a", "--task-file", "b"), "one of the two")
-    refused(burnish("delegate", "flow.yaml", "--task", " "), "--task: it is empty")
+    refused(burnish("delegate"), "there is no workflow file", "--task")
+    refused(burnish("delegate", "flow.yaml", "--task", "a", "--task-file", "b"), "give either")
+    refused(burnish("delegate", "flow.yaml", "--task", " "), "--task: the task is empty")
     refused(burnish("delegate", "--resume", "x", "--task", "a", "--max-loops", "3"),
-            "--task: a run that goes on keeps", "--max-loops")  # fmt: skip
+            "--task: a resumed run keeps", "--max-loops")  # fmt: skip
     refused(burnish("delegate", "flow.yaml", "--task", "a", "--max-loops", "0"), "--max-loops")
     refused(burnish("delegate", "flow.yaml", "--task", "a", "--worker", "nobody"), "nobody")
     with pytest.raises(RunNotFound, match="no delegation 'gone'"):

@@ -21,11 +21,12 @@ def _no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyrigh
 def test_it_says_how_everything_stands(burnish: Burnish) -> None:
     said = burnish("doctor")
     assert said.code == 0
-    for area in ("machine", "storage", "libraries", "keys", "models"):
+    for area in ("machine", "storage", "isolation", "libraries", "extras", "keys", "models"):
         assert area in said.lines
     assert re.search(r"^  ✓ Python +3\.1\d", said.out, re.MULTILINE)
     assert re.search(r"^  – OPENAI_API_KEY +not set\n +→ for openai:… models", said.out, re.M)
-    assert "all that the offline demo needs is there" in said.lines
+    whole = "everything that the offline demo needs is available" in said.lines
+    assert whole or "for the offline demo: fetch it: `burnish models pull smollm2`" in said.lines
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -55,10 +56,10 @@ def test_for_programs(burnish: Burnish) -> None:
 def test_online_without_keys_asks_no_provider(burnish: Burnish) -> None:
     found = burnish("doctor", "--online", "--json").json["findings"]
     told = {each["name"]: each["told"] for each in found if each["area"] == "models"}
-    assert told["openai:…"] == told["google:…"] == "not asked: there is no key"
+    assert told["openai:…"] == told["google:…"] == "not checked: there is no key"
 
 
-def test_what_the_demo_needs_and_has_not_is_exit_code_one(
+def test_what_burnish_needs_and_has_not_is_exit_code_one(
     burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -67,7 +68,7 @@ def test_what_the_demo_needs_and_has_not_is_exit_code_one(
     assert said.code == 1
     assert "✗ home" in said.out
     assert "set BURNISH_HOME" in said.out
-    assert "cannot run before this is mended: home" in said.out
+    assert "does not work here until this is fixed: home" in said.out
     assert burnish("doctor", "--json").json["healthy"] is False
 
 
@@ -105,3 +106,16 @@ def test_a_bad_dotenv_is_told_without_its_content(burnish: Burnish, tmp_path: Pa
 def test_it_is_a_program_of_its_own(tmp_path: Path) -> None:
     said = finish(child("doctor", cwd=tmp_path))
     assert (said.code, said.err) == (0, "")
+
+
+def test_without_bubblewrap_it_says_how_to_install_it(
+    burnish: Burnish, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apt-get").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    said = burnish("doctor").out
+    assert "– bubblewrap" in said
+    assert "sudo apt-get install bubblewrap" in said
+    assert "Landlock" in said

@@ -15,7 +15,9 @@ from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
 from burnish.models.factory import Models
 from burnish.projects.dialects import GROUP as DIALECTS
+from burnish.projects.launch import load_project
 from burnish.runs.plugins import strategy_names, strategy_plugin
+from burnish.runs.progress import opening_words
 from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import SMALL, Burnish, refused, tree
 from tests.conftest import toy_installed
@@ -183,6 +185,8 @@ ROWS = {
     "toy world": "toy",
 }
 """What the page calls the kinds of files that can be searched."""
+APART = {"one delegation", "agent in another process"}
+"""One has a command of its own; the other one's plan asks that process, which its tests start."""
 with toy_installed():
     STRATEGIES = sorted(name for name in strategy_names() if strategy_plugin(name).proposes)
 TASKS = {"delegate", "refine"}
@@ -193,7 +197,7 @@ pytestmark = pytest.mark.usefixtures("toy_plugin")
 def pairs_of_the_page() -> set[tuple[str, str]]:
     rows = re.findall(r"^\| ([a-z. ]+) \| (`[^|]+`) \| `tests/", CHOOSE.read_text(), re.MULTILINE)
     named = {(kind, name) for kind, names in rows for name in re.findall(r"`(\w+)`", names)}
-    return {(ROWS[kind], name) for kind, name in named - {("one delegation", "refine")}}
+    return {(ROWS[kind], name) for kind, name in named if kind not in APART}
 
 
 PAIRS = sorted(pairs_of_the_page())
@@ -201,7 +205,7 @@ REFUSED = [(kind, name) for kind in WORLDS for name in STRATEGIES if (kind, name
 
 
 def test_every_kind_of_file_is_looked_at() -> None:
-    assert {*WORLDS, "workflow"} == {point.name for point in entry_points(group=DIALECTS)}
+    assert {*WORLDS, "workflow", "remote"} == {point.name for point in entry_points(group=DIALECTS)}
     assert {name for _, name in PAIRS} == {*STRATEGIES} - TASKS
 
 
@@ -251,3 +255,23 @@ def test_every_other_pair_is_refused_with_what_to_do(
     fitting = [name for each, name in PAIRS if each == kind]
     assert all(name in remedy for name in fitting or ["burnish eval"]), message
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ("reflective", "a round of the search up to "),
+        ("coordinate", "the run "),
+        ("backprop", "a round of the search about "),
+    ],
+)
+def test_the_start_of_a_run_says_what_its_search_may_cost(
+    tmp_path: Path, strategy: str, words: str
+) -> None:
+    plan = prompts(tmp_path, strategy)
+    setup = load_project(plan.file, plan.flags, models=plan.models).setup
+    cost = strategy_plugin(strategy).search_cost(setup)
+    assert cost.startswith(words)
+    assert " calls" in cost
+    assert f"{cost}; Ctrl-C stops" in opening_words(setup, search=cost)
+    assert plan.calls() == []

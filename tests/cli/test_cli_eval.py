@@ -83,7 +83,7 @@ def test_exit_codes_of_verdicts(
 @pytest.mark.parametrize(
     ("expected", "tools", "code", "words"),
     [
-        ({"expected_calls": []}, [{"name": "search"}], 1, "expected no call of any tool"),
+        ({"expected_calls": []}, [{"name": "search"}], 1, "expected no tool call"),
         ({"expected_calls": []}, [], 0, "passed: the one case with a verdict passes"),
         ({}, [{"name": "search"}], 1, "cannot tell: no metric gives a verdict on any case"),
     ],
@@ -118,13 +118,13 @@ def test_an_empty_list_of_calls_means_no_call(
         (["cases.jsonl", "--max-usd", "-1"], "--max-usd"),
         (["cases.jsonl", "--json", "no/such/folder.json"], "there is no folder no/such"),
         (["cases.jsonl", "--junit", "."], ". is a folder"),
-        (["cases.jsonl", "-o", "."], "exists already"),
+        (["cases.jsonl", "-o", "."], "already exists"),
         (["cases.jsonl", "--baseline", "nobody"], "no file 'nobody', and there is no run 'nobody'"),
         (["cases.jsonl", "--baseline", "metrics.yaml"], "not a report of `burnish eval`"),
         (["cases.jsonl", "--resume", "nobody"], "there is no run 'nobody'"),
         (["cases.jsonl", "--progress", "loud"], "'loud' is not one of"),
-        (["cases.jsonl", "--cases", "cases.jsonl"], "--cases has no meaning"),
-        (["bare.jsonl"], "carry no recorded reply"),
+        (["cases.jsonl", "--cases", "cases.jsonl"], "--cases has no effect"),
+        (["bare.jsonl"], "have no recorded reply"),
         (["cases.jsonl", "--bogus"], "--bogus"),
         ([], "AGENT"),
     ],
@@ -239,7 +239,7 @@ def test_the_noise_check(burnish: Burnish, tmp_path: Path) -> None:
     assert said.code == 1
     assert "noise: the same agent, 3 sweeps over the same cases" in said.lines
     assert "flaky: no case changes its verdict" in said.lines
-    assert "! what was recorded does not vary" in said.out
+    assert "! recorded replies do not vary" in said.out
     assert "--aa 3 --baseline aa" in said.out
     again = burnish("eval", str(cases), "--resume", "aa", "-q")
     assert "noise: the same agent, 3 sweeps over the same cases" in again.lines
@@ -262,7 +262,7 @@ def test_another_agent_cannot_go_on_with_a_run(burnish: Burnish, tmp_path: Path)
     said = burnish("eval", str(cases), "--resume", "run")
     assert said.code == 3
     assert "was started with another data" in said.err
-    assert "leave --resume out" in said.err
+    assert "leave out --resume" in said.err
 
 
 def test_runs_resume_goes_on_with_a_measurement(burnish: Burnish, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_runs_resume_goes_on_with_a_measurement(burnish: Burnish, tmp_path: Path
     assert shown[-4:] == first.lines[-4:]
     assert "noise: the same agent, 2 sweeps over the same cases" in again.lines
     refused = burnish("runs", "resume", "run", "--patience", "2")
-    assert "--patience: only a run that searches can be told this" in refused.err
+    assert "--patience: only a run that searches has this flag" in refused.err
 
 
 def test_a_measurement_looks_like_one_later(burnish: Burnish, tmp_path: Path) -> None:
@@ -349,3 +349,32 @@ def test_interrupted_it_exits_with_two_and_goes_on_without_paying_twice(tmp_path
     last = finish(slow(tmp_path, "0", "--resume", command.split()[-1]))
     assert last.code == 0
     assert len(calls(tmp_path)) == 12 + repeated
+
+
+FAILING = """
+async def call_agent(query: str) -> str:
+    raise RuntimeError("the database is away")
+"""
+FAILING_FILE = """\
+kind: prompts
+target: {python: {call: "failing:call_agent", usd_per_call: 0}}
+prompts: {rules: rules.md}
+metrics: [{type: standard, metric: equality}]
+"""
+
+
+@pytest.mark.slow
+def test_a_quiet_measurement_says_why_the_agent_crashed_and_claims_nothing(
+    burnish: Burnish, tmp_path: Path
+) -> None:
+    (tmp_path / "failing.py").write_text(FAILING, encoding="utf-8")
+    (tmp_path / "rules.md").write_text("Be brief.", encoding="utf-8")
+    (tmp_path / "agent.yaml").write_text(FAILING_FILE, encoding="utf-8")
+    (tmp_path / "cases.csv").write_text("input,expected\nIs it?,yes\n", encoding="utf-8")
+    for name in ("one", "two"):
+        said = burnish("eval", "agent.yaml", "--cases", "cases.csv", "-q", "-o", name)
+        assert said.code == 1, said
+        assert "the database is away" in said.out
+    compared = burnish("runs", "compare", "one", "two").out
+    assert "spent" in compared
+    assert "claim" not in compared

@@ -102,7 +102,9 @@ def test_a_model_on_the_command_line_has_the_commands_code(
     reference: str,
     words: str,
 ) -> None:
-    judged = AGENT.replace("[{type: standard, metric: equality}]", "[{metric: fluency}]")
+    judged = AGENT.replace(
+        "[{type: standard, metric: equality}]", "[{type: standard, metric: fluency}]"
+    )
     text = judged.replace("MODEL", "{provider: openai, name: m, base_url: 'http://127.0.0.1:9'}")
     (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
     more = ("hi",) if command[0] == "models" else ()

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
-from burnish.core.errors import BaselineUnmeasured, ProposerFailed
+from burnish.core.errors import BaselineUnmeasured, EndpointDown, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef
@@ -47,7 +47,7 @@ def failed(said: Said, *words: str) -> RunRecord:
     assert said.code == 1, said
     assert said.err.startswith("error: ")
     assert "Traceback" not in said.err
-    assert "look     burnish runs show run" in said.err
+    assert "next     burnish runs show run" in said.err
     record = RunRecord.read(Path("run"))
     assert record.status == "failed"
     report = Path("run/report.md").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ def test_an_agent_file_without_a_baseline(
         flags={"strategy": strategy, "print_baseline": print_baseline or None},
         progress="none",
     )
-    with pytest.raises(BaselineUnmeasured, match=REFUSED) as error:
+    with pytest.raises((BaselineUnmeasured, EndpointDown), match=REFUSED) as error:
         optimize_project(request, models=echo_models(DownBackend(respond=lambda _, __: "")))
     assert error.value.exit_code == 1
     assert RunRecord.read(Path("run")).status == "failed"
@@ -158,6 +158,10 @@ def test_a_reflector_that_never_answers_in_a_run_of_one_round(
     assert len(record.rows) == 2
     result_files("the reflector never gave a usable answer")
     assert len(server.requests) == 2, "the question, and one repair"
+    (proposal,) = json.loads(Path("run/trials.jsonl").read_text().splitlines()[1])["trial"][
+        "proposals"
+    ]
+    assert proposal["unusable"] == ["I would rather not answer in JSON."] * 2
 
 
 def test_a_reflector_that_was_mended_is_asked_again_by_a_fork(

@@ -67,14 +67,14 @@ def test_a_graph_is_made_better_and_the_result_adopted_and_undone(
         *("planner#instruction", "train", "0.000", "hold", "0.000→1.000", "(▲1.000)"),
         *("accept", "✓", *line.split()[-2:]),
     ]
-    assert "search over · no_losses: nothing fails on train any more" in told
+    assert "search over · no_losses: no train case fails any more" in told
     assert "sealed test, looked at once: score 0.000 → 1.000" in told
     after = tree(tmp_path)
     assert {name: after[name] for name in before} == before
     said = burnish("adopt", "run", "--yes")
     assert said.code == 0
-    assert f"+{BETTER}" in said.out
-    assert (tmp_path / "agents" / "planner.md").read_text(encoding="utf-8") == BETTER
+    assert "~Plan the answer to the question.{+ NAME THE UNIT.+}" in said.out
+    assert (tmp_path / "agents" / "planner.md").read_text(encoding="utf-8") == f"{BETTER}\n"
     assert burnish("adopt", "run", "--undo").code == 0
     assert {name: tree(tmp_path)[name] for name in before} == before
 
@@ -83,7 +83,7 @@ def test_an_exported_graph_is_a_project_of_its_own(tmp_path: Path) -> None:
     optimize(write_world(tmp_path), quiet=True)
     best = tmp_path / "run" / "candidates" / "best" / "graph.yaml"
     setup = prepared(best).setup
-    assert setup.target.baseline.values[PLANNER] == BETTER
+    assert setup.target.baseline.values[PLANNER] == f"{BETTER}\n"
     assert len(setup.dataset.holdout) == 3
 
 
@@ -163,7 +163,7 @@ def test_another_strategy_on_a_graph(tmp_path: Path, strategy: str) -> None:
     optimize(path, quiet=True)
     best = record(tmp_path).best_candidate
     assert best is not None
-    assert best.values[PLANNER] == BETTER
+    assert best.values[PLANNER] == f"{BETTER}\n"
 
 
 def test_back_propagation_on_an_agent_file_with_tools(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_back_propagation_on_prompts_of_any_agent(tmp_path: Path) -> None:
     optimize_prompts(backend, file=tmp_path / "prompts.yaml", **flags(tmp_path))
     best = record(tmp_path).best_candidate
     assert best is not None
-    assert best.values == {"system": better}
+    assert best.values == {"system": f"{better}\n"}
 
 
 REQUEST: dict[str, Any] = {
@@ -311,7 +311,7 @@ def test_a_request_may_name_what_the_file_leaves_out(tmp_path: Path) -> None:
     optimize(path, request=asked, quiet=True)
     best = record(tmp_path).best_candidate
     assert best is not None
-    assert best.values[PLANNER] == BETTER
+    assert best.values[PLANNER] == f"{BETTER}\n"
 
 
 def test_a_flag_wins_over_a_request_and_a_request_over_the_file(tmp_path: Path) -> None:
@@ -321,9 +321,10 @@ def test_a_flag_wins_over_a_request_and_a_request_over_the_file(tmp_path: Path) 
     asked.write_text(json.dumps({"MaxRounds": 3, "Burnish": options}), encoding="utf-8")
     optimize(path, request=asked, quiet=True, flags={"max_rounds": 1})
     spec: Any = record(tmp_path).header.project.spec
-    assert spec["strategy"]["settings"] == {"max_rounds": 1, "gate": "strict"}
+    settings = {"max_rounds": 1, "gate": "strict", "patches_alone": False, "prune": False}
+    assert spec["strategy"]["settings"] == settings
     assert spec["budget"] == {"max_calls": 500, "max_tokens": 9000}
-    assert spec["execution"] == {"seed": 7}
+    assert spec["execution"] == {"seed": 7, "confirm": False}
     assert record(tmp_path).header.seed == 7
 
 

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import START, Burnish, child, finish, tree
+from tests.cli.console import START, Burnish, finish, forked, tree
 from tests.projects.prompts.prompt_world import KEY, set_algorithm, set_optimize, write_world
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 120
+PATIENCE = 600
 AGENT = '''
 """Agents that never answer. Each says that it is at it."""
 
 import asyncio
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
@@ -46,6 +48,20 @@ async def spins(query: str) -> str:
 async def waits_for_a_thread(query: str) -> str:
     at_it()
     await asyncio.to_thread(time.sleep, 3600)
+
+
+async def waits_in_a_thread_of_its_own(query: str) -> str:
+    threading.Thread(target=time.sleep, args=(3600,)).start()
+    at_it()
+    await asyncio.Event().wait()
+
+
+POOL = ThreadPoolExecutor(4)
+
+
+async def waits_for_a_pool_of_its_own(query: str) -> str:
+    at_it()
+    await asyncio.get_running_loop().run_in_executor(POOL, time.sleep, 3600)
 
 
 async def does_not_leave(query: str) -> str:
@@ -141,7 +157,7 @@ def project(world: Path, text: str, agent: str, limit: float = 1) -> str:
 def inside(world: Path, *args: str, start: str = START) -> "subprocess.Popen[str]":
     """A process whose agent is in its hanging call."""
     env = {"P2B_TEST_API_KEY": KEY, "OPENAI_API_KEY": KEY, "PYTHONPATH": str(world)}
-    process = child(*args, cwd=world, start=start, **env)
+    process = forked(*args, cwd=world, start=start, **env)
     latest = time.monotonic() + PATIENCE
     while not (world / "inside").exists():
         assert process.poll() is None, finish(process)
@@ -151,7 +167,16 @@ def inside(world: Path, *args: str, start: str = START) -> "subprocess.Popen[str
 
 
 @pytest.mark.parametrize(
-    "agent", ["blocks", "spins", "waits_for_a_thread", "does_not_leave", "sleeps"]
+    "agent",
+    [
+        "blocks",
+        "spins",
+        "waits_for_a_thread",
+        "waits_in_a_thread_of_its_own",
+        "waits_for_a_pool_of_its_own",
+        "does_not_leave",
+        "sleeps",
+    ],
 )
 def test_past_its_time_limit_an_agent_has_failed_and_the_program_ends(
     world: Path, agent: str
@@ -176,7 +201,9 @@ def test_the_first_signal_ends_a_run_whose_agent_hangs(
     assert (said.code, said.out) == (0, "signal True\n"), said
 
 
-@pytest.mark.parametrize("agent", ["waits", "blocks"])
+@pytest.mark.parametrize(
+    "agent", ["waits", "blocks", "waits_for_a_thread", "waits_in_a_thread_of_its_own"]
+)
 def test_the_first_signal_ends_a_search_over_prompts(world: Path, agent: str) -> None:
     file, before = project(world, PROMPTS, agent), tree(world / "prompts")
     process = inside(world, "optimize", file, "-o", "run")
@@ -186,6 +213,8 @@ def test_the_first_signal_ends_a_search_over_prompts(world: Path, agent: str) ->
     assert "stopped  signal" in said.out
     assert "burnish runs resume run" in said.out
     assert tree(world / "prompts") == before
+    assert (world / "run" / "report.md").exists()
+    assert not (world / "run" / "report.html").exists(), "nobody waits for it"
 
 
 def test_the_first_signal_ends_a_search_by_an_optimizer_json(world: Path) -> None:
@@ -233,9 +262,11 @@ def test_a_dry_run_says_how_long_a_call_may_take(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     limited = project(world, PROMPTS, "waits", 7)
-    assert "time_limit 7 s a case" in burnish("optimize", limited, "--dry-run").out
+    plan = burnish("optimize", limited, "--dry-run").out
+    assert "time_limit 7 s per case" in plan
+    assert "answers   openai:gpt-4o-mini: the first request finds their form" in plan
     usual = world / "usual.yaml"
     text = (world / limited).read_text(encoding="utf-8").replace("time_limit: 7\n", "")
     usual.write_text(text, encoding="utf-8")
     said = burnish("optimize", usual.name, "--dry-run")
-    assert "time_limit 300 s a call" in said.out, said
+    assert "time_limit 300 s per call" in said.out, said

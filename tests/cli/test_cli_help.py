@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,17 @@ def test_the_limits_and_the_output_have_groups_of_their_own(burnish: Burnish) ->
     told = burnish("optimize", "--help").out
     assert told.index("─ Limits ─") < told.index("--max-usd") < told.index("─ Output ─")
     assert "BURNISH_MAX_TRIALS" in told
+
+
+def test_a_resume_shows_the_flags_of_every_run_or_of_the_named_one(
+    burnish: Burnish, toy: Path
+) -> None:
+    flags = burnish("runs", "resume", "--help").out
+    assert "--max-usd" in flags
+    assert "--max-rounds" not in flags, "only one strategy has rounds"
+    assert "known-keys|own-secrets" in flags
+    assert burnish("optimize", str(toy), "-q", "-o", "one", "--max-trials", "1").code == 0
+    assert "--max-trials" in burnish("runs", "resume", "one", "--help").out
 
 
 def test_no_command_shows_the_help(burnish: Burnish) -> None:

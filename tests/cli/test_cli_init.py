@@ -13,7 +13,7 @@ def test_a_starter_is_made_and_says_what_to_do(burnish: Burnish, tmp_path: Path)
     assert said.code == 0
     assert "burnish optimize mine/skill/task.yaml --dry-run" in said.out
     assert {*tree(tmp_path / "mine" / "skill")} == {
-        *("README.md", "SKILL.md", "rubric.md", "task.yaml"),
+        *("README.md", "SKILL.md", "rubric.md", "task.schema.json", "task.yaml"),
         *(f"scripts/{name}_task.py" for name in ("edit", "run", "score")),
     }
 
@@ -23,7 +23,7 @@ def test_what_is_there_is_never_overwritten(burnish: Burnish, tmp_path: Path) ->
     folder.mkdir()
     (folder / "SKILL.md").write_text("mine", encoding="utf-8")
     before = tree(tmp_path)
-    refused(burnish("init", "task"), "there is already: SKILL.md", "nothing was changed")
+    refused(burnish("init", "task"), "these files already exist: SKILL.md", "nothing was changed")
     assert tree(tmp_path) == before
     (folder / "SKILL.md").rename(folder / "other.md")
     assert burnish("init", "task").code == 0
@@ -32,7 +32,7 @@ def test_what_is_there_is_never_overwritten(burnish: Burnish, tmp_path: Path) ->
 
 def test_a_file_in_the_way_is_refused(burnish: Burnish, tmp_path: Path) -> None:
     (tmp_path / "task").write_text("mine", encoding="utf-8")
-    refused(burnish("init", "task"), "it is there already")
+    refused(burnish("init", "task"), "the folder already exists")
 
 
 @pytest.mark.slow

@@ -76,9 +76,9 @@ def test_the_list_shows_files_with_their_size(
     assert "canary" not in said.out
 
 
+@pytest.mark.usefixtures("own_variables")
 def test_a_key_in_dotenv_counts(burnish: Burnish, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "put back at the end")
-    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     Path(".env").write_text(f"OPENAI_API_KEY={KEY}\n", encoding="utf-8")
     said = burnish("models", "list", "--json")
     assert {entry["model"]: entry["ready"] for entry in said.json}["openai:…"]
@@ -114,7 +114,7 @@ BAD = {
     "chat local:bad.gguf hi": ("bad.gguf is not a GGUF model",),
     "chat local:smollm2 hi --max-tokens 0": ("max_tokens is 0",),
     "chat local:smollm2 hi --temperature -1": ("temperature is -1",),
-    "chat local:smollm2 hi --base-url http://x": ("has no base_url",),
+    "chat local:smollm2 hi --base-url http://x": ("takes no base_url",),
     "chat openai:gpt-4o hi": ("no key for openai:gpt-4o", "OPENAI_API_KEY"),
     "chat openai:gpt-4o hi --api-key-env GONE": ("set GONE",),
     "serve": ("burnish models pull smollm2",),
@@ -122,7 +122,7 @@ BAD = {
     "serve --model local:bad.gguf": ("not a GGUF model",),
     "serve --host 0.0.0.0": ("without a key", "--api-key-env"),
     "serve --host example.com": ("without a key",),
-    "serve --host 0.0.0.0 --api-key-env GONE": ("GONE: holds no key",),
+    "serve --host 0.0.0.0 --api-key-env GONE": ("GONE: contains no key",),
     "serve --port 70000": ("--port",),
 }
 

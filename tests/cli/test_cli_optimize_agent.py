@@ -326,9 +326,9 @@ def test_a_changed_agent_is_not_resumed(
 
 
 def test_mistakes_end_with_exit_code_1(tmp_path: Path, burnish: Burnish) -> None:
-    refused(burnish("optimize"), "no file is named, and there is no agent.yaml here")
+    refused(burnish("optimize"), "no file was given, and there is no agent.yaml here")
     write_world(tmp_path, lambda data: data["evaluations"].pop("optimizer"))
-    refused(burnish("optimize"), "does not say how it is to be tuned", "  optimizer:")
+    refused(burnish("optimize"), "does not say what to tune", "  optimizer:")
     toy = tmp_path / "toy.yaml"
     toy.write_text("kind: toy\n", encoding="utf-8")
     useless = burnish("optimize", str(toy), "--max-rounds", "2", "--test", "x")

@@ -103,7 +103,7 @@ def test_a_source_that_somebody_changed_meanwhile_is_left_alone(tmp_path: Path) 
         'told = (PROMPTS / "system.md").read_text(encoding="utf-8")',
         '(PROMPTS / "system.md").write_text("mine now", encoding="utf-8")\n'
         '    told = prompt("system")',
-    ).replace("from pathlib", "from burnish.targets.current_prompts import prompt\nfrom pathlib")
+    ).replace("from pathlib", "from burnish.targets.user_code import prompt\nfrom pathlib")
     (tmp_path / "numbers_agent.py").write_text(changed, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         optimize(reflector(), file=file, update_source=True, **flags(tmp_path))
@@ -115,8 +115,8 @@ def test_adopting_shows_the_diff_and_undoes(tmp_path: Path, burnish: Burnish) ->
     file = write_world(tmp_path)
     optimize(reflector(), file=file, **flags(tmp_path))
     diff = burnish("adopt", "run", "--diff").out
-    assert f"-{PROMPT.strip()}" in diff
-    assert f"+{BETTER.strip()}" in diff
+    added = BETTER.strip().removeprefix(PROMPT.strip())
+    assert f"~{PROMPT.strip()}{{+{added}+}}" in diff
     assert prompt(tmp_path) == PROMPT
     assert burnish("adopt", "run", "--yes").code == 0
     assert prompt(tmp_path) == BETTER
@@ -143,6 +143,7 @@ def test_a_run_goes_on_without_its_flags(tmp_path: Path, monkeypatch: pytest.Mon
     assert best.values["system"] == BETTER
 
 
+@pytest.mark.usefixtures("own_variables")
 def test_runs_resume_needs_no_flags_either(
     tmp_path: Path, burnish: Burnish, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,14 +216,14 @@ def test_flags_that_make_no_sense(tmp_path: Path, burnish: Burnish, toy: Path) -
     write_world(tmp_path)
     refused(burnish("optimize", "optimizer.json"), "--agent", "--prompt", "--train", "--val")
     refused(
-        burnish("optimize", str(toy), "--agent", "a:b"), "only a target of the kind 'prompts' can"
+        burnish("optimize", str(toy), "--agent", "a:b"), "only a target of the kind 'prompts' has"
     )
     two = ("--prompt", "a=x", "--prompt", "a=y", "--prompt", "b")
     refused(burnish("optimize", "optimizer.json", *two), "two files", "NAME=FILE")
     looks = (*FLAGS, "--print-baseline", "--update-source")
     refused(burnish("optimize", "optimizer.json", *looks), "--print-baseline")
     refused(burnish("optimize", "optimizer.json", *FLAGS, "--max-cycles", "2"), "--max-cycles")
-    refused(burnish("optimize", "prompts", *FLAGS), "it is a folder, not a file")
+    refused(burnish("optimize", "prompts", *FLAGS), "this is a folder, not a file")
 
 
 @pytest.mark.parametrize(

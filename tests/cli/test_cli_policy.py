@@ -18,7 +18,7 @@ TEXT = "worker_pitfalls"
 
 def test_versions_are_put_listed_shown_compared_rolled_back_and_pinned(burnish: Burnish) -> None:
     Path("mine.md").write_text("- Be brief.\n")
-    assert burnish("policy", "list").lines[-1].endswith("(not made yet)")
+    assert burnish("policy", "list").lines[-1].endswith("(not created yet)")
     assert burnish("policy", "put", TEXT, "mine.md").out == f"{TEXT}: v1 is active\n"
     assert burnish("policy", "show", TEXT).out == "- Be brief.\n"
     assert burnish("policy", "diff", TEXT, "0", "1").lines[-1] == "+- Be brief."
@@ -28,7 +28,7 @@ def test_versions_are_put_listed_shown_compared_rolled_back_and_pinned(burnish: 
     assert burnish("policy", "show", TEXT).out == "- Be brief.\n"
     listed = json.loads(burnish("policy", "list", "--json").out)
     assert listed[0] == {"text": TEXT, "active": 0, "pinned": 1, "versions": 2}
-    assert "pinned at v1, which is what runs read" in burnish("policy", "rollback", TEXT, "1").out
+    assert "pinned at v1, so runs use that version" in burnish("policy", "rollback", TEXT, "1").out
     assert burnish("policy", "unpin", TEXT).out == f"{TEXT}: v1 is read\n"
     history = burnish("policy", "show", TEXT, "--history").lines
     assert [line.split()[0] for line in history] == ["v0", "v1"]
@@ -87,4 +87,4 @@ def test_a_training_tells_what_it_made_active(
         ["weather", "#1", "1", "0.3650"],
         ["weather", "#1", "2", "0.0300"],
     ]
-    assert "there is no epoch" in burnish("policy", "epochs", "other", "--db", "p.db").out
+    assert "there are no epochs" in burnish("policy", "epochs", "other", "--db", "p.db").out

@@ -56,6 +56,7 @@ def test_a_result_gets_better(burnish: Burnish, seed: Path) -> None:
     planned = burnish("refine", str(seed), "--dry-run")
     assert planned.code == 0
     assert "Metric gaps to close:" in planned.out
+    assert "\nsandbox  " in planned.out
     assert not (seed / "refinement_sessions").exists()
     said = burnish("refine", str(seed), "-n", "2")
     assert said.code == 0, said
@@ -75,7 +76,7 @@ def test_a_result_gets_better(burnish: Burnish, seed: Path) -> None:
 def test_the_seed_stays_the_best(burnish: Burnish, seed: Path) -> None:
     said = burnish("refine", str(seed), "--workflow", "same.yaml")
     assert said.code == 1
-    assert "the very files it started from" in said.out
+    assert "exactly the files it started from" in said.out
     assert "nothing was better" in said.out
     assert session()["stop_reason"] == "plateau"
     assert not (seed / "BEST").exists()
@@ -107,9 +108,9 @@ def test_an_error_is_one_message_and_a_session(burnish: Burnish, seed: Path) -> 
 
 
 def test_what_cannot_be_refined(burnish: Burnish, seed: Path) -> None:
-    refused(burnish("refine"), "what is to be refined?")
+    refused(burnish("refine"), "one result to refine is needed")
     refused(burnish("refine", "nowhere"), "there is no run in nowhere")
-    refused(burnish("refine", str(seed), "--target", "a:b"), "one of the two")
+    refused(burnish("refine", str(seed), "--target", "a:b"), "name either the folder")
     refused(burnish("refine", "--target", "exp_unknown1:001-x"), "no experiment")
     refused(burnish("refine", str(seed), "--iterations", "abc"), "refine --help")
     refused(burnish("refine", str(seed), "--workflow", "nowhere.yaml"), "nowhere.yaml")
@@ -122,7 +123,7 @@ def test_what_cannot_be_refined(burnish: Burnish, seed: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_seed_that_may_not_be_written(seed: Path, tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
-        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+        if not folder.stat().st_mode & 0o001:
             folder.chmod(0o755)
     code = (
         "import os, burnish.cli.refinement, burnish.cli.program; from burnish.cli import main;"
@@ -158,7 +159,7 @@ def test_interrupted_and_going_on_while_nobody_else_may(
 
 
 def test_experiments_from_the_command_line(burnish: Burnish) -> None:
-    assert "there is no experiment" in burnish("experiments", "list").out
+    assert "there are no experiments" in burnish("experiments", "list").out
     assert "needs a name" in burnish("experiments", "new", " ").err
     name = burnish("experiments", "new", "Heat", "--goal", "know it").out.strip()
     task = ("--task", "Write a report.", "-q")

@@ -10,7 +10,7 @@ from tests.cli.console import Burnish, refused, tree
 CANARY = "canary-key-0123456789abcdef"
 HOME = Path(".burnish/roles")
 FIELDS = {
-    "critic": {"current_text", "failing_traces", "previous_gradients", "axis"},
+    "critic": {"current_text", "failing_traces", "previous_gradients", "axis", "labels"},
     "applier": {"current_text", "gradient", "max_chars", "axis"},
 }
 
@@ -27,7 +27,7 @@ def test_a_shipped_prompt_shows_its_fields_and_asks_for_json(role: str) -> None:
     assert prompt.name == role
     assert prompt.description
     assert set(prompt.fields) == FIELDS[role]
-    assert "JSON" in prompt.system
+    assert "JSON" in prompt.user
     assert "holdout" not in (prompt.system + prompt.user).lower()
     filled = prompt.messages({name: f"<{name}>" for name in prompt.fields})
     assert all(f"<{name}>" in filled[1].content for name in prompt.fields)
@@ -57,7 +57,7 @@ def test_install_never_overwrites(burnish: Burnish) -> None:
     said = burnish("roles", "install")
     assert said.code == 0
     assert (HOME / "critic.yaml").read_bytes() == shipped()["critic"].read_bytes()
-    mine = (HOME / "critic.yaml").read_text().replace("You diagnose", "You, dear friend, diagnose")
+    mine = (HOME / "critic.yaml").read_text().replace("You find out", "You, dear friend, find out")
     (HOME / "critic.yaml").write_text(mine)
     again = burnish("roles", "install")
     assert again.code == 0
@@ -93,8 +93,8 @@ def test_diff_shows_what_was_changed_and_writes_nothing(burnish: Burnish, tmp_pa
 def test_a_newer_shipped_version_is_told(burnish: Burnish) -> None:
     burnish("roles", "install", "critic")
     path = HOME / "critic.yaml"
-    path.write_text(path.read_text().replace("version: 2", "version: 1"))
-    assert "changed; v2 is shipped" in burnish("roles", "list").out
+    path.write_text(path.read_text().replace("version: 3", "version: 2"))
+    assert "changed; v3 is shipped" in burnish("roles", "list").out
 
 
 def test_an_unknown_role_is_refused(burnish: Burnish) -> None:
@@ -131,7 +131,7 @@ def test_no_key_is_shown(burnish: Burnish, monkeypatch: pytest.MonkeyPatch) -> N
     Path(".env").write_text(f"TEAM_TOKEN={second}\n")
     burnish("roles", "install", "critic")
     path = HOME / "critic.yaml"
-    text = path.read_text().replace("You diagnose", f"Use {CANARY} and {second}. You diagnose")
+    text = path.read_text().replace("You find out", f"Use {CANARY} and {second}. You find out")
     path.write_text(text.replace("description: Reads", f"description: {CANARY} reads"))
     for args in (["list"], ["list", "--json"], ["show", "critic"], ["install", "--diff"]):
         said = burnish("roles", *args)

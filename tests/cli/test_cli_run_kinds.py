@@ -14,7 +14,7 @@ from burnish.core.money import total
 from burnish.journal.journal import JournalReader
 from burnish.runs.directory import RunRecord
 from tests.cli.coders import write_coders
-from tests.cli.console import Burnish, child, finish, refused, until
+from tests.cli.console import Burnish, finish, forked, refused, until
 from tests.server.processes import serving
 
 pytestmark = pytest.mark.slow
@@ -80,7 +80,7 @@ def make_seed(burnish: Burnish) -> None:
 def killed_at_work(kind: Kind) -> Path:
     """A run whose process is killed while its program is in the middle of something."""
     Path("wait").touch()
-    process = child(*kind.start, cwd=Path.cwd())
+    process = forked(*kind.start, cwd=Path.cwd())
     until(lambda: started() >= kind.at_once and Path("waiting").exists())
     process.kill()
     process.communicate()
@@ -203,7 +203,7 @@ def test_asked_to_stop_it_finishes_what_it_is_at(
 ) -> None:
     kind = KINDS[0]
     Path("wait").touch()
-    process = child(*kind.start, cwd=Path.cwd())
+    process = forked(*kind.start, cwd=Path.cwd())
     until(Path("waiting").exists)
     (run,) = kind.runs()
     stop(process, run)
@@ -222,9 +222,9 @@ def test_asked_to_stop_it_finishes_what_it_is_at(
 def test_a_run_in_which_another_one_is_driven_is_not_removed(burnish: Burnish) -> None:
     make_seed(burnish)
     Path("wait").touch()
-    process = child("refine", "seed", "-n", "1", "-q", cwd=Path.cwd())
+    process = forked("refine", "seed", "-n", "1", "-q", cwd=Path.cwd())
     until(Path("waiting").exists)
-    refused(burnish("runs", "rm", "seed", "--yes"), "run refine_", "is being driven")
+    refused(burnish("runs", "rm", "seed", "--yes"), "run refine_", "is in use")
     Path("wait").unlink()
     process.communicate(timeout=120)
     assert process.returncode == 0

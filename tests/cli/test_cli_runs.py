@@ -27,7 +27,10 @@ def test_list_newest_first_with_true_numbers(burnish: Burnish, finished: Path, t
     decided = [row for row in rows if row["trial"]["decision"] is not None]
     best = [row for row in decided if row["trial"]["decision"]["verdict"] == "accept"][-1]
     assert facts["train_loss"] == best["trial"]["train"]["measurement"]["loss"]
-    assert f"1.000 → {facts['train_loss']:.3f}" in said.lines[2]
+    claim = facts["claim"]
+    assert f"{claim['verdict']} {claim['gain']['mean']:.3f}" in said.lines[2]
+    assert said.lines[2].split()[1].endswith("/toy.yaml")
+    assert burnish("runs").out == said.out
     assert f"${facts['spent']['nano_usd'] / 1e9:.4f}" in said.lines[2]
 
 
@@ -92,6 +95,25 @@ def test_compare_two_runs(burnish: Burnish, finished: Path, toy: Path) -> None:
     assert "train: 0 up, 0 down, 6 same of 6 shared cases" in same
 
 
+def test_compare_more_than_two_runs(burnish: Burnish, finished: Path, toy: Path) -> None:
+    burnish("optimize", str(toy), "-q", "-o", "short", "--max-trials", "1")
+    said = burnish("runs", "compare", "done", "short", "done")
+    assert said.code == 0
+    assert said.out.count("shared cases, from left to right") == 4
+    assert "done and short" in said.out
+    told = burnish("runs", "compare", "done", "short", "done", "--json").json
+    assert [run["id"] for run in told["runs"]] == ["done", "short", "done"]
+    pair = burnish("runs", "compare", "done", "short", "--json").json
+    assert told["cases"][0] == pair["cases"]
+    assert {case["word"] for case in told["cases"][1]["train"]} == {"same"}
+    assert burnish("runs", "compare", "done").code == 1
+    pytest.importorskip("plotly", reason="pages need the extra `view`")
+    burnish("runs", "compare", "done", "short", "done", "--html", "page.html")
+    assert "3 runs side by side" in Path("page.html").read_text(encoding="utf-8")
+    many = burnish("runs", "compare", *["done"] * 13, "--html", "page.html")
+    assert (many.code, "room for 12 runs" in many.err) == (1, True)
+
+
 def test_compare_runs_that_share_nothing(burnish: Burnish, finished: Path, toy: Path) -> None:
     toy.write_text(toy.read_text().replace("test: 0", "test: 4"), encoding="utf-8")
     burnish("optimize", str(toy), "-q", "-o", "none", "--max-calls", "1")
@@ -131,3 +153,17 @@ def test_a_killed_run_says_how_to_go_on(burnish: Burnish, stopped: Path) -> None
     assert "| status | killed |" in burnish("runs", "report", "part").out
     assert burnish("runs", "resume", "part", "-q", "--max-trials", "3").code == 0
     assert burnish("runs", "show", "part", "--json").json["status"] == "finished"
+
+
+def test_why_explains_a_search_and_refuses_a_measurement(burnish: Burnish, finished: Path) -> None:
+    said = burnish("why", "done")
+    assert said.lines[0] == "# Why done ended as it did"
+    facts = burnish("why", "done", "--json").json
+    lines = (finished / "trials.jsonl").read_text().splitlines()
+    rows = [json.loads(line)["trial"] for line in lines]
+    winner = facts["steps"][-1]["trial"]
+    assert rows[winner]["decision"]["verdict"] == "accept"
+    assert f"- trial {winner}, {facts['steps'][-1]['what']}: train loss" in said.out
+    header = finished / "run.json"
+    header.write_text(header.read_text().replace('"climb"', '"measure"'))
+    refused(burnish("why", "done"), "measured and searched for nothing", "runs show")

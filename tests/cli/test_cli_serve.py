@@ -29,7 +29,7 @@ def test_the_schema_is_printed_for_each_database(burnish: Burnish) -> None:
 
 
 def test_a_token_is_shown_once(burnish: Burnish, tmp_path: Path) -> None:
-    made = burnish("serve", "token", "new", "--scope", "read", "--data", str(tmp_path))
+    made = burnish("tokens", "add", "one", "--scope", "read", "--data", str(tmp_path))
     assert made.code == 0
     assert made.out.strip() not in (tmp_path / "tokens.json").read_text()
-    refused(burnish("serve", "token", "new", "--scope", "all", "--data", str(tmp_path)), "--scope")
+    refused(burnish("tokens", "add", "two", "--scope", "all", "--data", str(tmp_path)), "--scope")

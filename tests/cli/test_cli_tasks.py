@@ -1,6 +1,7 @@
 """`burnish optimize` over the files of a task: whole runs, with a scripted editor."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ from burnish.cli.execution import RunOpening
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.runs.directory import RunRecord
+from burnish.runs.setup import start
 from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.artifacts.task_world import (
     TEXT,
     adding,
     optimize,
+    prepared,
     put,
     results,
     top,
@@ -24,6 +27,10 @@ from tests.projects.artifacts.task_world import (
 pytestmark = pytest.mark.slow
 
 TWO, THREE, FOUR = "one\ntwo\n", "one\ntwo\nthree\n", "one\ntwo\nthree\nfour\n"
+
+
+NO_PASS = top(prune=False)
+"""For tests that count what the editor did."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +43,7 @@ def notes(folder: Path) -> str:
 
 
 def test_only_what_is_better_is_kept_and_everything_is_logged(tmp_path: Path) -> None:
-    file = write_task(tmp_path)
+    file = write_task(tmp_path, NO_PASS)
     before = tree(tmp_path)
     optimize(adding(TWO, "one\ntwo\ntwo\n", "boom\n"), file)
     after = tree(tmp_path)
@@ -64,7 +71,7 @@ def test_a_second_run_adds_its_rows(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
-    file = write_task(tmp_path)
+    file = write_task(tmp_path, NO_PASS)
     optimize(adding(TWO), file, max_trials=1)
     path = tmp_path / "work" / "results.jsonl"
     first, second = path.read_text(encoding="utf-8").splitlines()
@@ -77,8 +84,8 @@ def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
 
 
 def test_another_budget_in_the_file_is_no_other_task(tmp_path: Path) -> None:
-    optimize(adding(TWO), write_task(tmp_path, put("budget", max_iterations=1)))
-    write_task(tmp_path, put("budget", max_iterations=7))
+    optimize(adding(TWO), write_task(tmp_path, NO_PASS, put("budget", max_iterations=1)))
+    write_task(tmp_path, NO_PASS, put("budget", max_iterations=7))
     optimize(adding(THREE), None, way=RunOpening(resume="run"), max_trials=2)
     assert [row["score"] for row in results(tmp_path)] == [0.25, 0.5, 0.75]
 
@@ -92,7 +99,7 @@ def test_adopting_shows_the_diff_checks_the_originals_and_undoes(
     assert notes(tmp_path) == TEXT
     assert burnish("adopt", "run", "--yes").code == 0
     assert notes(tmp_path) == TWO
-    assert "adopted already" in burnish("adopt", "run", "--yes").out
+    assert "has been adopted since" in burnish("adopt", "run", "--yes").out
     assert burnish("adopt", "run", "--undo").code == 0
     assert notes(tmp_path) == TEXT
     (tmp_path / "notes.md").write_text("mine\n", encoding="utf-8")
@@ -128,7 +135,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backend = adding(TWO)
-    file = write_task(tmp_path, top(holdout={"scorer": {"command": "python3 other.py"}}))
+    file = write_task(tmp_path, top(holdout={"scorer": {"command": "python3 score.py"}}))
     before = tree(tmp_path)
     optimize(backend, file, dry_run=True)
     told = capsys.readouterr().out
@@ -136,7 +143,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(
         "strategy  edits, seed 42, editor openai:m",
         "  notes.md: 1 line",
         "scorer    python3 score.py, at most 300 s",
-        "holdout   scorer python3 other.py, at most 300 s",
+        "holdout   scorer python3 score.py, at most 300 s",
         "sandbox   limits only, as asked",
         "only if   doubled == 0",
         "at a tie  lower length",
@@ -198,3 +205,62 @@ print(json.dumps({"score": (size - 20) ** 2}))
     assert "size: 4 " not in told
     assert burnish("adopt", "run", "--undo").code == 0
     assert "size: 4 " in config.read_text(encoding="utf-8")
+
+
+def test_a_run_that_was_moved_resumes_from_its_new_place(tmp_path: Path, burnish: Burnish) -> None:
+    file = write_task(tmp_path / "project", NO_PASS)
+    optimize(adding(TWO), file, max_trials=1)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    optimize(adding(THREE), None, way=RunOpening(resume="moved"), max_trials=2)
+    assert RunRecord.read(tmp_path / "moved").trials == 2
+    assert "edits" in burnish("runs", "list").out, "it is known in its new place"
+    assert str(tmp_path / "moved") in burnish("runs", "show", "run").out, "by its id, too"
+
+
+def test_a_project_that_was_moved_with_its_run_resumes_with_its_file_named(tmp_path: Path) -> None:
+    file = write_task(tmp_path / "project", NO_PASS)
+    optimize(
+        adding(TWO), file, way=RunOpening(output_dir=Path("project/results/one")), max_trials=1
+    )
+    (tmp_path / "project").rename(tmp_path / "moved")
+    run = tmp_path / "moved" / "results" / "one"
+    way = RunOpening(resume=str(run))
+    optimize(adding(THREE), tmp_path / "moved" / "task.json", way=way, max_trials=2)
+    assert [row.trial.candidate.values["notes.md"] for row in RunRecord.read(run).rows] == [
+        TEXT,
+        TWO,
+        THREE,
+    ]
+
+
+def test_a_run_inside_the_task_that_was_killed_at_once_resumes(tmp_path: Path) -> None:
+    file = write_task(tmp_path / "project", NO_PASS)
+    folder = tmp_path / "project" / "results" / "one"
+    project = prepared(file, adding(TWO), max_trials=1)
+
+    class Killed(BaseException):
+        pass
+
+    def cut(event: str, arguments: tuple[object, ...]) -> None:
+        if armed and event == "sqlite3.connect":
+            raise Killed
+
+    armed = [True]
+    sys.addaudithook(cut)
+    try:
+        with pytest.raises(Killed):
+            start(project.setup, folder=folder)
+    finally:
+        armed.clear()
+    assert (folder / "run.json").is_file()
+    optimize(adding(TWO), None, way=RunOpening(resume=str(folder)), max_trials=1)
+    assert RunRecord.read(folder).accepted == 1
+
+
+def test_a_model_reads_the_context_of_a_task(tmp_path: Path) -> None:
+    backend = adding("one\ntwo\n")
+    file = write_task(tmp_path, put("artifacts", context=["style.md"]))
+    (tmp_path / "style.md").write_text("Words of three letters.", encoding="utf-8")
+    optimize(backend, file, max_trials=1)
+    said = "".join(message.content for message in backend.asked[0].messages)
+    assert "They cannot be edited:\n\n=== style.md\nWords of three letters.\n=== end" in said

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import SLOW, SMALL, START, child, finish
+from tests.cli.console import SLOW, SMALL, START, finish, forked
 from tests.cli.served_echo import served, serving
 from tests.cli.terminal import Screen, on_terminal
 from tests.projects.optimizer_world import write_world
@@ -36,7 +36,28 @@ def test_the_live_view_neither_wraps_nor_tears(tmp_path: Path, width: int) -> No
     assert not [line for line in shown if "thinking" in line or "best score" in line]
     assert sum(line.startswith("[c1/") for line in shown) == 6
     assert shown[0].startswith("toy agent · climb")
-    assert shown[-1] == "look     burnish runs show run"
+    assert shown[-1] == "next     burnish runs show run"
+
+
+def test_a_terminal_of_80_by_24_has_all_that_matters_in_view(tmp_path: Path) -> None:
+    (tmp_path / "slow.yaml").write_text(SLOW + LIMITS, encoding="utf-8")
+    args = ("optimize", "slow.yaml", "-o", "run")
+    code, written = on_terminal(*args, cwd=tmp_path, width=80, height=24)
+    assert code == 0
+    screen = Screen(80)
+    # The last panel that was drawn: the sealed test runs, and the search is over.
+    colour = re.compile(r"\x1b\[[\d;]*m")
+    panels = [found.end() for found in re.finditer(r"best score [^\r\n]*", written)]
+    screen.feed(written[: panels[-1]])
+    seen = [colour.sub("", line).rstrip() for line in screen.visible(24)]
+    trials = [line for line in seen if line.startswith("[c1/")]
+    assert len(trials) >= 3
+    assert all(re.search(r"[✓✗] +\$\S+ +\d.*s$", line) for line in trials if "hold" in line)
+    now, limits, spent = seen[-3:]
+    assert "sealed test" in now
+    assert "trials 67%" in limits
+    assert re.fullmatch(r"best score [\d.]+  spent .+  time .+  left .+", spent)
+    assert screen.wrapped == []
 
 
 def test_no_color_is_honoured(tmp_path: Path) -> None:
@@ -55,18 +76,31 @@ def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     code, written = on_terminal(*args, cwd=tmp_path, width=80, TERM="dumb")
     assert code == 0
     assert "\x1b" not in written
+    first, second = written.splitlines()[:2]
+    assert first == "toy agent · climb · train 6, holdout 4, test 4 cases"
+    assert second.startswith("   about 10 calls · $")
+    assert "Ctrl-C stops" in written
+
+
+def test_lines_that_nobody_watches_say_what_it_may_cost_and_nothing_of_keys(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "toy.yaml").write_text(SMALL, encoding="utf-8")
+    ended = finish(forked("optimize", "toy.yaml", "--max-trials", "1", cwd=tmp_path))
+    assert ended.lines[1].startswith("   about 10 calls · $")
+    assert "Ctrl-C" not in ended.out
 
 
 def test_the_live_view_can_be_asked_for_without_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "toy.yaml").write_text(SMALL, encoding="utf-8")
-    said = finish(child("optimize", "toy.yaml", "--progress", "live", cwd=tmp_path))
+    said = finish(forked("optimize", "toy.yaml", "--progress", "live", cwd=tmp_path))
     assert (said.code, said.err) == (0, "")
     assert "\x1b" not in said.out
 
 
 def test_tables_fit_a_narrow_terminal(tmp_path: Path) -> None:
     (tmp_path / "toy.yaml").write_text(SMALL, encoding="utf-8")
-    assert finish(child("optimize", "toy.yaml", "-q", cwd=tmp_path)).code == 0
+    assert finish(forked("optimize", "toy.yaml", "-q", cwd=tmp_path)).code == 0
     _, written = on_terminal("runs", "list", cwd=tmp_path, width=80)
     assert len(written.splitlines()) == 2
     run = written.splitlines()[1].split()[0]
@@ -129,7 +163,7 @@ def test_an_agent_of_the_users_own_is_quiet_too(tmp_path: Path) -> None:
     cases = [{"input": "Is it?", "expected": "yes"}]
     (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     (tmp_path / "own.yaml").write_text(json.dumps(OWN_FILE), encoding="utf-8")
-    code, written = on_terminal("eval", "own.yaml", cwd=tmp_path, width=120)
+    code, written = on_terminal("eval", "own.yaml", cwd=tmp_path, width=120, start=START)
     assert code == 0, written
     assert advertised(written) == []
 
@@ -140,5 +174,5 @@ def test_a_banner_that_somebody_has_set_stays_as_it_is(
 ) -> None:
     start = "import burnish, os; print([os.environ['PYDANTIC_AI_NO_BANNER']])"
     env = {} if value is None else {"PYDANTIC_AI_NO_BANNER": value}
-    _, written = on_terminal(cwd=tmp_path, width=80, start=start, **env)
+    _, written = on_terminal(cwd=tmp_path, width=80, height=40, start=start, **env)
     assert written.strip() == f"['{in_force}']"

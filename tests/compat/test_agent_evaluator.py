@@ -149,16 +149,12 @@ async def test_the_names_of_both_documents_work(sums_set: Path, tmp_path: Path) 
     )
 
 
-async def test_metrics_that_need_a_trajectory_are_refused_by_name(sums_set: Path) -> None:
-    write_config(
-        sums_set.parent,
-        {"metric_name": "tool_trajectory_avg_score"},
-        {"metric_name": "mine", "evaluator_name": "llm_rubric_knowledge_recall"},
-        EXACT,
-    )
-    with pytest.raises(ConfigError) as raised:
+async def test_tools_that_nobody_knows_are_missing_not_wrong(sums_set: Path) -> None:
+    calls: dict[str, Any] = {"intermediate_data": {"tool_uses": [{"name": "add", "args": {}}]}}
+    write_set(sums_set.parent, "sums", {"one": [turn("1+1", "2") | calls]})
+    write_config(sums_set.parent, {"metric_name": "tool_trajectory_avg_score"}, EXACT)
+    with pytest.raises(CasesFailed, match="tool_trajectory_avg_score missing"):
         await AgentEvaluator.evaluate(sums_set, call_agent=sums)
-    assert [p.where for p in raised.value.problems] == ["tool_trajectory_avg_score", "mine"]
 
 
 async def test_a_conversation_keeps_its_history(tmp_path: Path) -> None:
@@ -176,10 +172,10 @@ async def test_a_conversation_keeps_its_history(tmp_path: Path) -> None:
     ("prepare", "words"),
     [
         ("config", r"test_config\.json does not exist"),
-        ("metrics", "its configuration has no metrics"),
-        ("agent", "there is no call_agent, and 2 cases are not recorded"),
-        ("path", "no eval set is named"),
-        ("twice", "another set is called 'sums'"),
+        ("metrics", "the configuration has no metrics"),
+        ("agent", "call_agent is missing, but 2 cases are not recorded"),
+        ("path", "no eval set was given"),
+        ("twice", "another eval set is called 'sums'"),
     ],
 )
 async def test_what_is_missing_is_said(
@@ -226,7 +222,7 @@ async def test_a_judge_and_a_played_user(tmp_path: Path) -> None:
     async def agent(query: str) -> str:
         return query.upper()
 
-    with pytest.raises(ConfigError, match="nobody to play its user"):
+    with pytest.raises(ConfigError, match="no model to simulate its user"):
         await AgentEvaluator.evaluate(path, call_agent=agent, judge="openai:m")
 
     def respond(request: ChatRequest, draw: int) -> str:

@@ -69,12 +69,12 @@ def plain(query: str) -> str:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"output_dir": ""}, ValueError, "output_dir: it is empty"),
-        ({"target_prompt": TargetPrompt()}, ValueError, "it has no prompt field"),
-        ({"target_prompt": {"p": "text"}}, TypeError, "not a TargetPrompt"),
+        ({"output_dir": ""}, ValueError, "output_dir: the path is empty"),
+        ({"target_prompt": TargetPrompt()}, ValueError, "it has no prompt fields"),
+        ({"target_prompt": {"p": "text"}}, TypeError, "expected a TargetPrompt"),
         ({"call_agent": plain}, TypeError, "not an async function"),
         ({"call_agent": partial(plain)}, TypeError, "not an async function"),
-        ({"verbose": 3}, ValueError, "say 0, 1 or 2"),
+        ({"verbose": 3}, ValueError, "use 0, 1 or 2"),
         ({"extra_stop_callbacks": [agent]}, TypeError, r"extra_stop_callbacks\[0\]"),
     ],
 )
@@ -125,7 +125,7 @@ async def test_item_16_train_and_validation_may_not_share_a_case_by_content(
 
 def test_metrics_that_look_inside_the_agent_are_refused(tmp_path: Path) -> None:
     path = config(tmp_path, "tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
-    with pytest.raises(ValueError, match="only replies are seen") as raised:
+    with pytest.raises(ValueError, match="only replies are visible") as raised:
         read_config(path, [])
     assert isinstance(raised.value, WrongInput)
     assert len(raised.value.problems) == 2
@@ -140,7 +140,7 @@ def test_an_unknown_algorithm_is_refused_with_the_known_ones(tmp_path: Path) -> 
 
 
 def test_a_search_that_nothing_ends_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing would end the search"):
+    with pytest.raises(ValueError, match="nothing would stop the search"):
         read_config(config(tmp_path, max_metric_calls=None), [])
 
 
@@ -150,7 +150,7 @@ async def test_merging_one_field_is_warned_of(given: dict[str, Any], tmp_path: P
     (tmp_path / "out" / "mine.txt").write_text("a file of somebody else")
     with (
         pytest.warns(UserWarning, match="mergeRoundsTotal will be 0"),
-        pytest.raises(ValueError, match="holds other files"),
+        pytest.raises(ValueError, match="contains other files"),
     ):
         await AgentOptimizer.optimize(**given)
 
@@ -158,7 +158,7 @@ async def test_merging_one_field_is_warned_of(given: dict[str, Any], tmp_path: P
 def test_only_algorithms_can_be_registered_and_not_over_ours() -> None:
     with pytest.raises(TypeError, match="subclass of BaseOptimizer"):
         OPTIMIZER_REGISTRY.register("x", dict)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="an algorithm of burnish"):
+    with pytest.raises(ValueError, match="a built-in algorithm"):
         OPTIMIZER_REGISTRY.register("reflective", BaseOptimizer)
     assert {"gepa_reflective", "reflective"} <= set(OPTIMIZER_REGISTRY.names())
 

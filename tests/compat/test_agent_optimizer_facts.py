@@ -124,7 +124,7 @@ async def test_item_6_a_rejected_proposal_is_kept_whole(tmp_path: Path) -> None:
     assert only.acceptance_reason
     assert (only.train_pass_rate, only.skip_reason, only.error_message) == (0.0, None, None)
     assert told["candidatePrompts"] == only.candidate_prompts
-    assert "<current_text>" in json.dumps(told["reflections"][0]["request"])
+    assert "The text now:" in json.dumps(told["reflections"][0]["request"])
     assert told["reflections"][0]["answer"]["new_text"] == only.candidate_prompts["system"]
 
 
@@ -187,7 +187,7 @@ async def test_item_9_verbose_2_shows_what_the_reflection_model_is_asked(
         result = await here.optimize(verbose=2)
     told = capsys.readouterr().out
     assert result.status == "SUCCEEDED"
-    assert "reflector was asked" in told
+    assert "prompt of reflector" in told
     assert "You add up the numbers" in told
     assert "Optimization complete | status=SUCCEEDED" in told
     assert told.isascii()
@@ -270,7 +270,7 @@ async def test_a_best_text_without_its_secret_is_not_written_back(tmp_path: Path
     secret = f"The key of the till is {KEY}.\n"
     async with world(tmp_path, [reflection(f"{BETTER}{secret}")]) as here:
         here.prompt.write_text(f"{BASELINE}{secret}")
-        with pytest.raises(ConfigError, match="a secret was taken out of its best text"):
+        with pytest.raises(ConfigError, match="a secret was redacted from the best text"):
             await here.optimize(update_source=True)
         assert here.prompt.read_text() == f"{BASELINE}{secret}"
         told = here.told()

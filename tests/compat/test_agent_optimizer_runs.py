@@ -202,7 +202,7 @@ async def test_the_source_is_updated_after_success_unless_somebody_changed_it(
             assert "update_source : true" in (here.out / "summary.txt").read_text()
             assert here.told()["sourceUpdated"] is True
             return
-        with pytest.raises(ConfigError, match="somebody changed it"):
+        with pytest.raises(ConfigError, match="it was changed"):
             await here.optimize(**given, extra_gepa_callbacks=[Meddler()])
         assert here.prompt.read_text() == BASELINE
         assert "not written back" in here.told()["errorMessage"]

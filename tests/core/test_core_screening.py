@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Turn, spelled_labels
 from burnish.core.surfaces import (
     Candidate,
     Demonstration,
@@ -126,6 +126,12 @@ class TestLabels:
     def test_one_case_under_two_names_is_still_one_case(self) -> None:
         again = Case.single(LONG.input, LONG.expected, name="again")
         assert len(turned_away(prompt(LONG.expected or ""), training=(LONG, again))) == 2
+
+    def test_labels_are_shown_as_they_are_first_spelled_unless_there_are_too_many(self) -> None:
+        cases = (*classified("NEG", "POS", "neg", "POS", "NEG"), LONG)
+        assert spelled_labels(cases) == ("NEG", "POS")
+        assert spelled_labels(cases, most=1) == ()
+        assert spelled_labels((*cases, *classified("a b", "c d", "e f"))) == (), "some came twice"
 
     def test_json_whose_values_are_labels_of_their_place_is_a_format(self) -> None:
         answers = [

@@ -17,13 +17,9 @@ from burnish.core.money import Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
 from burnish.core.surfaces import Candidate, DemonstratedCall, Demonstration, Origin, Value
 from burnish.core.trials import (
-    FINISHED,
     Decision,
     Proposal,
     SplitResult,
-    Standing,
-    Stopper,
-    StopReason,
     Trial,
     TrialRow,
     Verdict,
@@ -232,13 +228,3 @@ class TestOutcomes:
     def test_usage_adds_up(self) -> None:
         one = Usage(requests=1, input_tokens=2, output_tokens=3)
         assert one + one == Usage(requests=2, input_tokens=4, output_tokens=6)
-
-
-def test_a_stopper_is_any_function_of_the_standing() -> None:
-    def few_trials(standing: Standing) -> StopReason | None:
-        return StopReason(code="trials", detail="3 of 3") if standing.trials >= 3 else None
-
-    stopper: Stopper = few_trials
-    assert stopper(Standing(trials=2)) is None
-    assert stopper(Standing(trials=3)) == StopReason(code="trials", detail="3 of 3")
-    assert FINISHED.code == "finished"

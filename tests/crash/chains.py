@@ -12,11 +12,10 @@ from burnish.core.content import codec
 from burnish.core.money import Spend, total
 from burnish.journal.journal import JournalReader
 from burnish.testing import CallCounter
-from burnish.testing.doubles import story
 from tests.crash.nursery import ROOT, nursery
+from tests.crash.worlds import WORLDS, World
 
 CHILD = "tests.crash.child"
-CHILDREN = (CHILD, "tests.crash.coordinate_child", "tests.crash.reflective_child")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,19 +33,39 @@ class Chain:
     """One run, driven by one process after the other."""
 
     folder: Path
-    child: str = CHILD
-    """The module that is the process."""
+    name: str = "toy"
+    """Of its world."""
     attempts: int = 0
+    cuts: int = 0
+    """How many processes did not come to their end."""
     kills: int = 0
     most_at_once: int = 0
+    prepared: bool = False
+
+    def prepare(self) -> None:
+        """Make what the run starts from, once."""
+        if not self.prepared:
+            self.world.prepare(self.folder)
+            self.prepared = True
+
+    @property
+    def world(self) -> World:
+        return WORLDS[self.name]
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return self.world.run_in(self.folder)
 
     def attempt(self, *flags: str, concurrency: int = 4) -> Ended:
         """One process. Whatever was journaled before it must not be called by it."""
+        self.prepare()
         known, before = self._journaled(), len(self.calls)
         # Two nurseries, each with a hash seed of its own: the order of a set decides nothing.
-        done = nursery(self.attempts % 2, *CHILDREN).run(
-            f"from {self.child} import main; main()",
+        done = nursery(self.attempts % 2, CHILD).run(
+            f"from {CHILD} import main; main()",
             str(self.folder),
+            f"--world={self.name}",
             f"--concurrency={concurrency}",
             *flags,
             cwd=ROOT,
@@ -58,7 +77,8 @@ class Chain:
         assert not repeated, f"paid again for what was journaled: {sorted(repeated)[:3]}"
         killed = done.code == -signal.SIGKILL
         self.kills += killed
-        self.most_at_once = max(self.most_at_once, concurrency)
+        self.cuts += done.code != 0
+        self.most_at_once = max(self.most_at_once, concurrency, self.world.at_once)
         told: dict[str, Any] = json.loads(done.out) if done.code == 0 else {}
         return Ended(killed=killed, told=told, errors=done.err, code=done.code)
 
@@ -80,7 +100,7 @@ class Chain:
 
     def check(self, ended: Ended, reference: "Chain", expected: Ended) -> None:
         """What must hold when a chain has ended."""
-        ours, theirs = (story(c.folder / "trials.jsonl") for c in (self, reference))
+        ours, theirs = (self.world.story(chain.run) for chain in (self, reference))
         assert ours == theirs, "the ledger tells another story than the uninterrupted run's"
         assert ended.told["best"] == expected.told["best"]
         assert ended.told["code"] == expected.told["code"]
@@ -89,24 +109,28 @@ class Chain:
 
     def check_money(self, ended: Ended) -> None:
         """Spent is what the journal holds; billed bounds what was really called."""
-        with JournalReader(self.folder) as journal:
+        with JournalReader(self.run) as journal:
             rows = list(journal.effects())
+            own = [next(iter(row.spends.values())) for row in journal.costs()]
             billed = journal.billed
         assert not [row for row in rows if row.state == "in flight"]
+        assert len({row.key for row in rows}) == len(rows)
         spent = codec(Spend).decode(ended.told["spent"])
-        assert spent == total(row.spend for row in rows)
+        assert spent == total(own)
         assert codec(Spend).decode(ended.told["billed"]) == billed
         called = len(self.calls)
-        assert called <= billed.calls <= called + self.most_at_once * self.kills
+        assert spent.calls <= called <= billed.calls <= called + self.most_at_once * self.cuts
 
     def _journaled(self) -> set[str]:
         """The calls the journal holds results of, spelled as the double counts them."""
-        if not (self.folder / "journal.db").exists():
+        if not (self.run / "journal.db").exists():
             return set()
         found: set[str] = set()
-        with JournalReader(self.folder) as journal:
+        with JournalReader(self.run) as journal:
             for row in journal.effects():
                 request = row.request
+                if isinstance(request, dict) and "within" in request:
+                    request = request["request"]  # the winner, measured again
                 if row.state != "in flight" and row.kind == "run" and isinstance(request, dict):
                     found.add(f"run {request['candidate']} {request['name']} {row.draw}")
                 if row.state != "in flight" and row.kind.startswith("role:"):

@@ -1,31 +1,27 @@
-"""A toy run in a process of its own that kills itself with SIGKILL at a chosen point.
+"""A run in a process of its own that something happens to at a chosen point.
 
-    python -m tests.crash.child FOLDER [--call N | --file N | --seconds S] …
+    python -m tests.crash.child FOLDER --world NAME [--call N | --file N | --seconds S | …]
 
-`--call N`: when the N-th call of this process starts. `--file N`: at the N-th operation of
-this process on a file of the run (open for writing, rename, link, mkdir, remove), through an
-audit hook, so before the operation happens. `--seconds S`: S seconds after the imports.
+`--call N`: it kills itself with SIGKILL when the N-th call of this process starts. `--file N`: at
+the N-th operation of this process on a file of the run (open for writing, rename, link, mkdir,
+remove), through an audit hook, so before the operation happens. `--seconds S`: S seconds after the
+imports. `--stop N`: it stops itself with SIGSTOP at the N-th call, and goes on when somebody
+continues it. `--disk N`: no file may grow beyond N kB, as if the disk were full.
 """
 
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.content import codec
-from burnish.core.evaluations import Objective
-from burnish.core.money import Spend
-from burnish.journal.limits import Budget
-from burnish.projects import optimize
-from burnish.runs.run import Run
-from burnish.runs.setup import Setup
-from burnish.testing import CallCounter, toy
-from burnish.testing.toy import Climb, MeasuredCandidate, proposer
+from burnish.testing import CallCounter
+from tests.crash.worlds import WORLDS
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _OPERATIONS = {"open", "os.rename", "os.link", "os.symlink", "os.mkdir", "os.remove"}
@@ -37,10 +33,11 @@ def die() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeadlyCounter(CallCounter):
-    """Counts, and kills at a count."""
+class _DeadlyCounter(CallCounter):
+    """Counts, and kills or stops at a count."""
 
     deadly: int
+    stopping: int
     seen: list[str]
 
     def count(self, what: str) -> None:
@@ -49,16 +46,8 @@ class DeadlyCounter(CallCounter):
         self.seen.append(what)
         if len(self.seen) == self.deadly:
             die()
-
-
-@dataclass(frozen=True, kw_only=True)
-class EditedClimb(Climb):
-    """Someone changed the code and not the version."""
-
-    async def _trial(
-        self, run: Run, best: MeasuredCandidate, cycle: int, phase: str, step: int
-    ) -> MeasuredCandidate:
-        return await super()._trial(run, best, cycle, phase, step + 1)
+        if len(self.seen) == self.stopping:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def die_at_file_operation(folder: Path, deadly: int) -> None:
@@ -79,9 +68,7 @@ def die_at_file_operation(folder: Path, deadly: int) -> None:
     sys.addaudithook(hook)
 
 
-def die_later(seconds: float) -> None:
-    """Start the clock."""
-
+def _die_later(seconds: float) -> None:
     def wait() -> None:
         time.sleep(seconds)
         die()
@@ -89,55 +76,38 @@ def die_later(seconds: float) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def setup(options: argparse.Namespace, counter: CallCounter) -> Setup:
-    """The run that all crash tests share."""
-    world = toy.ToyWorld(
-        train=6,
-        holdout=5,
-        test=4,
-        call_seconds=0.002,
-        outage_rate=options.outages,
-        crash_rate=options.outages / 2,
-    )
-    kind = EditedClimb if options.edited else Climb
-    return Setup(
-        target=toy.target(world, counter=counter),
-        metrics=(toy.RulesKept(),),
-        objective=Objective(weights={"rules_kept": 1.0}),
-        dataset=replace(toy.dataset(world), **({"test": ()} if options.no_test else {})),
-        strategy=kind(proposer=proposer(counter=counter), cycles=2, trials_per_phase=3),
-        budget=Budget(max_trials=options.trials),
-        concurrency=options.concurrency,
-        test_repeats=2,
-    )
-
-
-def main() -> None:
-    """Run, and print how it ended."""
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--world", choices=sorted(WORLDS), default="toy")
     parser.add_argument("--call", type=int, default=0)
     parser.add_argument("--file", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--stop", type=int, default=0)
+    parser.add_argument("--disk", type=int, default=0)
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--outages", type=float, default=0.0)
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--edited", action="store_true")
     parser.add_argument("--no-test", action="store_true")
-    options = parser.parse_args()
+    parser.add_argument("--confirm", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run, and print how it ended."""
+    options = _options()
+    folder: Path = options.folder
     if options.file:
-        die_at_file_operation(options.folder, options.file)
+        die_at_file_operation(folder, options.file)
     if options.seconds:
-        die_later(options.seconds)
-    counts = options.folder.with_suffix(".calls")
-    counter = DeadlyCounter(path=counts, deadly=options.call, seen=[])
-    ending = optimize(setup(options, counter), options.folder)
-    told = {
-        "best": ending.best.id,
-        "code": ending.reason.code,
-        "spent": codec(Spend).encode(ending.spent),
-        "billed": codec(Spend).encode(ending.billed),
-    }
+        _die_later(options.seconds)
+    counter = _DeadlyCounter(
+        path=folder.with_suffix(".calls"), deadly=options.call, stopping=options.stop, seen=[]
+    )
+    if options.disk:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (options.disk * 1024, options.disk * 1024))
+    told = WORLDS[options.world].launch(folder, counter, options)
     sys.stdout.write(json.dumps(told))
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120
+PATIENCE = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,10 @@ def _serve() -> None:
             # It returns, so that the interpreter ends as that of any program does.
             _become(json.loads(line))
             return
-        _, status = os.waitpid(child, 0)
+        _, status = os.waitpid(child, os.WUNTRACED)
+        while os.WIFSTOPPED(status):  # it waits for somebody who continues it
+            os.kill(child, signal.SIGCONT)
+            _, status = os.waitpid(child, os.WUNTRACED)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
 

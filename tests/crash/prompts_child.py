@@ -5,7 +5,8 @@
 It makes `ready` in the folder while the agent is at work under a candidate, and stays there.
 WHAT is `wait` (the agent waits), `command` (the agent is a process), `fork` (the agent has forked
 a child), `isolated`, `candidates` (several, one after the other, then the end), `baseline` (tells
-what it takes for the fields' own texts). `--file N` kills at the N-th operation on a file.
+what it takes for the fields' own texts), `write back` (new texts for good).
+`--file N` kills at the N-th operation on a file.
 """
 
 import argparse
@@ -20,8 +21,8 @@ from burnish.core.cases import Case
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
 from burnish.targets.callables import CallableTarget, CallingTarget, CommandTarget
-from burnish.targets.current_prompts import prompts_folder
-from burnish.targets.prompts import PromptsTarget, TargetPrompt
+from burnish.targets.prompts import PromptsTarget, TargetPrompt, write_back
+from burnish.targets.user_code import prompts_folder
 from tests.crash.child import die_at_file_operation
 
 
@@ -79,6 +80,10 @@ async def main() -> None:
         return
     if options.file:
         die_at_file_operation(options.folder, options.file)
+    if options.what == "write back":
+        texts = {name: f"new {name}" for name in prompts.names()}
+        await write_back(prompts, texts, expected=await prompts.read_all())
+        return
     try:
         for number in range(3 if options.what == "candidates" else 1):
             texts = {name: f"{name} of candidate {number}" for name in prompts.names()}

@@ -13,7 +13,7 @@ STAGES = ["run", "role backwarder", "role aggregator", "role patcher", "run"]
 
 
 def chain(folder: Path) -> Chain:
-    return Chain(folder / "run", child="tests.crash.backprop_child")
+    return Chain(folder / "run", "backprop")
 
 
 @pytest.fixture(scope="module")

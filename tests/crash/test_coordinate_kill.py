@@ -16,7 +16,7 @@ PHASES = ("demonstrations", "numeric", "textual")
 
 
 def chain(folder: Path) -> Chain:
-    return Chain(folder / "run", child="tests.crash.coordinate_child")
+    return Chain(folder / "run", "coordinate")
 
 
 def phases_of(run: Chain) -> list[tuple[str, int]]:
@@ -50,21 +50,4 @@ def test_killed_in_a_phase_and_resumed(reference: Reference, tmp_path: Path, pha
     assert phases_of(run) == trials[:number]
     ended = run.until_it_ends([])
     assert run.kills == 1
-    run.check(ended, *reference)
-
-
-def test_killed_again_and_again_at_calls_of_roles_and_agents(
-    reference: Reference, tmp_path: Path
-) -> None:
-    run = chain(tmp_path)
-    every = (("--call", str(n)) for n in (1, 12, 9, 14, 11, 17, 8, 13, 10, 16, 7, 12, 15))
-    ended = run.until_it_ends(every)
-    assert run.kills >= 9
-    run.check(ended, *reference)
-
-
-def test_killed_at_its_file_operations(reference: Reference, tmp_path: Path) -> None:
-    run = chain(tmp_path)
-    ended = run.until_it_ends(("--file", str(n)) for n in range(2, 40, 3))
-    assert run.kills >= 10
     run.check(ended, *reference)

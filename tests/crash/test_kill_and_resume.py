@@ -69,6 +69,21 @@ def test_killed_while_the_infrastructure_fails_too(tmp_path: Path) -> None:
     chain.check(ended, whole, expected)
 
 
+def test_killed_while_the_winner_is_measured_again(tmp_path: Path) -> None:
+    flags = ("--trials", "6", "--no-test", "--confirm")
+    whole = Chain(tmp_path / "whole")
+    expected = whole.until_it_ends([], *flags)
+    assert expected.told["claim"]["basis"] == "fresh draws"
+    chain = Chain(tmp_path / "run")
+    # The last 20 calls measure baseline and winner: the kills come in both, and in between.
+    calls = len(whole.calls)
+    kills = [calls - 24, 5, 9, 3, 2]
+    ended = chain.until_it_ends([("--call", str(n)) for n in kills], *flags)
+    assert chain.kills == len(kills)
+    chain.check(ended, whole, expected)
+    assert ended.told["claim"] == expected.told["claim"]
+
+
 def test_a_run_that_spent_its_budget_keeps_its_best(tmp_path: Path) -> None:
     limited = ("--trials", "6", "--no-test")
     chain = Chain(tmp_path / "run")

@@ -16,7 +16,7 @@ from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import fork
 from burnish.testing import CallCounter
 from tests.crash.chains import Chain, Ended
-from tests.crash.child import setup
+from tests.crash.worlds import toy_setup
 
 pytestmark = pytest.mark.crash
 
@@ -85,7 +85,7 @@ def test_it_is_refused_and_nothing_is_paid_until_the_wal_is_back(
         assert refused.code == 1
         assert "JournalIncomplete: the journal of run run has lost something" in refused.errors
         assert f"its last trial is {trials - 1}" in refused.errors, "each trial is checkpointed"
-        assert f"go on from trial {trials - 1} with --fork run" in refused.errors
+        assert f"continue from trial {trials - 1} with --fork run" in refused.errors
         assert len(chain.calls) == calls
     with pytest.raises(JournalIncomplete):
         RunRecord.read(chain.folder)
@@ -103,7 +103,7 @@ def test_it_is_noticed_before_the_first_trial_too(tmp_path: Path) -> None:
     refused = chain.attempt()
     assert refused.code == 1
     assert "it has no trial" in refused.errors
-    assert "go on from the start with --fork run" in refused.errors
+    assert "continue from the start with --fork run" in refused.errors
     assert len(chain.calls) == 10
 
 
@@ -120,7 +120,7 @@ def test_a_fork_pays_for_what_is_lost_and_says_so(
     assert ending.best.id == reference[1].told["best"]
     told = [row for row in _rows(tmp_path / "forked" / "events.jsonl") if row["kind"] == "warning"]
     assert "has lost something" in told[0]["data"]["message"]
-    assert "what is lost is paid for again" in told[0]["data"]["message"]
+    assert "what was lost is paid for again" in told[0]["data"]["message"]
 
 
 def test_a_lost_shm_and_a_clean_end_are_no_loss(
@@ -138,7 +138,8 @@ def test_a_lost_shm_and_a_clean_end_are_no_loss(
 
 async def _forked(parent: Path, folder: Path, counter: CallCounter) -> Ending:
     usual = {"outages": 0.0, "edited": False, "no_test": False, "trials": None, "concurrency": 4}
-    run = fork(setup(argparse.Namespace(**usual), counter), parent, folder=folder)
+    options = argparse.Namespace(**usual, confirm=False)
+    run = fork(toy_setup(counter, options), parent, folder=folder)
     try:
         return await drive(run)
     finally:

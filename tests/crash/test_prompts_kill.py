@@ -202,6 +202,21 @@ def test_killed_at_its_file_operations(world: World) -> None:
     assert json.loads(world.forked("baseline").out)["values"]["rule"] == "No milk."
 
 
+def test_a_write_back_that_was_killed_is_undone(world: World) -> None:
+    new = {"system": b"\xef\xbb\xbfnew system", "skill": b"new skill"}
+    kills = 0
+    while world.prompts == OWN:
+        kills += 1
+        ended = world.forked("write back", "--file", str(2 * kills + 5)).code
+        assert ended in (0, -signal.SIGKILL)
+        values = json.loads(world.forked("baseline").out)["values"]
+        # All or none; killed when all was written, it stays.
+        assert (world.prompts, values["rule"]) in ((OWN, "No milk."), (new, "new rule")), kills
+        assert world.records == []
+        assert names_in(world.folder / "prompts") == ["skill.md", "system.md"]
+    assert kills >= 5
+
+
 def test_folders_of_a_killed_run_are_swept(world: World) -> None:
     folders = world.home / "isolated"
     with world.at_work("isolated"):

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.crash.chains import Chain, Ended
+from tests.crash.chains import Chain
 
 pytestmark = pytest.mark.crash
 
-Reference = tuple[Chain, Ended]
-KINDS = ("trail", "three", "merge")
+THREE, MERGE = "reflective-three", "reflective-merge"
 
 
-def chain(folder: Path) -> Chain:
-    return Chain(folder / "run", child="tests.crash.reflective_child")
+def chain(folder: Path, name: str) -> Chain:
+    return Chain(folder / "run", name)
 
 
 def rows_of(run: Chain) -> list[dict[str, Any]]:
@@ -27,68 +26,53 @@ def rows_of(run: Chain) -> list[dict[str, Any]]:
     return [{**row, "calls": calls} for row, calls in zip(rows, spent, strict=True)]
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The run that nobody interrupts, and its kind."""
-    run = chain(tmp_path_factory.mktemp(request.param))
-    ended = run.until_it_ends([], f"--kind={request.param}")
-    run.check_money(ended)
-    return request.param, run, ended
-
-
-def test_killed_again_and_again_at_calls(reference: Any, tmp_path: Path) -> None:
-    kind, whole, expected = reference
-    run = chain(tmp_path)
+@pytest.mark.parametrize("name", [THREE, MERGE])
+def test_killed_again_and_again_at_calls(name: str, tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    whole, run = chain(tmp_path / "whole", name), chain(tmp_path, name)
+    expected = whole.until_it_ends([])
     every = (("--call", str(n)) for n in (1, 12, 9, 5, 14, 3, 11, 17, 8, 13, 2, 10, 16, 7, 12, 15))
-    ended = run.until_it_ends(every, f"--kind={kind}")
+    ended = run.until_it_ends(every)
     assert run.kills >= 9
     run.check(ended, whole, expected)
 
 
-def test_killed_at_its_file_operations(reference: Any, tmp_path: Path) -> None:
-    kind, whole, expected = reference
-    run = chain(tmp_path)
-    ended = run.until_it_ends((("--file", str(n)) for n in range(3, 36, 5)), f"--kind={kind}")
-    assert run.kills >= 4
-    run.check(ended, whole, expected)
-
-
 @pytest.mark.parametrize(
-    ("kind", "into"),
+    ("name", "into"),
     [
         # In the first trial: a look at the parent, the reflection, screening, the race, and the
         # second run of the winner.
-        ("trail", (2, 4, 6, 15, 35)),
+        ("reflective", (2, 4, 6, 15, 35)),
         # With three proposals: the third look, between reflections, screening, two races.
-        ("three", (8, 11, 16, 30)),
+        (THREE, (8, 11, 16, 30)),
     ],
 )
-def test_killed_in_each_part_of_a_round(tmp_path: Path, kind: str, into: tuple[int, ...]) -> None:
-    whole = chain(tmp_path / "whole")
+def test_killed_in_each_part_of_a_round(tmp_path: Path, name: str, into: tuple[int, ...]) -> None:
+    whole = chain(tmp_path / "whole", name)
     whole.folder.parent.mkdir()
-    expected = whole.until_it_ends([], f"--kind={kind}")
+    expected = whole.until_it_ends([])
     begun, rows = rows_of(whole)[0]["calls"], rows_of(whole)
     assert rows[1]["calls"] - begun > max(into)
     for place in into:
         home = tmp_path / f"at-{place}"
         home.mkdir()
-        run = chain(home)
-        assert run.attempt(f"--call={begun + place}", f"--kind={kind}", concurrency=1).killed
+        run = chain(home, name)
+        assert run.attempt(f"--call={begun + place}", concurrency=1).killed
         assert len(rows_of(run)) == 1
-        run.check(run.until_it_ends([], f"--kind={kind}"), whole, expected)
+        run.check(run.until_it_ends([]), whole, expected)
 
 
 def test_killed_in_a_merge(tmp_path: Path) -> None:
-    whole = chain(tmp_path)
-    expected = whole.until_it_ends([], "--kind=merge")
+    whole = chain(tmp_path, MERGE)
+    expected = whole.until_it_ends([])
     rows = rows_of(whole)
     merge = next(n for n, row in enumerate(rows) if row["trial"]["phase"] == "merge")
     begun, paid = rows[merge - 1]["calls"], rows[merge]["calls"]
     for place in (2, (paid - begun) // 2):
         home = tmp_path / f"at-{place}"
         home.mkdir()
-        run = chain(home)
-        killed = run.attempt(f"--call={begun + place}", "--kind=merge", concurrency=1)
+        run = chain(home, MERGE)
+        killed = run.attempt(f"--call={begun + place}", concurrency=1)
         assert killed.killed
         assert len(rows_of(run)) == merge
-        run.check(run.until_it_ends([], "--kind=merge"), whole, expected)
+        run.check(run.until_it_ends([]), whole, expected)

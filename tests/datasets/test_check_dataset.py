@@ -53,7 +53,7 @@ class TestErrors:
 
     def test_one_name_twice_in_a_split(self) -> None:
         assert errors(train=[A, B, case("delta", "x", "alpha")]) == [
-            ("train", "cases are called the same: 'alpha' (2 times)")
+            ("train", "several cases have the same name: 'alpha' (2 times)")
         ]
 
     def test_one_name_for_different_cases_in_two_splits(self) -> None:
@@ -117,7 +117,7 @@ class TestWarnings:
         blank = case(" \n", "x", "blank")
         hollow = case("delta", "  ", "hollow")
         assert warnings(train=[A, B, blank, hollow]) == [
-            ("train", "1 of 4 cases ask nothing: their input is empty: blank"),
+            ("train", "1 of 4 cases have an empty input: blank"),
             ("train", "1 of 4 cases have an empty reference: hollow"),
         ]
 
@@ -125,16 +125,16 @@ class TestWarnings:
         nothing = case("delta", None, "nothing")
         judged = Case(turns=(Turn(input="eps"),), name="j", rubrics=(Rubric(id="r", text="kind"),))
         assert warnings(train=[A, B, nothing, judged]) == [
-            ("train", "1 of 4 cases expect nothing: no reference, no tools, no rubric: nothing")
+            ("train", "1 of 4 cases have no reference, no tools and no rubric: nothing")
         ]
         assert found(Severity.NOTE, train=[A, B, nothing, judged]) == [
-            ("train", "2 of 4 cases have no reference: metrics that compare leave them out")
+            ("train", "2 of 4 cases have no reference: metrics that compare skip them")
         ]
 
     def test_a_constant_answer(self) -> None:
         cases = [case(f"item {chr(97 + i)}", "Yes" if i < 6 else "no", f"n{i}") for i in range(8)]
         assert warnings(train=cases) == [
-            ("train", "75% of the references are 'yes': always saying that scores 0.75")
+            ("train", "75% of the references are 'yes': always giving that answer scores 0.75")
         ]
         assert warnings(train=[A, B]) == []
 
@@ -159,7 +159,7 @@ class TestNotes:
         assert found(Severity.NOTE, train=[A, recorded, played]) == [
             (
                 "train",
-                "1 of 3 cases are recorded: they are scored as they stand, whatever the candidate",
+                "1 of 3 cases are recorded: they are scored as they are, whatever the candidate",
             ),
             ("train", "1 of 3 cases are scenarios: a model plays the user"),
         ]
@@ -175,10 +175,10 @@ class TestNotes:
              "with no cases"),
             (2, Severity.WARNING, "no difference between two versions can be told from chance "
              "with 2 cases"),
-            (20, Severity.WARNING, "20 cases: one makes 0.050 of the pass rate, and a difference "
-             "under 0.46 is likely to go unnoticed"),
-            (100, Severity.NOTE, "100 cases: one makes 0.010 of the pass rate, and a difference "
-             "under 0.20 is likely to go unnoticed"),
+            (20, Severity.WARNING, "20 cases: each counts for 0.050 of the pass rate, and a "
+             "difference below 0.46 will probably go unnoticed"),
+            (100, Severity.NOTE, "100 cases: each counts for 0.010 of the pass rate, and a "
+             "difference below 0.20 will probably go unnoticed"),
         ],
     )  # fmt: skip
     def test_what_a_set_of_this_size_can_show(

@@ -40,7 +40,7 @@ def test_the_interval_of_reports_finds_it_too() -> None:
     for _ in range(60):
         better, worse = changes(rng, cases, difference, 0.5 + difference**2 / 2)
         differences = [1.0] * better + [-1.0] * worse + [0.0] * (cases - better - worse)
-        interval = paired_interval(differences, rng, resamples=150)
+        interval = paired_interval(differences)
         assert interval is not None
         found += interval.low > 0
     assert 0.65 <= found / 60 <= 0.95
@@ -59,12 +59,6 @@ def test_more_cases_show_smaller_differences() -> None:
     assert shown == sorted(shown, reverse=True)
     assert shown[3] == pytest.approx(0.2, abs=0.005)
     assert smallest_difference(100, changed=0.1) < smallest_difference(100, changed=0.3) < shown[3]
-
-
-def test_surer_and_stronger_cost_more() -> None:
-    usual = smallest_difference(100)
-    assert smallest_difference(100, confidence=0.99) > usual
-    assert smallest_difference(100, power=0.95) > usual
 
 
 @pytest.mark.parametrize("cases", [0, 1, 3])

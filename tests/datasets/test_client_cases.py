@@ -315,9 +315,7 @@ def test_columns_of_csv_that_are_no_part_of_a_case(tmp_path: Path) -> None:
         read_client_cases(put(tmp_path, "many.csv", f"{many}\n"))
 
 
-@pytest.mark.parametrize(
-    "text", ['["\\u0024{KEY}"]', '["\\ud800"]', "[" * 900 + "]" * 900], ids=["var", "half", "deep"]
-)
+@pytest.mark.parametrize("text", ['["\\u0024{KEY}"]', '["\\ud800"]'], ids=["var", "half"])
 def test_json_in_a_text_is_looked_at_as_it_will_be_read(tmp_path: Path, text: str) -> None:
     cell = text.replace('"', '""')
     (place,) = refused(tmp_path, "a.csv", f'input,context\na,"{cell}"\n')

@@ -216,7 +216,8 @@ def test_a_list_under_its_key_stays_there(tmp_path: Path) -> None:
         ("- {input: q, ground_thruth: a}",
          ":1 [0].ground_thruth: unknown key 'ground_thruth' — did you mean 'ground_truth'?"),
         ("- turns: [{input: a}]\n  ground_truth: b",
-         ":2 [0].ground_truth: 'ground_truth' cannot stand beside 'turns' — move it into a turn"),
+         ":2 [0].ground_truth: 'ground_truth' cannot be used with 'turns' — move it into a"
+         " turn"),
         ("- {turns: []}", ":1 [0].turns: expected at least 1 item, found 0"),
         ("- {turns: }", ":1 [0].turns: expected a list, found nothing"),
         ("- {input: q, turn_config: {}}", ":1 [0].turn_config: unknown key 'turn_config' — known"
@@ -227,12 +228,12 @@ def test_a_list_under_its_key_stays_there(tmp_path: Path) -> None:
         ("- {input: q, expected_tools: [{name: f, count: 0}]}",
          ":1 [0].expected_tools[0].count: expected at least 1, found 0"),
         ("- {input: q, expected_tools: [{name: f, args: {a: {regex: '('}}}]}",
-         ":1 [0].expected_tools[0].args.a: regex: '(' is no regular expression: missing ),"
+         ":1 [0].expected_tools[0].args.a: regex: '(' is not a regular expression: missing ),"
          " unterminated subpattern at position 0"),
         ("- {input: q, expected_tools: [{name: f, args: {a: {fuzzy: 5}}}]}",
          ":1 [0].expected_tools[0].args.a: fuzzy: expected text, found 5: put it in quotes"),
         ("- {input: q, expected_tools: [{name: f, args: {a: {fuzzy: x, regex: y}}}]}",
-         ":1 [0].expected_tools[0].args.a: expected one of 'fuzzy' or 'regex' alone"),
+         ":1 [0].expected_tools[0].args.a: expected a single key, 'fuzzy' or 'regex'"),
         ("- {input: q, files: [{type: pdf}]}",
          ":1 [0].files[0]: give one of 'path', 'url' and 'data'"),
         ("- {input: q, files: [{type: pdf, path: a, url: b}]}",
@@ -243,15 +244,15 @@ def test_a_list_under_its_key_stays_there(tmp_path: Path) -> None:
         (f"- {{input: q, files: [{', '.join(['{type: csv, path: a}'] * 11)}]}}",
          ":1 [0].files: expected at most 10 items, found 11"),
         ("- {input: a, name: x}\n- {input: b, name: x}",
-         ":2 [1]: two cases are called 'x'; the first is at bad.yaml:1 [0] — give each case a name"
-         " of its own"),
+         ":2 [1]: two cases have the name 'x'; the first is at bad.yaml:1 [0] — give each case its"
+         " own name"),
         ("test_case: [{input: q}]",
-         ": there is no 'test_cases' — did you mean it by 'test_case'?"),
+         ": there is no 'test_cases' — did you misspell it as 'test_case'?"),
         ("name: agent", ": there is no 'test_cases' — add it"),
         ("test_cases: {a: b}", ":1 test_cases: expected a list of cases, found a mapping"),
         ("test_cases:", ":1 test_cases: there are no cases"),
         ("just text", ": expected a list of cases, found 'just text'"),
-        ("", ": it is empty"),
+        ("", ": the file is empty"),
         ("- {input: [", ":1:12: not valid YAML: expected the node content, but found '<stream"
          " end>'"),
         ("test_cases: []\ntest_cases_file: x.yaml",
@@ -277,7 +278,7 @@ test_cases:
     assert problems(put(tmp_path, "bad.yaml", text)) == [
         "bad.yaml:3 test_cases[0].nam: unknown key 'nam' — did you mean 'name'?",
         "bad.yaml:4 test_cases[0].input: expected text, found 5: put it in quotes",
-        "bad.yaml:7 test_cases[1].input: 'input' cannot stand beside 'turns' — move it into a turn",
+        "bad.yaml:7 test_cases[1].input: 'input' cannot be used with 'turns' — move it into a turn",
         "bad.yaml:6 test_cases[1].turns[0].input: required, but missing — add it",
         "bad.yaml:6 test_cases[1].turns[0].inptu: unknown key 'inptu' — did you mean 'input'?",
         "bad.yaml:8 test_cases[2]: expected a mapping, found 7",
@@ -288,8 +289,8 @@ def test_there_is_a_limit_to_the_number_of_cases(tmp_path: Path) -> None:
     path = put(tmp_path, "bad.yaml", "test_cases:\n" + "- {input: q}\n" * 1001)
     (problem,) = problems(path)
     assert problem == (
-        "bad.yaml:1 test_cases: expected at most 1000 cases, found 1001 — split the file;"
-        " JSONL takes more"
+        "bad.yaml:1 test_cases: expected at most 1000 cases, found 1001 — split the file,"
+        " or use JSONL"
     )
 
 
@@ -297,6 +298,6 @@ def test_a_file_of_cases_cannot_name_another(tmp_path: Path) -> None:
     put(tmp_path, "cases.yaml", "test_cases_file: agent.yaml")
     path = put(tmp_path, "agent.yaml", "test_cases_file: cases.yaml")
     assert problems(path) == [
-        "agent.yaml test_cases_file: cases.yaml names another file of cases — name the file that"
-        " holds the cases"
+        "agent.yaml test_cases_file: cases.yaml names another file of cases — name the file with"
+        " the cases"
     ]

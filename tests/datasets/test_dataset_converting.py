@@ -1,6 +1,7 @@
 """From one format to another nothing is lost unless it is said."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from burnish.core.cases import Attachment, Case, ExpectedTool, Message, Rubric, 
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome, ToolCall
 from burnish.datasets.case_files import CaseFile
-from burnish.datasets.formats import convert, losses, read_cases, write_cases
+from burnish.datasets.formats import convert, label_notes, read_cases, write_cases
 from tests.datasets.dataset_files import again, put, said
 
 NAMES = {
@@ -45,12 +46,16 @@ LOST = {
     "evalset": {"labels", "rubrics", "context", "expected tools", "files",
                 "the choice of metrics", "settings for graders"},
     "promptiter": {"labels", "context", "expected tools", "files", "settings for graders"},
-    "test_cases": {"what was said before", "expected tool calls", "the choice of metrics"},
+    "test_cases": {"earlier messages", "expected tool calls", "the choice of metrics"},
     "jsonl": set[str](),
     "json": set[str](),
-    "csv": {"turns after the first", "what was said before", "rubrics", "expected tools",
+    "csv": {"turns after the first", "earlier messages", "rubrics", "expected tools",
             "expected tool calls", "files", "the choice of metrics", "all of settings for graders"},
 }  # fmt: skip
+
+
+def losses(cases: Sequence[Case], format: str) -> list[str]:  # noqa: A002
+    return convert(CaseFile(cases=tuple(cases), format=format), format)[1]
 
 
 @pytest.mark.parametrize("format", NAMES)
@@ -80,7 +85,7 @@ def test_nothing_is_written_where_something_would_be_lost(
     with pytest.raises(ConfigError) as caught:
         write_cases(path, [PLAIN, RICH])
     assert [problem.message for problem in caught.value.problems] == losses([RICH], format)
-    assert caught.value.remedy == "Convert them first, or write JSONL, which holds all."
+    assert caught.value.remedy == "Convert them first, or write JSONL, which can hold everything."
     assert path.read_text() == "as it was"
 
 
@@ -95,7 +100,7 @@ def test_what_is_kept_in_part_is_said_so() -> None:
     scenario = Scenario(plan="p", stop_signal="enough")
     case = Case(name="s", turns=(Turn(input="q"),), scenario=scenario)
     assert losses([case], "evalset") == [
-        "evalset cannot hold all of the played user: lost in case 's'"
+        "evalset cannot hold all of the simulated user: lost in case 's'"
     ]
     assert losses([case], "promptiter") == []
     recorded = Case(name="r", turns=(Turn(input="q"),), recorded=Outcome(replies=("a",), seconds=2))
@@ -130,15 +135,17 @@ def test_an_evalset_as_csv(pictures: CaseFile) -> None:
         "csv cannot hold turns after the first: lost in case 'p'",
         "csv cannot hold 'session_input': lost in case 'p'",
         "csv cannot hold 'invocation_id': lost in case 'p'",
-        "csv cannot hold messages that are more than one text: lost in case 'p'",
-        "csv cannot hold what the set says: eval_set_id, description",
+        "csv cannot hold messages that are more than plain text: lost in case 'p'",
+    ]
+    assert label_notes(pictures, "csv") == [
+        "csv has no place for eval_set_id, description of the set"
     ]
 
 
 def test_python_s_evalset_for_go(pictures: CaseFile, tmp_path: Path) -> None:
     file, notes = convert(pictures, "promptiter")
     assert notes == [
-        "promptiter cannot hold messages that are more than one text: lost in case 'p'"
+        "promptiter cannot hold messages that are more than plain text: lost in case 'p'"
     ]
     path = tmp_path / "go.evalset.json"
     write_cases(path, file)
@@ -160,7 +167,7 @@ def test_python_s_evalset_for_go(pictures: CaseFile, tmp_path: Path) -> None:
 
 def test_through_jsonl_and_back_the_file_is_the_same(pictures: CaseFile, tmp_path: Path) -> None:
     rows, notes = convert(pictures, "jsonl")
-    assert notes == ["jsonl cannot hold what the set says: eval_set_id, description"]
+    assert notes == []  # the labels of the set are no part of a case
     back, lost = convert(again(rows, "x.jsonl"), "evalset")
     assert lost == []
     assert [case.turns for case in back.cases] == [case.turns for case in pictures.cases]

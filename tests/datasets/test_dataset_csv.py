@@ -83,6 +83,16 @@ def test_a_setting_may_be_called_like_a_part(name: str) -> None:
     assert again(CaseFile(cases=(case,), format="csv"), "copy.csv").cases == (case,)
 
 
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_a_spreadsheet_may_separate_its_cells_otherwise(tmp_path: Path, sign: str) -> None:
+    header, row = sign.join(["input", '"a, b"', "expected"]), sign.join(["x, y", "1", "2,5"])
+    file = read_cases(put(tmp_path, "cases.csv", f"{header}\n{row}\n"))
+    assert file.cases == (
+        Case(turns=(Turn(input="x, y", expected="2,5", settings={"a, b": "1"}),)),
+    )
+    assert again(file, "copy.csv").cases == file.cases
+
+
 def test_a_new_setting_may_be_called_like_the_file_s_own_column(tmp_path: Path) -> None:
     path = put(tmp_path, "cases.csv", "question,answer\nq,a\n")
     file = read_cases(path)
@@ -93,18 +103,17 @@ def test_a_new_setting_may_be_called_like_the_file_s_own_column(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", [": it is empty — write a header with a column 'input'"]),
-        ("a,b\n1,2\n", [":1: there is no column 'input' — call one of its columns input or question"
-                        " or prompt or query"]),
-        ("input;b\n1;2\n", [":1: there is no column 'input' — separate columns by commas"]),
-        ("input,a,a\n1,2,3\n", [":1: two columns are called 'a' — rename one"]),
+        ("", [": the file is empty — write a header with a column 'input'"]),
+        ("a,b\n1,2\n", [":1: there is no column 'input' — name one of the columns input or question"
+                        " or prompt or query, or let `burnish init --cases bad.csv` do it"]),
+        ("input,a,a\n1,2,3\n", [":1: two columns have the name 'a' — rename one"]),
         ("input,,a\n1,2,3\n", [":1: column 2 has no name — name it"]),
         ("id,input\n1,a\n2\n3,b,c\n4,\n1,d\n",
          [":3: expected 2 cells, found 1 — put a cell with a comma in quotes",
           ":4: expected 2 cells, found 3 — put a cell with a comma in quotes",
-          ":5: there is no input",
-          ":6: two cases are called '1'; the first is at bad.csv:2 — give each case a name of its"
-          " own"]),
+          ":5: the input is missing",
+          ":6: two cases have the name '1'; the first is at bad.csv:2 — give each case its"
+          " own name"]),
         ('input,a\n"x\ny",1\nz\n',
          [":4: expected 2 cells, found 1 — put a cell with a comma in quotes"]),
         ('input\na\n"b\nc\n', [":3: not valid CSV: unexpected end of data — check its quotes"]),

@@ -303,21 +303,21 @@ BAD: list[tuple[Json, str]] = [
     ({"eval_id": "a"}, ": there is neither conversation nor conversation_scenario — give one"
      " of them"),
     ({"eval_id": "a", "actual_conversation": [TURN]},
-     ": there is neither conversation nor conversation_scenario — give one of them, or say"
-     " eval_mode 'trace' if the actual_conversation is to be scored"),
+     ": there is neither conversation nor conversation_scenario — give one of them, or set"
+     " eval_mode 'trace' to score the actual_conversation"),
     ({"eval_id": "a", "conversation": [TURN], "conversation_scenario": SCENARIO},
      ": conversation and conversation_scenario are both given — keep one of them"),
     ({"eval_id": "a", "conversation": []}, ": conversation is empty — add a turn, or leave it"
      " out"),
     ({"eval_id": "a", "eval_mode": "trace", "conversation": [TURN]},
-     ": eval_mode 'trace' needs an actual_conversation — give what the agent did, or leave out"
-     " eval_mode to have it run"),
+     ": eval_mode 'trace' needs an actual_conversation — add what the agent did, or omit"
+     " eval_mode to run the agent"),
     ({"eval_id": "a", "eval_mode": "trace", "actual_conversation": [TURN],
       "conversation_scenario": SCENARIO},
-     ": eval_mode 'trace' cannot have a conversation_scenario — a trace is scored as it stands:"
+     ": eval_mode 'trace' cannot have a conversation_scenario — a trace is scored as it is:"
      " remove the scenario"),
     ({"eval_id": "a", "conversation": [{"user_content": {"role": "user"}}]},
-     ": conversation[0].user_content says nothing — give it parts with a text"),
+     ": conversation[0].user_content is empty — add a part with text"),
     ({"eval_id": "a", "conversation": [{}]},
      ".conversation[0].user_content: required, but missing — add it"),
     ({"evalId": "a", "conversation": [{}]},
@@ -333,7 +333,7 @@ BAD: list[tuple[Json, str]] = [
     ({"eval_id": "a", "conversation": [{"user_content": {"parts": [{"txt": "q"}]}}]},
      ".conversation[0].user_content.parts[0].txt: unknown key 'txt' — did you mean 'text'?"),
     ({"eval_id": "a", "evalId": "b", "conversation": [TURN]},
-     ".evalId: 'evalId' is there twice, in two spellings — remove one"),
+     ".evalId: 'evalId' occurs twice, in two spellings — remove one"),
     ({"eval_id": "a", "conversation_scenario": {"starting_prompt": "x"}},
      ".conversation_scenario.conversation_plan: required, but missing — add it"),
     (5, ": expected a mapping, found 5"),
@@ -364,8 +364,8 @@ def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
         " conversation_scenario — give one of them",
         "bad.evalset.json:6 eval_cases[2].conversation[0].final_respnse: unknown key"
         " 'final_respnse' — did you mean 'final_response'?",
-        "bad.evalset.json:7 eval_cases[3]: two cases are called 'b'; the first is at"
-        " bad.evalset.json:4 eval_cases[1] — give each case a name of its own",
+        "bad.evalset.json:7 eval_cases[3]: two cases have the name 'b'; the first is at"
+        " bad.evalset.json:4 eval_cases[1] — give each case its own name",
     ]
 
 

@@ -54,7 +54,7 @@ def test_plain_cases_are_written_as_the_name_says(
 
 def test_a_name_that_stands_for_no_format(tmp_path: Path) -> None:
     assert problems(put(tmp_path, "cases.txt", "q")) == [
-        "no format of cases is known by the name 'cases.txt' — name a file that ends in"
+        "the name 'cases.txt' does not tell the format of the cases — name a file that ends in"
         " .evalset.json, .test.json, .yaml, .yml, .jsonl, .ndjson, .json, .csv, or a format:"
         " evalset, promptiter, test_cases, jsonl, json, csv"
     ]
@@ -75,7 +75,7 @@ def test_a_format_that_is_none(tmp_path: Path, format: str, remedy: str) -> None
 class TestFilesThatAreNone:
     def test_an_empty_file(self, tmp_path: Path, name: str) -> None:
         (problem,) = problems(put(tmp_path, name, ""))
-        assert problem.startswith(f"{name}: it is empty")
+        assert problem.startswith(f"{name}: the file is empty")
 
     def test_a_folder(self, tmp_path: Path, name: str) -> None:
         (tmp_path / name).mkdir()
@@ -117,7 +117,7 @@ def test_json_that_holds_no_cases(tmp_path: Path, name: str, text: str, problem:
 )  # fmt: skip
 def test_values_without_end(tmp_path: Path, name: str, text: str, depth: int) -> None:
     (problem,) = problems(put(tmp_path, name, text % ("[" * depth + "]" * depth)))
-    assert problem.endswith(": its values are nested too deeply")
+    assert ": its values are nested too deeply" in problem
 
 
 class TestFolders:
@@ -145,12 +145,12 @@ class TestFolders:
         ]
 
     def test_a_folder_without_any(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"there is no \*\.evalset\.json and no \*\.test"):
+        with pytest.raises(ConfigError, match=r"the folder has no \*\.evalset\.json or \*\.test"):
             read_folder(tmp_path)
 
 
 def test_cases_of_one_name_are_not_written(tmp_path: Path) -> None:
     cases = [Case.single("q", name="a"), Case.single("r", name="a")]
-    with pytest.raises(ConfigError, match="two cases are called 'a'"):
+    with pytest.raises(ConfigError, match="two cases have the name 'a'"):
         write_cases(tmp_path / "a.jsonl", cases)
     assert not (tmp_path / "a.jsonl").exists()

@@ -143,13 +143,13 @@ def test_a_json_file_may_be_a_list_of_rows(tmp_path: Path, content: str, whole: 
         (b"[1]", ": expected a JSON object, found a list"),
         (b'"text"', ": expected a JSON object, found 'text'"),
         (b'{"input": "\xff"}', ": not UTF-8 text (at byte 11 of the line) — save it as UTF-8"),
-        (b'{"input": "a", "input": "b"}', ": key 'input' appears twice"),
+        (b'{"input": "a", "input": "b"}', ": key 'input' appears twice — remove one"),
         (b'{"expected": "a"}', " input: required, but missing — add it"),
         (b'{"question": ["a"]}', " question: expected text, found a list"),
         (b'{"input": "a", "answer": true}', " answer: expected text, found true"),
         (b'{"input": "a", "context": [1]}', " context[0]: expected text, found 1"),
         (b'{"input": "a", "turns": [{"input": "b"}]}',
-         " input: 'input' cannot stand beside 'turns' — move it into a turn"),
+         " input: 'input' cannot be used with 'turns' — move it into a turn"),
         (b'{"turns": []}', " turns: expected at least 1 item, found 0"),
         (b'{"turns": 5}', " turns: expected a list, found 5"),
         (b'{"turns": [{"answer": "b"}]}', " turns[0].input: required, but missing — add it"),
@@ -184,8 +184,8 @@ def test_everything_is_said_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert problems(put(tmp_path, "rows.jsonl", "\n".join(lines))) == [
         "rows.jsonl:1 input: required, but missing — add it",
         "rows.jsonl:2: not valid JSON: Expecting value",
-        "rows.jsonl:4: two cases are called '1'; the first is at rows.jsonl:3 — give each case a"
-        " name of its own",
+        "rows.jsonl:4: two cases have the name '1'; the first is at rows.jsonl:3 — give each"
+        " case its own name",
         "rows.jsonl:5 input: required, but missing — add it",
     ]
 

@@ -92,7 +92,7 @@ def test_labels_that_come_once_do_not_all_go_to_train() -> None:
     cases = make(40, *(f"label {i}" for i in range(40)))
     found = split(cases, seed=5)
     assert sizes(found.dataset) == [20, 12, 8]
-    assert found.notes[0].startswith("labels that only one split has, with how many cases: 'label")
+    assert found.notes[0].startswith("labels in only one split, with the number of cases: 'label")
     assert found.notes[0].endswith("and 35 more")
 
 
@@ -102,9 +102,7 @@ def test_near_duplicates_stay_together() -> None:
     homes = home(found.dataset)
     assert all(homes[f"{i}"] is homes[f"{i} again"] for i in range(20))
     assert sizes(found.dataset) == [20, 12, 8]
-    assert found.notes == (
-        "40 cases in 20 groups belong together; each group is whole in one split",
-    )
+    assert found.notes == ("40 cases in 20 groups belong together; each group stays in one split",)
 
 
 def copies(number: int) -> list[Case]:
@@ -126,22 +124,11 @@ def test_one_group_alone_goes_to_train() -> None:
     assert sizes(split(same, seed=1, shares=shares).dataset) == [6, 0, 0]
 
 
-def test_cases_are_grouped_by_an_extra() -> None:
-    cases = [
-        Case(turns=(Turn(input=question(i)),), name=str(i), extras={"customer": i % 6, "id": i})
-        for i in range(30)
-    ]
-    homes = home(split(cases, seed=1, group_by="customer").dataset)
-    assert all(len({homes[str(i)] for i in range(c, 30, 6)}) == 1 for c in range(6))
-    with pytest.raises(ConfigError, match=r"no case has an extra called 'user'.*\n?.*customer, id"):
-        split(cases, seed=1, group_by="user")
-
-
 def test_repetitions_are_left_out_and_said() -> None:
     case = Case.single(question(1), "a", name="twice")
     found = split([case, *make(10)[2:], case], seed=1)
     assert sum(sizes(found.dataset)) == 9
-    assert found.notes == ("left out, since they came a second time: twice",)
+    assert found.notes == ("left out as repetitions: twice",)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +136,14 @@ def test_repetitions_are_left_out_and_said() -> None:
     [
         ([], SHARES, 0.8, "there are no cases to split"),
         (make(3), {Split.TRAIN: 0.5, Split.TEST: 0.2}, 0.8, "add up to 1"),
-        (make(3), {Split.TRAIN: 1.5, Split.TEST: -0.5}, 0.8, "no division"),
-        (make(3), {Split.TEST: 1.0}, 0.8, "train gets nothing"),
+        (make(3), {Split.TRAIN: 1.5, Split.TEST: -0.5}, 0.8, "invalid shares"),
+        (make(3), {Split.TEST: 1.0}, 0.8, "train gets no cases"),
         (make(3), SHARES, 0.0, "'near' is 0"),
         (
             [Case.single("a", name="x"), Case.single("b", name="x")],
             SHARES,
             0.8,
-            "different cases are called 'x'",
+            "different cases have the name 'x'",
         ),
     ],
 )

@@ -104,7 +104,6 @@ def test_what_was_said_before_and_the_plan_are_part_of_the_question() -> None:
 def test_equal_questions_and_equal_words_are_together() -> None:
     cases = [Case.single(text, name=str(i)) for i, text in enumerate(["a", "b", " A ", "c"])]
     assert groups(cases) == ((0, 2), (1,), (3,))
-    assert groups(cases, together=["x", None, None, "x"]) == ((0, 2, 3), (1,))
 
 
 def test_thousands_of_cases_take_little_time() -> None:

@@ -143,7 +143,7 @@ def test_the_loss_of_a_run_that_was_seen() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_loss_of_nan_is_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="no score"):
+    with pytest.raises(ValueError, match="not a score"):
         delegation_loss(
             eval_score=bad, critique_score=1, rejections=0, max_rejections=1,
             budget_remaining=1, status="complete",

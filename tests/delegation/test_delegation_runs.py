@@ -48,7 +48,7 @@ async def test_a_task_becomes_a_deliverable_and_a_folder_that_others_can_read(
     assert (done["run_id"], done["task"]) == (result.run_id, TASK)
     assert (done["parent_run_id"], done["tags"]) == ("seed", ["refinement"])
     assert done["evaluation"]["per_metric"] == {"sure": 1.0, "taste": 0.7}
-    assert done["evaluation"]["thresholds"] == {"sure": 0.85, "taste": 0.8}
+    assert done["evaluation"]["thresholds"] == {"taste": 0.8}
     assert done["evaluation"]["total_score"] == done["eval"]["score"] == 0.775
     assert done["critique"]["score"] == 0.7
     assert done["critique"]["defects"][0]["description"] == "no unit"
@@ -96,11 +96,22 @@ async def test_a_rejected_completion_goes_back_with_its_reason_and_counts_once(
     assert read(tmp_path, "gates/003/l0.json")["passed"] is False
 
 
-async def test_the_same_rejection_again_and_again_ends_it_as_partial(tmp_path: Path) -> None:
+async def test_the_circuit_breaker_has_a_worker_repair_what_is_rejected(tmp_path: Path) -> None:
     world = DelegationWorld(manager=in_order(plan("report.md"), COMPLETE))
     result = await run(tmp_path, world)
+    assert result.status == "complete", "the worker wrote what nobody had delegated"
+    (told,) = [event for event in events(result) if event["category"] == "repair"]
+    assert "circuit breaker" in told["msg"]
+    assert "report.md" in world.turns_of("worker")[0].text
+
+
+async def test_the_same_rejection_after_a_repair_ends_it_as_partial(tmp_path: Path) -> None:
+    world = DelegationWorld(
+        manager=in_order(plan("report.md"), COMPLETE), worker=writer("other.md", content=REPORT)
+    )
+    result = await run(tmp_path, world)
     assert (result.status, result.reason) == ("partial", "completion_circuit_breaker")
-    assert len(result.rejections) == 2
+    assert len(result.rejections) == 3
     assert result.deliverables == ()
     assert not (tmp_path / "run/FINAL").exists()
 
@@ -143,7 +154,7 @@ async def test_a_critic_that_cannot_be_reached_lets_nothing_complete(tmp_path: P
     result = await run(tmp_path, DelegationWorld(critic=away))
     assert (result.status, result.critique) == ("partial", None)
     assert result.loss.critique == pytest.approx(0.15), "missing is neutral, not perfect"
-    assert "no critique could be had" in result.rejections[0].reason
+    assert "the last results have no critique" in result.rejections[0].reason
 
 
 async def test_steer_stands_before_the_first_decision_only(tmp_path: Path) -> None:
@@ -157,7 +168,7 @@ async def test_steer_stands_before_the_first_decision_only(tmp_path: Path) -> No
         inputs=[tmp_path / "data.csv"],
     )  # fmt: skip
     first, *others = world.turns_of("manager")
-    assert first.text.startswith("## REFINE\nMend it.\n\n<task>")
+    assert first.text.startswith("## REFINE\nMend it.\n\nThe task:")
     assert all("REFINE" not in turn.text for turn in others)
     assert "input/data.csv, input/deep/old.md" in first.text
     inside = tmp_path / "run/workspace/input/deep/old.md"
@@ -188,7 +199,7 @@ async def test_prompts_are_made_of_the_policy_texts_and_a_resume_keeps_them(
 
 async def test_a_manager_below_a_manager_shares_workspace_and_budget(tmp_path: Path) -> None:
     def manager(turn: RoleTurn) -> Response:
-        below = "<task>\nchief: write it" in turn.text
+        below = "The task:\n\nchief: write it" in turn.text
         if below:
             return delegation("hand") if turn.draw == 3 else COMPLETE
         if turn.draw == 1:
@@ -279,7 +290,7 @@ async def test_another_task_or_workflow_is_not_resumed(tmp_path: Path) -> None:
         await run(tmp_path, DelegationWorld(), task="Another task entirely.")
     with pytest.raises(ResumeRefused, match="another envelope"):
         await run(tmp_path, DelegationWorld(), with_loop("budget: {max_loops: 7}"))
-    with pytest.raises(ConfigError, match="task: it is empty"):
+    with pytest.raises(ConfigError, match="the task is empty"):
         await run(tmp_path, DelegationWorld(), task=" ")
 
 

@@ -60,7 +60,7 @@ def one_worker(worker: object) -> DelegationWorld:
     return DelegationWorld(manager=in_order(delegation("w"), COMPLETE), worker=worker)  # pyright: ignore[reportArgumentType]
 
 
-async def test_commands_run_in_the_workspace_within_limits_and_without_keys(
+async def test_commands_run_in_the_workspace_and_without_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key-0123456789")
@@ -70,19 +70,26 @@ async def test_commands_run_in_the_workspace_within_limits_and_without_keys(
             return {"summary": "ok"}
         return uses(
             ("run_command", {"command": "pwd; echo $OPENAI_API_KEY; exit 3"}),
-            ("run_command", {"command": "sleep 30"}),
             ("code_execute", {}),
             ("run_command", {"command": 7}),
         )
 
     world = one_worker(worker)
     monkeypatch.chdir(tmp_path)
-    await run(Path(), world, FLOW + "command_timeout: 0.3\n", task="Try.")
-    first, slow, unknown, wrong = answers(world)
+    await run(Path(), world, FLOW, task="Try.")
+    first, unknown, wrong = answers(world)
     assert first == "exit code 3 (the command ended with exit code 3)\nstdout:\n."
-    assert "more than 0.3 s" in slow
     assert "there is no tool 'code_execute'; there are: file_read" in unknown
     assert "must be a text" in wrong
+
+
+async def test_a_command_has_a_time_limit(tmp_path: Path) -> None:
+    def worker(turn: RoleTurn) -> Response:
+        return {"summary": "ok"} if turn.answers else uses(("run_command", {"command": "sleep 30"}))
+
+    world = one_worker(worker)
+    await run(tmp_path, world, FLOW + "command_timeout: 0.3\n", task="Try.")
+    assert "more than 0.3 s" in answers(world)[0]
 
 
 async def test_functions_of_the_user(tmp_path: Path) -> None:
@@ -200,7 +207,7 @@ async def test_an_isolated_program_writes_to_its_workspace_alone(tmp_path: Path)
     assert result.status == "complete"
     assert [path.name for path in result.deliverables] == ["report.md"]
     assert list(outside.iterdir()) == []
-    assert "by the workflow, the program may use the network" in result.notes
+    assert "the workflow allows network access for the program" in result.notes
 
 
 async def test_a_program_that_fails(tmp_path: Path) -> None:

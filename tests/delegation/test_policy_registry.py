@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError, FileTrouble
-from burnish.delegation.policy import MOST_CHARS, NAMES, PolicyRegistry, PolicyTexts, registry_path
-from burnish.delegation.training.target import Epoch, EpochRun, TrainingLog, TrialSource
+from burnish.delegation.policy import (
+    MOST_CHARS,
+    NAMES,
+    PolicyRegistry,
+    PolicyTexts,
+    add_version,
+    registry_path,
+    writing,
+)
+from burnish.delegation.training.proposals import TaskRun
+from burnish.delegation.training.target import Epoch, TrainingLog, TrialSource
 
 TEXT, OTHER = "worker_pitfalls", "pattern_library"
 START: dict[str, int] = dict.fromkeys(NAMES, 0)
@@ -66,8 +75,8 @@ def test_a_pin_is_read_whatever_is_active(registry: PolicyRegistry) -> None:
     ("name", "content", "told"),
     [
         ("nobody", "x", "no such policy text"),
-        (TEXT, " \n", "from 1 to 20,000"),
-        (TEXT, "x" * (MOST_CHARS + 1), "from 1 to 20,000"),
+        (TEXT, " \n", "needs 1 to 20,000"),
+        (TEXT, "x" * (MOST_CHARS + 1), "needs 1 to 20,000"),
         ("experiment_context_hint_template", "no place for files", "{{ inputs }} is gone"),
     ],
 )
@@ -123,6 +132,21 @@ def test_what_is_no_database_is_said(tmp_path: Path) -> None:
         PolicyRegistry(path).texts()
 
 
+def test_a_full_disk_is_said_and_what_was_there_stays(registry: PolicyRegistry) -> None:
+    registry.add(TEXT, "ours\n", activate=True)
+
+    def fill() -> None:
+        with writing(registry.path) as db:
+            # A database that may not grow answers as one on a full disk does.
+            db.execute("PRAGMA max_page_count = 1")
+            for number in range(9):
+                add_version(db, TEXT, f"{number} " * 5_000)
+
+    with pytest.raises(FileTrouble, match="the disk is full"):
+        fill()
+    assert [each.number for each in registry.history(TEXT)] == [0, 1]
+
+
 def test_an_edited_suite_is_a_new_version_of_it(registry: PolicyRegistry) -> None:
     log = TrainingLog(registry.path)
     first = log.suite("weather", [{"name": "heat"}], {})
@@ -134,7 +158,7 @@ def test_an_edited_suite_is_a_new_version_of_it(registry: PolicyRegistry) -> Non
 def test_what_a_run_brings_is_kept_once(registry: PolicyRegistry) -> None:
     log, source = TrainingLog(registry.path), TrialSource(run="r", trial=3)
     suite = log.suite("weather", [], {})
-    runs = tuple(EpochRun(run_id=f"run-{n}", task="heat", loss=None) for n in range(2))
+    runs = tuple(TaskRun(run_id=f"run-{n}", task="heat", loss=None) for n in range(2))
     epoch = Epoch(suite=suite, number=1, started_at="a", completed_at="b", mean_loss=0.25,
                   parents=START, runs=runs)  # fmt: skip
     for _ in range(2):

@@ -1,14 +1,19 @@
-"""Console blocks: the commands they show are run, and the output they show is compared."""
+"""Console blocks: the commands they show are run, and the output they show is compared.
+
+scripts/transcripts.py writes the output into pages with the same code.
+"""
 
 import contextlib
+import difflib
 import io
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -47,9 +52,13 @@ def commands(block: Block) -> Iterator[Command]:
 def run_block(block: Block, folder: Path) -> None:
     """Run the commands of a block in `folder`; what it shows must be what comes out."""
     for command in commands(block):
-        if command.line.startswith("make ") and not command.shown:
-            continue  # the checkout is set up already, and its tests are what runs here
-        run_command(command, folder, place=block.place)
+        if not skipped(command):
+            run_command(command, folder, place=block.place)
+
+
+def skipped(command: Command) -> bool:
+    """Whether it is not run: the checkout is set up already, and its tests are what runs here."""
+    return command.line.startswith("make ") and not command.shown
 
 
 def run_command(command: Command, folder: Path, *, place: str) -> str:
@@ -57,25 +66,35 @@ def run_command(command: Command, folder: Path, *, place: str) -> str:
     code, output = _run(_meant(command.line), folder)
     came = output.replace(f"{folder.resolve()}/", "")
     told = f"{place}: `$ {command.line}` now prints\n\n{came}\n"
-    refused = any(line.startswith("error:") for line in command.shown)
-    wanted = 0 if not refused else 3 if command.line.startswith("burnish eval") else 1
-    assert code == wanted, f"{told}with exit code {code}"
-    assert not command.shown or matches(command.shown, came.splitlines()), told
+    assert code == exit_code(command), f"{told}with exit code {code}"
+    same = renewed(command.shown, came.splitlines()) == command.shown
+    assert same, f"{told}python -m scripts.transcripts {place.partition(':')[0]} writes it there"
     return came
+
+
+def exit_code(command: Command) -> int:
+    """The exit code that a command must have by what is shown below it."""
+    refused = any(line.startswith("error:") for line in command.shown)
+    return 0 if not refused else 3 if command.line.startswith("burnish eval") else 1
 
 
 def _run(line: str, folder: Path) -> tuple[int, str]:
     """The exit code and the output. A plain `burnish …` needs no process of its own."""
     if line.startswith("burnish ") and not set(line) & set("|&;<>"):
         return _run_burnish(shlex.split(line))
+    return run_in_shell(line, folder, {})
+
+
+def run_in_shell(line: str, folder: Path, exported: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code and the output of a command in a process of its own."""
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
-        env=_environment(),
+        env={**_environment(), **exported},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout
@@ -90,7 +109,7 @@ def _run_burnish(argv: list[str]) -> tuple[int, str]:
         contextlib.redirect_stderr(out),
     ):
         try:
-            main()
+            main(argv[1:])  # with arguments it is not alone in its process
         except SystemExit as ended:
             return int(ended.code or 0), out.getvalue()
     return 0, out.getvalue()
@@ -109,6 +128,49 @@ def _matches(wanted: Sequence[str], lines: Sequence[str]) -> bool:
     if wanted[0] == _ANYTHING:
         return any(_matches(wanted[1:], lines[skip:]) for skip in range(len(lines) + 1))
     return bool(lines) and wanted[0] == lines[0] and _matches(wanted[1:], lines[1:])
+
+
+def renewed(shown: Sequence[str], came: Sequence[str]) -> tuple[str, ...]:
+    """What a page should show of the output: what it shows, brought up to date where that is old.
+
+    Lines that say the same stay as they are written, and `…` still stands for what it stood for.
+    Nothing is shown where nothing was.
+    """
+    if not shown or matches(shown, came):
+        return tuple(shown)
+    end = max((number for number, line in enumerate(came, 1) if line.strip()), default=0)
+    return _aligned(tuple(shown), tuple(line.rstrip() for line in came[:end]))
+
+
+_ALIKE = 0.5
+"""From this similarity on, a line is another version of the one that is shown."""
+
+
+def _aligned(shown: tuple[str, ...], came: tuple[str, ...]) -> tuple[str, ...]:
+    """The output in place of what is shown, by the alignment that changes least."""
+
+    @cache
+    def least(first: int, second: int) -> tuple[float, tuple[str, ...]]:
+        if first == len(shown):
+            return float(len(came) - second), came[second:]
+        old, ways = shown[first], list[tuple[float, tuple[str, ...]]]()
+        omits = old.strip() == _ANYTHING
+        cost, rest = least(first + 1, second)
+        ways.append((cost, (old, *rest)) if omits else (cost + 1, rest))
+        if second < len(came):
+            cost, rest = least(first, second + 1)
+            ways.append((cost, rest) if omits else (cost + 1, (came[second], *rest)))
+        if second < len(came) and not omits and (alike := _likeness(old, came[second])) >= _ALIKE:
+            cost, rest = least(first + 1, second + 1)
+            line = old if alike == 1 else came[second]
+            ways.append((cost + 2 * (1 - alike), (line, *rest)))
+        return min(ways, key=lambda way: way[0])
+
+    return least(0, 0)[1]
+
+
+def _likeness(old: str, new: str) -> float:
+    return difflib.SequenceMatcher(None, level(old), level(new), autojunk=False).ratio()
 
 
 def level(line: str) -> str:

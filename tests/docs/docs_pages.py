@@ -47,6 +47,11 @@ class Block:
     """The file it shows word for word."""
 
     @property
+    def is_run(self) -> bool:
+        """Whether it is a program, or commands."""
+        return self.language in ("python", "console") and not self.not_run
+
+    @property
     def place(self) -> str:
         """A place a person can find."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -64,9 +69,10 @@ def written_pages() -> list[Path]:
 
 
 def pages_to_run() -> list[Path]:
-    """Those of them that no test of an example runs."""
+    """Those of them with something to run that no test of an example runs."""
     elsewhere = {EXAMPLES / name / "README.md" for name in TESTED_EXAMPLES}
-    return [page for page in written_pages() if page not in elsewhere]
+    pages = [page for page in written_pages() if page not in elsewhere]
+    return [page for page in pages if any(block.is_run for block in blocks(page))]
 
 
 def blocks(page: Path) -> list[Block]:

@@ -1,11 +1,9 @@
 """The example program survives being killed. What the examples print is run with the pages."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,24 @@ from tests.example_copies import copy_example
 from burnish.testing.doubles import story
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
+
+
+KILLED = """
+import os, runpy, signal, sys
+from pathlib import Path
+program, folder = sys.argv[1:]
+sys.path.insert(0, str(Path(program).parent))
+from target import HelpSearch
+search = HelpSearch.run
+async def killed_after_three_trials(self, *args, **more):
+    trials = Path(folder, "trials.jsonl")
+    if trials.exists() and len(trials.read_bytes().splitlines()) >= 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return await search(self, *args, **more)
+HelpSearch.run = killed_after_three_trials
+del sys.argv[0]
+runpy.run_path(program, run_name="__main__")
+"""
 
 
 @pytest.fixture
@@ -30,10 +46,12 @@ def test_the_program_killed_and_run_again_tells_the_same_story(
 ) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run(program(whole), check=True, stdout=subprocess.DEVNULL)
-    process = subprocess.Popen(program(cut), stdout=subprocess.DEVNULL)
-    _wait_for_rows(cut / "trials.jsonl", 3)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, "it was over before it could be killed"
+    python, *arguments = program(cut)
+    killed = subprocess.run(
+        [python, "-c", KILLED, *arguments], check=False, stdout=subprocess.DEVNULL
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len((cut / "trials.jsonl").read_bytes().splitlines()) == 3
     subprocess.run(program(cut), check=True, stdout=subprocess.DEVNULL)
     assert story(cut / "trials.jsonl") == story(whole / "trials.jsonl")
     assert _endings(cut)[-1]["spent"] == _endings(whole)[-1]["spent"]
@@ -53,12 +71,3 @@ def _endings(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines]
     return [event["data"] for event in events if event["kind"] == "run_finished"]
-
-
-def _wait_for_rows(ledger: Path, rows: int) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if ledger.exists() and len(ledger.read_bytes().splitlines()) >= rows:
-            return
-        time.sleep(0.002)
-    raise AssertionError(f"{ledger} never had {rows} rows")

@@ -38,12 +38,10 @@ def test_a_page_runs_from_top_to_bottom(
         monkeypatch.delitem(sys.modules, name, raising=False)
     module = ModuleType(f"page_{page.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in blocks(page):
-        if block.not_run:
-            continue
+    for block in filter(lambda block: block.is_run, blocks(page)):
         if block.language == "python":
             _execute(block, module)
-        elif block.language == "console":
+        else:
             run_block(block, tmp_path)
     for name in own:
         sys.modules.pop(name, None)
@@ -79,7 +77,9 @@ def test_every_block_says_its_language(page: Path) -> None:
 
 def test_few_blocks_are_not_run() -> None:
     kept_out = [block for page in written_pages() for block in blocks(page) if block.not_run]
-    assert len(kept_out) <= 3, [block.place for block in kept_out]
+    here = [block for block in kept_out if not block.not_run.startswith("needs ")]
+    assert len(here) <= 10, [block.place for block in here]
+    assert len(kept_out) - len(here) <= 4, "what other machines are needed for"
 
 
 def test_a_comparison_is_blind_to_ids_times_and_money_only() -> None:

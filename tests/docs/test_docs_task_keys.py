@@ -7,7 +7,7 @@ from tests.docs.docs_pages import ROOT
 
 from burnish.projects.artifacts.spec import (
     AxisBlock,
-    HoldoutBlock,
+    HeldOutBlock,
     LimitsBlock,
     LoggingBlock,
     ParseBlock,
@@ -18,7 +18,7 @@ from burnish.projects.file_kinds import TaskFile
 from burnish.runs.spec import BudgetSpec, ConstraintSpec, TieBreakerSpec
 
 BLOCKS: tuple[type[BaseModel], ...] = (
-    RunnerBlock, ScorerBlock, ParseBlock, HoldoutBlock, ConstraintSpec, TieBreakerSpec,
+    RunnerBlock, ScorerBlock, ParseBlock, HeldOutBlock, ConstraintSpec, TieBreakerSpec,
     LoggingBlock, LimitsBlock, AxisBlock,
 )  # fmt: skip
 

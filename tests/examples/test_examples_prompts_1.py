@@ -43,7 +43,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env={**kept, **nowhere, "no_proxy": "127.0.0.1", "PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

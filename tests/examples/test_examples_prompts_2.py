@@ -28,7 +28,7 @@ def run(
         env={**kept, "PATH": path, **more},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -30,6 +30,7 @@ def _plain(_own_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in [name for name in os.environ if name.startswith(_OURS)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("BURNISH_HOME", str(_own_index))
+    monkeypatch.setenv("BURNISH_HTML", "never")
     for name in ("FORCE_COLOR", "TERMINAL_WIDTH", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", str(WIDTH))

@@ -332,7 +332,7 @@ def suite_coordinate(folder: Path) -> Pair:
 
 
 def _without_fault(turn: RoleTurn) -> str:
-    text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
+    text = turn.fields["current_text"]
     return text.replace(FAULT, RULE) + "\n"
 
 

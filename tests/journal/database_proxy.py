@@ -22,6 +22,8 @@ class Proxy:
         self.lost = 0
         self.away = False
         """While this is set, whoever connects is turned away at once."""
+        self.turned_away = threading.Semaphore(0)
+        """Released whenever that happens."""
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -45,6 +47,7 @@ class Proxy:
                 client, _ = self._listener.accept()
                 if self.away:
                     client.close()
+                    self.turned_away.release()
                     continue
                 pair = (client, socket.create_connection(self._server))
                 self._pairs.append(pair)

@@ -151,3 +151,17 @@ async def test_work_that_ignores_its_cancelling_is_left_behind() -> None:
     assert task not in asyncio.all_tasks(), "whoever closes the loop would wait for it"
     free.set()
     await task
+
+
+async def test_a_clock_knows_whether_a_users_function_is_running() -> None:
+    for clock in (CallClock(whole=60, each=None), CallClock(whole=None, each=60)):
+        seen: list[bool] = []
+
+        async def work(clock: CallClock = clock, seen: list[bool] = seen) -> None:
+            seen.append(clock.calling)
+            with timed_call():
+                seen.append(clock.calling)
+            seen.append(clock.calling)
+
+        await within(clock, work())
+        assert seen == [False, True, False]

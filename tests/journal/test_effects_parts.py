@@ -62,6 +62,15 @@ def test_rule_03_the_meter_counts_each_distinct_effect_once() -> None:
     assert meter.spent == Spend(calls=3, nano_usd=5)
 
 
+def test_runs_are_counted_once_and_also_when_an_earlier_run_paid_for_them() -> None:
+    meter = Meter()
+    for spend in (Spend(metric_calls=1), Spend()):
+        meter.use({"aa": spend, "bb": Spend(calls=1)}, run="aa")
+        meter.use({"cc": Spend()}, run="cc")
+    assert meter.runs == 2
+    assert meter.spent.metric_calls == 1
+
+
 @given(st.permutations([f"{n:02x}" for n in range(8)]))
 @settings(max_examples=20, derandomize=True)
 def test_rule_03_the_order_of_use_does_not_change_the_sum(keys: list[str]) -> None:

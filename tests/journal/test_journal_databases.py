@@ -111,4 +111,4 @@ async def test_a_database_that_was_set_back_is_noticed(
     execute(journals.url, f"DELETE FROM {journals.prefix}journal_effects")
     with pytest.raises(JournalIncomplete, match="it has 0 results, and 3 were on disk") as lost:
         look_into(tmp_path, whole=True)
-    assert "the database was probably set back to an earlier state" in str(lost.value)
+    assert "the database was probably reset to an earlier state" in str(lost.value)

@@ -1,5 +1,6 @@
 """Connections to the database of a journal are lost: everything is written again, and once."""
 
+import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Generator
@@ -136,3 +137,27 @@ async def test_a_database_that_stays_away_ends_the_run_which_can_be_resumed(
     with JournalReader(journals.journal("run")) as reader:
         assert [row.state for row in reader.effects()] == ["done"] * 2
         assert reader.billed == ONE_CALL.times(2)
+
+
+async def test_after_an_outage_longer_than_the_lease_the_run_goes_on(
+    journals: DatabaseJournals, proxy: Proxy
+) -> None:
+    assert journals.outage_seconds > 60
+    journal = Journal(replace(journals, lease_seconds=0.0).journal("run"))
+    effects = JournaledEffects(journal, redactor=Redactor(secrets=()))
+    await effects.scope(trial=0).once(text_call(0), Agent())
+    proxy.away = True
+    proxy.cut()
+    agent = Agent()
+    going_on = asyncio.create_task(effects.scope(trial=0).once(text_call(1), agent))
+    for _ in range(4):
+        assert await asyncio.to_thread(proxy.turned_away.acquire, timeout=120)
+    assert not going_on.done()
+    proxy.away = False
+    assert await asyncio.wait_for(going_on, 120) == "hello"
+    journal.add_trial(0, b"{}")
+    journal.close()
+    with JournalReader(journals.journal("run")) as reader:
+        assert [row.state for row in reader.effects()] == ["done"] * 2
+        assert reader.billed == ONE_CALL.times(2)
+        assert list(reader.trials()) == [b"{}"]

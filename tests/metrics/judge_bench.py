@@ -39,7 +39,7 @@ from burnish.metrics.rubrics import (
     RubricReferenceCritic,
     RubricResponse,
 )
-from burnish.metrics.templates import Binding, BindingField, BindingScope, TemplateJudge
+from burnish.metrics.templates import Binding, TemplateJudge
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
@@ -165,26 +165,33 @@ _FOUR = said(reasoning="good", score=4)
 
 def _rubric_kind(metric: Any) -> Kind:
     return Kind(
-        lambda p: metric(panel=p, prompt=prompt(metric.role), rubrics=RUBRICS), _RUBRIC_ANSWER, 0.5
+        lambda p: metric(panel=p, prompt=prompt(metric.role), rubrics=RUBRICS, threshold=0.5),
+        _RUBRIC_ANSWER,
+        0.5,
     )
 
 
 def _plain_kind(metric: Any, good: str, value: float) -> Kind:
-    return Kind(lambda p: metric(panel=p, prompt=prompt(metric.role)), good, value)
+    return Kind(lambda p: metric(panel=p, prompt=prompt(metric.role), threshold=0.5), good, value)
 
 
 def _geval(judges: Panel) -> GEval:
     return GEval(
-        panel=judges, prompt=prompt("judge_geval"), criteria="Be kind.", evaluation_steps=("Look.",)
+        panel=judges,
+        prompt=prompt("judge_geval"),
+        criteria="Be kind.",
+        evaluation_steps=("Look.",),
+        threshold=0.5,
     )
 
 
 def _template(judges: Panel) -> TemplateJudge:
-    bound = Binding(variable="reply", scope=BindingScope.ACTUAL, field=BindingField.FINAL_RESPONSE)
+    bound = Binding(variable="reply", scope="actual", field="finalResponse")
     return TemplateJudge(
         panel=judges,
         prompt=prompt("judge_template"),
         template="Rate {{ reply }}",
+        threshold=0.5,
         bindings=(bound,),
     )
 

@@ -53,10 +53,10 @@ def test_twenty_labels_worked_out_by_hand() -> None:
     assert found.sentences() == (
         "agrees with 18 of 20 labels (accuracy 0.90 [0.70, 0.97]), kappa 0.79",
         "calling every reply good would agree with 12: the judge does better",
-        "of 8 bad replies it turned down 7 (recall 0.88 [0.53, 0.98]); "
-        "of the 8 it turned down, 7 were bad (precision 0.88 [0.53, 0.98])",
+        "of 8 bad replies it rejected 7 (recall 0.88 [0.53, 0.98]); "
+        "of the 8 it rejected, 7 were bad (precision 0.88 [0.53, 0.98])",
         "cannot tell whether length matters to it: "
-        "it takes 8 judged replies with their lengths, and there are 0",
+        "this takes 8 judged replies with their lengths, found 0",
     )
 
 
@@ -113,16 +113,17 @@ def test_a_judge_that_always_passes_is_no_better_than_that() -> None:
     assert told[1] == "calling every reply good would agree with 9: the judge does no better"
     assert (
         told[2]
-        == "of 3 bad replies it turned down 0 (recall 0.00 [0.00, 0.56]), and no good one either"
+        == "of 3 bad replies it rejected 0 (recall 0.00 [0.00, 0.56]), and no good one either"
     )
     assert found.fail_precision is None
 
 
 def test_labels_of_one_kind_say_little() -> None:
     told = measured(both_pass=4, turned_down=1).sentences()
-    assert "kappa cannot be had, since all labels are of one kind" in told[0]
+    assert "kappa is undefined, since all labels are the same" in told[0]
     assert told[2] == (
-        "no label says bad, so what it would miss is not known; it turned down 1 of 5 good replies"
+        "no reply is labelled bad, so it is not known what it would miss; "
+        "it rejected 1 of 5 good replies"
     )
 
 
@@ -168,7 +169,7 @@ def test_a_judge_that_likes_length_is_found_out() -> None:
     found = length_bias(of_length(lengths, [each / 400 for each in lengths]), rng())
     assert found.correlation == pytest.approx(1.0)
     assert found.lean == "long"
-    assert str(found).startswith("it is too kind to long replies: its error and the length")
+    assert str(found).startswith("it favours long replies: its error and the length")
     turned = length_bias(of_length(lengths, [-each / 400 for each in lengths]), rng())
     assert (turned.lean, turned.correlation) == ("short", pytest.approx(-1.0))
 
@@ -192,8 +193,8 @@ def test_the_correlation_is_pearsons() -> None:
 @pytest.mark.parametrize(
     ("lengths", "errors", "words"),
     [
-        ([1] * 9, [0.0, 0.1, 0.2] * 3, "its errors, or the lengths, are all one"),
-        (list(range(9)), [0.0] * 9, "its errors, or the lengths, are all one"),
+        ([1] * 9, [0.0, 0.1, 0.2] * 3, "its errors or the lengths do not vary"),
+        (list(range(9)), [0.0] * 9, "its errors or the lengths do not vary"),
         (list(range(7)), [0.0, 0.1, 0.2, 0.3, 0.2, 0.1, 0.0], "takes 8 judged replies"),
     ],
 )
@@ -219,7 +220,7 @@ def test_a_judge_that_likes_the_first_place_is_found_out() -> None:
     assert (found.flips.count, found.lean) == (6, "first")
     assert str(found) == (
         "the order changes the outcome of 6 of 6 pairs (1.00 [0.61, 1.00]); "
-        "it leans to the first place: the first wins 12 of 12 (1.00 [0.76, 1.00])"
+        "it favours the first position: the first wins 12 of 12 (1.00 [0.76, 1.00])"
     )
     turned = position_bias(pairs(*[(-0.2, -0.3)] * 6))
     assert turned is not None

@@ -103,7 +103,7 @@ def test_a_metric_may_name_its_own_judge(tmp_path: Path) -> None:
         ({"type": "standard", "metric": "equalty"}, "equality"),
         ({"type": "standrd", "metric": "equality"}, "[0].type: expected one of 'code', 'geval', "
          "'rag', 'standard', found 'standrd' — did you mean 'standard'?"),
-        ({"threshold": 0.5}, "say what it is: `type: standard`, or code, geval, rag"),
+        ({"threshold": 0.5}, "set the type: `type: standard`, or code, geval, rag"),
         ("equality", "expected a mapping, found 'equality'"),
         ({"type": "geval", "name": "x"}, "criteria: required, but missing"),
         ({"type": "code", "grader": "no colon"}, "grader"),
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_said(told: Any, words: str) -> None:
 
 
 def test_a_judge_that_nobody_named_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no model is named to judge"):
+    with pytest.raises(ConfigError, match="but no model is named"):
         metrics(tmp_path, {"type": "standard", "metric": "fluency"}, judge="")
 
 

@@ -50,15 +50,15 @@ async def score(
     [
         ("return True", 1.0, True),
         ("return False", 0.0, False),
-        ("return 0.25", 0.25, True),
-        ("return 0", 0.0, False),
+        ("return 0.25", 0.25, None),
+        ("return 0", 0.0, None),
         ("return GraderResult(score=0.5, passed=False, reason='half')", 0.5, False),
-        ("return GraderResult(score=1)", 1.0, True),
+        ("return GraderResult(score=1)", 1.0, None),
         ("return ctx.agent_response == ctx.ground_truth", 1.0, True),
     ],
 )
 async def test_what_a_grader_may_give(
-    tmp_path: Path, body: str, value: float, passed: bool
+    tmp_path: Path, body: str, value: float, passed: bool | None
 ) -> None:
     found = await score(tmp_path, body)
     assert (found.value, found.passed) == (value, passed)
@@ -68,12 +68,12 @@ async def test_what_a_grader_may_give(
     ("body", "words"),
     [
         ("raise KeyError('turn_program')", "raised KeyError: 'turn_program'"),
-        ("return {'score': 1}", "gave dict; it may give a bool, a number or a GraderResult"),
-        ("return None", "gave NoneType"),
-        ("return 'yes'", "gave str"),
-        ("return 1.5", "gave the score 1.5; a score is in [0, 1]"),
-        ("return float('nan')", "gave float"),
-        ("return GraderResult(score=-1)", "gave the score -1"),
+        ("return {'score': 1}", "returned dict; it must return a bool, a number or a GraderResult"),
+        ("return None", "returned NoneType"),
+        ("return 'yes'", "returned str"),
+        ("return 1.5", "returned the score 1.5; a score must be in [0, 1]"),
+        ("return float('nan')", "returned float"),
+        ("return GraderResult(score=-1)", "returned the score -1"),
     ],
 )
 async def test_a_broken_grader_makes_the_score_missing_never_0(

@@ -51,7 +51,7 @@ async def test_the_reason_quotes_what_is_not_supported() -> None:
 async def test_an_empty_reply_scores_nothing_and_asks_nobody() -> None:
     backend = scripted("never")
     found = await score(metric(panel(backend)), CASE, Outcome(replies=(" ",)))
-    assert (found.value, found.passed) == (0.0, False)
+    assert (found.value, found.passed) == (0.0, None)
     assert found.reason == "the reply is empty: there is nothing to judge"
     assert backend.asked == []
 

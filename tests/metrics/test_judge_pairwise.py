@@ -55,7 +55,8 @@ async def test_the_mean_of_both_orders(
     one: str, two: str, value: float, passed: bool, agrees: bool
 ) -> None:
     second = two if two != " a" else "aa"
-    found = await score(verifier(panel(grading(one, second))), CASE, OUTCOME)
+    metric = replace(verifier(panel(grading(one, second))), threshold=0.5)
+    found = await score(metric, CASE, OUTCOME)
     assert (found.value, found.passed) == (pytest.approx(value), passed)
     assert found.details["order_agrees"] is agrees
     assert bool(found.reason) == (not agrees or value <= 0.5)

@@ -1,6 +1,7 @@
 """The five retrieval metrics: what each counts, and what an empty list is worth."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -68,11 +69,11 @@ async def test_faithfulness_quotes_the_claims_that_fail() -> None:
     answer = claims("yes", "no", "unsure")
     found = await score(faithful(panel(answer)))
     assert found.reason == (
-        "2 of 3 claims are not borne out by the passages: "
+        "2 of 3 claims are not supported by the passages: "
         "'c2' is contradicted: r; 'c3' is not in the passages: r"
     )
     silent = await score(faithful(panel(answer), include_reason=False))
-    assert silent.reason == "2 of 3 claims are not borne out by the passages"
+    assert silent.reason == "2 of 3 claims are not supported by the passages"
     assert silent.details == found.details
 
 
@@ -83,7 +84,7 @@ async def test_an_empty_reply_is_no_good_one(
     backend = scripted("never")
     metric = kind(panel=panel(backend), prompt=prompt(kind.role))
     found = await score(metric, CASE, Outcome(replies=("",)))
-    assert (found.value, found.passed) == (0.0, False)
+    assert (found.value, found.passed) == (0.0, None)
     assert found.reason.startswith("the reply is empty")
     assert backend.asked == []
 
@@ -104,10 +105,12 @@ async def test_an_empty_reply_is_no_good_one(
     ],
 )
 async def test_what_each_counts(kind: Numbered, verdicts: tuple[str, ...], value: float) -> None:
-    found = await score(made(kind, panel(judged(*verdicts))))
+    metric = made(kind, panel(judged(*verdicts)))
+    found = await score(metric)
     assert found.value == pytest.approx(value)
     assert bool(found.reason) == ("no" in verdicts)
-    assert found.passed is (value >= 0.5)
+    assert found.passed is None
+    assert (await score(replace(metric, threshold=0.5))).passed is (value >= 0.5)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,8 @@ def test_precision_is_a_share_and_best_first_is_best(held: list[bool]) -> None:
 async def test_the_reason_names_what_failed() -> None:
     found = await score(made(AnswerRelevancy, panel(judged("yes", "no"))))
     assert found.reason == (
-        "1 of 2 sentences of the reply do not bear on what was asked: 'It has four rivers.': why 2"
+        "1 of 2 sentences of the reply are not relevant to the question: "
+        "'It has four rivers.': why 2"
     )
     assert found.details["items"] == [
         {"item": "The capital is Paris.", "verdict": "yes", "reason": "why 1"},

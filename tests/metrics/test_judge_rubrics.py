@@ -211,10 +211,10 @@ async def test_recall_is_judged_by_what_the_knowledge_tools_gave() -> None:
     [
         ((), "knowledge_search was not called in this turn, and neither was any other tool"),
         ((ToolCall(name="add"),), "knowledge_search was not called in this turn, only add"),
-        ((ToolCall(name="knowledge_search"),), "knowledge_search was called and gave nothing"),
+        ((ToolCall(name="knowledge_search"),), "knowledge_search was called and returned nothing"),
         (
             (ToolCall(name="knowledge_search", error="no index"),),
-            "knowledge_search was called and gave nothing (no index)",
+            "knowledge_search was called and returned nothing (no index)",
         ),
     ],
 )
@@ -223,7 +223,7 @@ async def test_where_nothing_was_retrieved_the_score_is_zero(
 ) -> None:
     backend = scripted("never")
     found = await score(recall(panel(backend)), CASE, used(*tools))
-    assert (found.value, found.passed) == (0.0, False)
+    assert (found.value, found.passed) == (0.0, None)
     assert found.reason == f"nothing was retrieved: {words}"
     assert backend.asked == []
 

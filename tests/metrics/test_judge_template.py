@@ -9,10 +9,9 @@ from burnish.core.cases import Case, Rubric, Turn
 from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.metrics.factory import Panel
+from burnish.metrics.judge_shapes import BindingField, BindingScope
 from burnish.metrics.templates import (
     Binding,
-    BindingField,
-    BindingScope,
     BooleanScore,
     CategoricalScore,
     RubricScores,
@@ -46,7 +45,7 @@ def bound(scope: BindingScope, field: BindingField, node: str = "", path: str = 
     return Binding(variable="x", scope=scope, field=field, node=node, path=path)
 
 
-REPLY = bound(BindingScope.ACTUAL, BindingField.FINAL_RESPONSE)
+REPLY = bound("actual", "finalResponse")
 
 
 def judge(
@@ -70,24 +69,24 @@ def judge(
     ("binding", "filled"),
     [
         (REPLY, "the reply"),
-        (bound(BindingScope.ACTUAL, BindingField.USER_CONTENT), "the question"),
-        (bound(BindingScope.EXPECTED, BindingField.USER_CONTENT), "the question"),
-        (bound(BindingScope.EXPECTED, BindingField.FINAL_RESPONSE), '{"city": "Paris"}'),
-        (bound(BindingScope.EXPECTED, BindingField.FINAL_RESPONSE, path="$.city"), "Paris"),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "writer"), '{"text":"last in"}'),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "writer", "$.text"), "last in"),
+        (bound("actual", "userContent"), "the question"),
+        (bound("expected", "userContent"), "the question"),
+        (bound("expected", "finalResponse"), '{"city": "Paris"}'),
+        (bound("expected", "finalResponse", path="$.city"), "Paris"),
+        (bound("actual", "traceStepInput", "writer"), '{"text":"last in"}'),
+        (bound("actual", "traceStepInput", "writer", "$.text"), "last in"),
         (
-            bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "writer", "$.items[0].name"),
+            bound("actual", "traceStepOutput", "writer", "$.items[0].name"),
             "last out",
         ),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "writer", "$.items[1]"), "7"),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "router", "$"), "route"),
+        (bound("actual", "traceStepOutput", "writer", "$.items[1]"), "7"),
+        (bound("actual", "traceStepInput", "router", "$"), "route"),
         (
-            bound(BindingScope.ACTUAL, BindingField.STEP_TOOLS, "writer", "$[0].arguments"),
+            bound("actual", "traceStepTools", "writer", "$[0].arguments"),
             '{"q":1}',
         ),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_TOOLS, "router"), "[]"),
-        (bound(BindingScope.METRIC, BindingField.RUBRICS, path="$[1].text"), "It is short."),
+        (bound("actual", "traceStepTools", "router"), "[]"),
+        (bound("metric", "rubrics", path="$[1].text"), "It is short."),
     ],
 )
 async def test_where_a_variable_gets_its_value(binding: Binding, filled: str) -> None:
@@ -101,21 +100,21 @@ async def test_where_a_variable_gets_its_value(binding: Binding, filled: str) ->
     ("binding", "words"),
     [
         (
-            bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "ghost"),
+            bound("actual", "traceStepOutput", "ghost"),
             "nodes that ran: writer, router",
         ),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "router"), "has no traceStepOutput"),
-        (bound(BindingScope.ACTUAL, BindingField.STEP_SKILLS, "writer"), "do not record skills"),
+        (bound("actual", "traceStepOutput", "router"), "has no traceStepOutput"),
+        (bound("actual", "traceStepSkills", "writer"), "do not record skills"),
         (
-            bound(BindingScope.ACTUAL, BindingField.STEP_OUTPUT, "writer", "$.items[2]"),
+            bound("actual", "traceStepOutput", "writer", "$.items[2]"),
             "$.items is a list of 2",
         ),
         (
-            bound(BindingScope.ACTUAL, BindingField.STEP_INPUT, "writer", "$.txt"),
-            "whose keys are text",
+            bound("actual", "traceStepInput", "writer", "$.txt"),
+            "with the keys text",
         ),
         (
-            bound(BindingScope.ACTUAL, BindingField.FINAL_RESPONSE, path="$.a"),
+            bound("actual", "finalResponse", path="$.a"),
             "is a text that is not JSON",
         ),
     ],
@@ -132,35 +131,35 @@ async def test_what_cannot_be_filled_in_leaves_the_score_missing(
 
 
 async def test_a_reference_that_is_not_there_means_it_does_not_apply() -> None:
-    metric = judge(panel("never"), bound(BindingScope.EXPECTED, BindingField.FINAL_RESPONSE))
+    metric = judge(panel("never"), bound("expected", "finalResponse"))
     assert not await scores(metric, Case.single("q"), OUTCOME)
 
 
 @pytest.mark.parametrize(
     ("template", "bindings", "words"),
     [
-        ("Judge {{ x }} by {{ y }}.", (REPLY,), r"\{\{ y \}\} is bound to nothing"),
+        ("Judge {{ x }} by {{ y }}.", (REPLY,), r"\{\{ y \}\} is not bound"),
         ("Judge.", (REPLY,), "'x' is bound, but not in the prompt"),
         ("Judge {{ x }}.", (REPLY, REPLY), "'x' is bound 2 times"),
         (" ", (), "the prompt is empty"),
         (
             "{{ x }}",
-            (bound(BindingScope.METRIC, BindingField.FINAL_RESPONSE),),
+            (bound("metric", "finalResponse"),),
             "metric has no field final",
         ),
         (
             "{{ x }}",
-            (bound(BindingScope.ACTUAL, BindingField.RUBRICS),),
+            (bound("actual", "rubrics"),),
             "actual has no field rubrics",
         ),
         (
             "{{ x }}",
-            (bound(BindingScope.EXPECTED, BindingField.STEP_INPUT, "n"),),
+            (bound("expected", "traceStepInput", "n"),),
             "expected has no field",
         ),
-        ("{{ x }}", (bound(BindingScope.ACTUAL, BindingField.STEP_INPUT),), "of which node"),
-        ("{{ x }}", (replace(REPLY, path="$..a"),), r"'\$\.\.a' is no path"),
-        ("{{ x }}", (replace(REPLY, path="$[*]"),), r"'\$\[\*\]' is no path"),
+        ("{{ x }}", (bound("actual", "traceStepInput"),), "needs a node"),
+        ("{{ x }}", (replace(REPLY, path="$..a"),), r"'\$\.\.a' is not a path"),
+        ("{{ x }}", (replace(REPLY, path="$[*]"),), r"'\$\[\*\]' is not a path"),
     ],
 )
 def test_templates_that_can_never_be_filled_in(
@@ -202,7 +201,10 @@ async def test_every_scorer(scorer: Scorer[Any], answer: str, value: float, reas
     metric = judge(panel(backend), scorer=scorer, rubrics=RUBRICS)
     found = await score(metric, CASE, OUTCOME)
     assert (found.value, found.reason) == (value, reason)
-    assert found.passed is (value >= 0.5)
+    # Only yes or no is a verdict without a threshold.
+    assert found.passed is (bool(value) if isinstance(scorer, BooleanScore) else None)
+    strict = await score(replace(metric, threshold=0.5), CASE, OUTCOME)
+    assert strict.passed is (value >= 0.5)
     assert "asks for another form:\n- r" in backend.asked[0].messages[0].content
 
 

@@ -27,7 +27,6 @@ TREE: Json = {
         ("a.b[1]", None),
         ("a['x y']", True),
         ('a["x y"]', True),
-        ("a.x y", True),
         ("['0']", "zero"),
         ("0", "zero"),
         ("$", TREE),
@@ -45,19 +44,21 @@ def test_a_path_finds(path: str, value: Json) -> None:
     [
         (
             "missing",
-            "nothing at 'missing': $ is an object whose keys are answer, a, 0, text, empty",
+            "nothing at 'missing': $ is an object with the keys answer, a, 0, text, empty",
         ),
         ("a.b[7]", "$.a.b is a list of 2 and has no item '7'"),
         ("a.b.c", "$.a.b is a list of 2 and has no item 'c'"),
         ("a.b[99999999999999]", "has no item"),
-        ("text.more", "$.text is a text, which has nothing inside"),
-        ("a.b[1].c", "$.a.b[1] is null, which has nothing inside"),
-        ("empty.x", "$.empty is an object without any key"),
-        ("", "is no path: write it like a.b[0].c"),
-        ("a..b", "is no path"),
-        ("a.", "is no path"),
-        ("a[b]", "is no path"),
-        ("a[", "is no path"),
+        ("text.more", "$.text is a text, which has no keys or items"),
+        ("a.b[1].c", "$.a.b[1] is null, which has no keys or items"),
+        ("empty.x", "$.empty is an object without keys"),
+        ("", "is not a path: write it like a.b[0].c"),
+        ("a..b", "is not a path"),
+        ("a.", "is not a path"),
+        ("a[b]", "is not a path"),
+        (".a", "is not a path"),
+        ("a.x y", "is not a path"),
+        ("a[", "is not a path"),
     ],
 )
 def test_a_path_that_leads_nowhere(path: str, words: str) -> None:
@@ -82,7 +83,7 @@ def test_a_text_is_read_as_json_where_the_path_leads_into_it(path: str, value: J
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("plain words", "$ is a text that is not JSON"), ('"7"', "$ is a text, which has nothing")],
+    [("plain words", "$ is a text that is not JSON"), ('"7"', "$ is a text, which has no keys")],
 )
 def test_a_text_that_is_no_json_has_nothing_inside(text: str, words: str) -> None:
     assert words in read_path(text, "$.a", into_texts=True).problem

@@ -48,16 +48,15 @@ NEAR = NumberRule(relative_tolerance=0.01)
 )
 def test_the_same_number(rule: NumberRule, expected: str, found: str) -> None:
     match = compare_numbers(expected, found, rule)
-    assert match.held, match.reason
-    assert match.reason == ""
+    assert match == ""
 
 
 @pytest.mark.parametrize(
     ("rule", "expected", "found", "words"),
     [
-        (PLAIN, "31903.6", "31903", "found '31903': off by 0.6, more than the 1e-06 that is"),
+        (PLAIN, "31903.6", "31903", "found '31903': off by 0.6, more than the allowed 1e-06"),
         (PLAIN, "1", "1.0000011", "off by"),
-        (NEAR, "200", "203", "off by 3, more than the 1e-06 or 0.01 of it that is allowed"),
+        (NEAR, "200", "203", "off by 3, more than the allowed 1e-06 or 0.01 of it"),
         (PLAIN, "5", "-5", "(the sign is wrong)"),
         (PLAIN, "31.9036", "31903.6", "10^3 times the expected: check the unit"),
         (PLAIN, "25", "0.25", "10^-2 times the expected"),
@@ -67,41 +66,41 @@ def test_the_same_number(rule: NumberRule, expected: str, found: str) -> None:
         (PERCENT, "12%", "0.12%", "10^-2 times the expected"),
         (PLAIN, "31903.6", "31,903.6", "set accept_thousands_separators or ask for a bare number"),
         (PLAIN, "0.12", "12%", "a percent sign is not accepted; set accept_percent"),
-        (GROUPS, "15", "1,5", "holds 2 numbers"),
-        (GROUPS, "1234567", "1,234_567", "which holds"),
+        (GROUPS, "15", "1,5", "contains 2 numbers"),
+        (GROUPS, "1234567", "1,234_567", "which contains"),
         (PLAIN, "5", "The answer is 5.", "ask for a bare number, with nothing around the 5."),
         (PLAIN, "5", "$5", "with nothing around the 5"),
-        (PLAIN, "5", "5 or 6", "holds 2 numbers: ask for one bare number"),
-        (PLAIN, "5", "five", "found 'five', which holds no number"),
+        (PLAIN, "5", "5 or 6", "contains 2 numbers: ask for one bare number"),
+        (PLAIN, "5", "five", "found 'five', which contains no number"),
         (PLAIN, "5", "", "expected the number '5', found nothing"),
-        (PLAIN, "5", "NaN", "found 'NaN', which equals no number"),
-        (PLAIN, "5", "-inf", "equals no number"),
-        (PLAIN, "5", "٥", "holds no number"),
-        (PLAIN, "NaN", "NaN", "the expected answer is no number"),
-        (PLAIN, "five", "5", "mend the case, or compare with equality"),
+        (PLAIN, "5", "NaN", "found 'NaN', which is not a finite number"),
+        (PLAIN, "5", "-inf", "is not a finite number"),
+        (PLAIN, "5", "٥", "contains no number"),
+        (PLAIN, "NaN", "NaN", "the expected answer is not a number"),
+        (PLAIN, "five", "5", "fix the case, or compare with equality"),
         (PLAIN, "1e999999", "1", "off by"),
         (PLAIN, "5", "1e9999999", "ask for"),
     ],
 )
 def test_another_number_or_none(rule: NumberRule, expected: str, found: str, words: str) -> None:
     match = compare_numbers(expected, found, rule)
-    assert not match.held
-    assert words in match.reason
+    assert match
+    assert words in match
 
 
 def test_reasons_stay_short() -> None:
     for found in ("9" * 100_000, "9" * 100_000 + "x", "blah 1 " * 20_000, "1," * 50_000):
-        match = compare_numbers("5", found)
-        assert not match.held
-        assert len(match.reason) < 300
+        match = compare_numbers("5", found, NumberRule())
+        assert match
+        assert len(match) < 300
 
 
 def test_no_setting_of_the_user_changes_what_a_number_is() -> None:
     with decimal.localcontext() as context:
         context.prec = 3
         context.traps[decimal.Inexact] = True
-        assert compare_numbers("1.000001", "1").held
-        assert not compare_numbers("1.0001", "1").held
+        assert compare_numbers("1.000001", "1", NumberRule()) == ""
+        assert compare_numbers("1.0001", "1", NumberRule())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ class TestLaws:
     @settings(max_examples=50, deadline=None, derandomize=True)
     def test_a_number_is_itself(self, number: Decimal, tolerance: float) -> None:
         rule = NumberRule(absolute_tolerance=tolerance)
-        assert compare_numbers(str(number), str(number), rule).held
+        assert compare_numbers(str(number), str(number), rule) == ""
 
     @given(one=numbers, off=st.integers(-40_000, 40_000), tolerance=tolerances)
     @settings(max_examples=50, deadline=None, derandomize=True)
@@ -140,8 +139,8 @@ class TestLaws:
     ) -> None:
         rule = NumberRule(absolute_tolerance=tolerance)
         other = one + Decimal(off) / 10_000
-        held = compare_numbers(str(one), str(other), rule).held
-        assert held == compare_numbers(str(other), str(one), rule).held
+        held = not compare_numbers(str(one), str(other), rule)
+        assert held == (not compare_numbers(str(other), str(one), rule))
         assert held == (abs(Decimal(off) / 10_000) <= Decimal(str(tolerance)))
 
     @given(number=numbers)
@@ -154,11 +153,10 @@ class TestLaws:
             f"{number * 100:,f} %",
             f" {number:.6f} ",
         ):
-            assert compare_numbers(plain, written, BOTH).held
-        assert compare_numbers(plain, plain).held
+            assert compare_numbers(plain, written, BOTH) == ""
+        assert compare_numbers(plain, plain, NumberRule()) == ""
 
     @given(text=st.text(max_size=30))
     @settings(max_examples=50, deadline=None, derandomize=True)
     def test_no_text_is_an_error(self, text: str) -> None:
-        match = compare_numbers("5", text, BOTH)
-        assert match.held or match.reason
+        compare_numbers("5", text, BOTH)

@@ -45,7 +45,7 @@ from tests.metrics.exchange_of import call
 )
 def test_an_argument_as_expected(expected: Json, found: Json) -> None:
     match = compare_argument(expected, found)
-    assert match.held, match.reason
+    assert match == ""
 
 
 @pytest.mark.parametrize(
@@ -60,21 +60,25 @@ def test_an_argument_as_expected(expected: Json, found: Json) -> None:
         ({"fuzzy": "206588"}, 205000, "expected about '206588', found 205000"),
         ({"fuzzy": "12"}, "1,2", "expected about '12', found '1,2'"),
         ({"fuzzy": "ab"}, "a b", "expected about 'ab'"),
-        ({"regex": "2009.*"}, "report 2009", "expected what matches '2009.*', found 'report 2009'"),
+        (
+            {"regex": "2009.*"},
+            "report 2009",
+            "expected text that matches '2009.*', found 'report 2009'",
+        ),
         ({"regex": "("}, "x", "the pattern '(' is not a valid regular expression"),
     ],
 )
 def test_an_argument_that_is_not(expected: Json, found: Json, words: str) -> None:
     match = compare_argument(expected, found)
-    assert not match.held
-    assert words in match.reason
+    assert match
+    assert words in match
 
 
 def test_arguments_not_spoken_of_do_not_count() -> None:
     assert compare_arguments({"a": 1}, {"a": 1, "b": "x"}) == []
     assert compare_arguments({"a": 1, "b": 2}, {"a": 1}) == ["argument 'b' is missing, expected 2"]
     wrong = compare_arguments({"a": {"regex": "x+"}, "b": {"fuzzy": "y"}}, {})
-    assert wrong[0] == "argument 'a' is missing, expected what matches 'x+'"
+    assert wrong[0] == "argument 'a' is missing, expected text that matches 'x+'"
     assert wrong[1] == "argument 'b' is missing, expected about 'y'"
 
 
@@ -108,7 +112,7 @@ LOOKUP, OTHER = call("archive_lookup", key="a"), call("divide", a=1, b=2)
         (
             [tool("lookup"), tool("archive")],
             [LOOKUP],
-            ["", "the calls that fit count for other expectations"],
+            ["", "the matching calls count for other expectations"],
         ),
         ([tool("divide", 2), tool("divide")], [OTHER, OTHER], ["count for other", ""]),
         ([tool("divide", 10**12)], [OTHER], ["at least 1000000000000 times, found 1"]),
@@ -118,16 +122,16 @@ def test_expected_tools(
     expected: list[ExpectedTool], calls: list[ToolCall], words: list[str]
 ) -> None:
     matches = compare_expected_tools(expected, calls)
-    assert [match.held for match in matches] == [word == "" for word in words]
+    assert [match == "" for match in matches] == [word == "" for word in words]
     for match, word in zip(matches, words, strict=True):
-        assert word in match.reason
+        assert word in match
 
 
 def test_who_is_picky_is_not_robbed() -> None:
     anything, picky = tool("divide"), tool("divide", a=1)
     first, second = call("divide", a=1), call("divide", a=2)
     for calls in ([first, second], [second, first]):
-        assert all(match.held for match in compare_expected_tools([anything, picky], calls))
+        assert not any(compare_expected_tools([anything, picky], calls))
 
 
 def test_who_cannot_be_met_takes_nothing_away() -> None:
@@ -138,13 +142,13 @@ def test_who_cannot_be_met_takes_nothing_away() -> None:
         tool("t", 2, a={"regex": "[23]"}),
     ]
     matches = compare_expected_tools(expected, [first, second, third])
-    assert [match.held for match in matches] == [True, False, True]
+    assert [not match for match in matches] == [True, False, True]
 
 
 def test_many_calls_are_not_all_listed() -> None:
     calls = [call(f"tool{n}" * 50) for n in range(500)]
     (match,) = compare_expected_tools([tool("x")], calls)
-    assert len(match.reason) < 500
+    assert len(match) < 500
 
 
 def most(choices: list[list[int]], used: frozenset[int] = frozenset()) -> int:
@@ -162,16 +166,16 @@ class TestLaws:
     @given(value=st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.floats(-9, 9)))
     @settings(max_examples=50, deadline=None, derandomize=True)
     def test_a_value_is_itself(self, value: Json) -> None:
-        assert compare_argument(value, value).held
-        assert compare_argument({"x": [value]}, {"x": [value]}).held
+        assert compare_argument(value, value) == ""
+        assert compare_argument({"x": [value]}, {"x": [value]}) == ""
         if isinstance(value, str):
-            assert compare_argument({"fuzzy": value}, value).held
+            assert compare_argument({"fuzzy": value}, value) == ""
 
     @given(flag=st.booleans(), number=st.one_of(st.integers(), st.floats(allow_nan=False)))
     @settings(max_examples=50, deadline=None, derandomize=True)
     def test_true_and_one_are_never_the_same(self, flag: bool, number: float) -> None:
-        assert not compare_argument(flag, number).held
-        assert not compare_argument(number, flag).held
+        assert compare_argument(flag, number)
+        assert compare_argument(number, flag)
 
     @given(choices=wishes)
     @settings(max_examples=50, deadline=None, derandomize=True)
@@ -197,6 +201,6 @@ class TestLaws:
         wanted = [tool("t", counts[who], **{f"k{who}": True}) for who in range(len(choices))]
         matches = compare_expected_tools(wanted, calls)
         slots = [fits for who, fits in enumerate(choices) for _ in range(counts[who])]
-        assert all(match.held for match in matches) == (len(assigned(slots).taken) == len(slots))
+        assert (not any(matches)) == (len(assigned(slots).taken) == len(slots))
         if all(tool.count == 1 for tool in wanted):
-            assert sum(match.held for match in matches) == most(choices)
+            assert sum(not match for match in matches) == most(choices)

@@ -52,8 +52,8 @@ def test_which_calls_in_which_order(
     rule: TrajectoryRule, expected: list[ToolCall], found: list[ToolCall], words: str
 ) -> None:
     match = compare_trajectories(expected, found, rule)
-    assert match.held == (words == "")
-    assert words in match.reason
+    assert bool(match) == bool(words)
+    assert words in match
 
 
 PARIS, LYON = call("weather", city="Paris"), call("weather", city="Lyon")
@@ -110,8 +110,8 @@ IGNORE_ID = JsonRule(ignore_tree={"trace_id": True})
 )
 def test_with_what(rule: TrajectoryRule, expected: ToolCall, found: ToolCall, words: str) -> None:
     match = compare_trajectories([expected], [found], rule)
-    assert match.held == (words == "")
-    assert words in match.reason
+    assert bool(match) == bool(words)
+    assert words in match
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_defect_001_1_a_result_that_the_rule_asks_for_is_compared(
     expected: ToolCall, found: ToolCall, words: str
 ) -> None:
     match = compare_trajectories([expected], [found], WITH_RESULT)
-    assert match.held == (words == "")
-    assert words in match.reason
+    assert bool(match) == bool(words)
+    assert words in match
 
 
 def test_defect_001_1_unordered_matching_is_not_greedy() -> None:
@@ -143,7 +143,7 @@ def test_defect_001_1_unordered_matching_is_not_greedy() -> None:
     expected = [call("search"), call("search_flights", to="Oslo")]
     found = [call("search_flights", to="Oslo"), call("search_hotels", to="Rome")]
     for order in permutations(found):
-        assert compare_trajectories(expected, list(order), rule).held
+        assert compare_trajectories(expected, list(order), rule) == ""
 
 
 def test_reasons_stay_short() -> None:
@@ -151,8 +151,8 @@ def test_reasons_stay_short() -> None:
     found = [call("f" * 500, text="y" * 5_000) for _ in range(20)]
     for rule in (STRICT, ANY, SUBSET, ORDERED_SUBSET):
         match = compare_trajectories(expected, found, rule)
-        assert not match.held
-        assert len(match.reason) < 1_000
+        assert match
+        assert len(match) < 1_000
 
 
 calls = st.lists(st.sampled_from([A, B, C, PARIS, LYON]), max_size=4)
@@ -162,16 +162,15 @@ class TestLaws:
     @given(made=calls, rule=st.sampled_from([STRICT, ANY, SUBSET, ORDERED_SUBSET]))
     @settings(max_examples=50, deadline=None, derandomize=True)
     def test_a_trajectory_is_itself(self, made: list[ToolCall], rule: TrajectoryRule) -> None:
-        assert compare_trajectories(made, made, rule).held
+        assert compare_trajectories(made, made, rule) == ""
 
     @given(expected=calls, found=calls)
     @settings(max_examples=50, deadline=None, derandomize=True)
     def test_against_every_order(self, expected: list[ToolCall], found: list[ToolCall]) -> None:
         some_order = any(
-            compare_trajectories(expected, list(order), STRICT).held
-            for order in permutations(found)
+            not compare_trajectories(expected, list(order), STRICT) for order in permutations(found)
         )
-        assert compare_trajectories(expected, found, ANY).held == some_order
+        assert (not compare_trajectories(expected, found, ANY)) == some_order
 
     @given(expected=calls, found=calls)
     @settings(max_examples=50, deadline=None, derandomize=True)
@@ -179,6 +178,6 @@ class TestLaws:
         self, expected: list[ToolCall], found: list[ToolCall]
     ) -> None:
         rules = {"strict": STRICT, "any": ANY, "sub": SUBSET, "osub": ORDERED_SUBSET}
-        held = {n: compare_trajectories(expected, found, r).held for n, r in rules.items()}
+        held = {n: not compare_trajectories(expected, found, r) for n, r in rules.items()}
         assert held["strict"] <= held["any"] <= held["sub"]
         assert held["strict"] <= held["osub"] <= held["sub"]

@@ -48,10 +48,10 @@ def test_code_points_are_counted() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Length(min=5, max=3), "no length is at least 5 and at most 3"),
-        (lambda: LengthCompliance(min=5, max=3), "no length is at least 5 and at most 3"),
-        (lambda: LengthCompliance(preferred_min=5, preferred_max=3), "preferred: no length"),
-        (lambda: LengthCompliance(max=10, preferred_max=20), "but accepted are at most 10"),
+        (lambda: Length(min=5, max=3), "min 5 is greater than max 3"),
+        (lambda: LengthCompliance(min=5, max=3), "min 5 is greater than max 3"),
+        (lambda: LengthCompliance(preferred_min=5, preferred_max=3), "preferred: min 5"),
+        (lambda: LengthCompliance(max=10, preferred_max=20), "but the accepted one is at most 10"),
     ],
 )
 def test_bounds_that_cannot_be_are_refused(make: Callable[[], object], words: str) -> None:

@@ -61,7 +61,7 @@ def test_trajectories(
             [ExpectedTool(name="sum", arguments={"a": {"fuzzy": "1.0"}, "b": {"regex": "[34]"}})],
             (SUM,),
             0,
-            "call 1, sum, has argument 'b': expected what matches '[34]', found 2",
+            "call 1, sum, has argument 'b': expected text that matches '[34]', found 2",
         ),
         ([ExpectedTool(name="sum", count=2)], (SUM,), 0, "at least 2 times, found 1"),
     ],
@@ -126,7 +126,7 @@ def test_an_empty_list_means_no_tool(metric: ToolTrajectory | ExpectedTools) -> 
     quiet = verdict_of(metric, exchange_of("", expected_calls=(), expected_tools=()))
     assert (quiet.value, quiet.reason) == (1, "")
     busy = verdict_of(metric, exchange_of("", expected_calls=(), expected_tools=(), calls=(SUM,)))
-    assert (busy.value, busy.reason) == (0, "expected no call of any tool, called: sum")
+    assert (busy.value, busy.reason) == (0, "expected no tool call, called: sum")
 
 
 async def test_an_empty_list_speaks_of_its_own_turn_only() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from burnish.core.errors import ConfigError
-from burnish.metrics.rouge import Rouge, rouge_score
-from burnish.metrics.words import latin_words
+from burnish.metrics.rouge import Rouge, latin_words, rouge_score
 
 KINDS = ("rouge1", "rouge2", "rouge3", "rougeL", "rougeLsum")
 
@@ -96,5 +95,5 @@ def test_sentences_end_at_full_stops_where_asked() -> None:
 
 @pytest.mark.parametrize("kind", ["rouge0", "rouge", "rouge-1", "ROUGEL", "rougeLsum2"])
 def test_an_unknown_kind_is_refused(kind: str) -> None:
-    with pytest.raises(ConfigError, match=f"no ROUGE called '{kind}'.*rouge1"):
+    with pytest.raises(ConfigError, match=f"unknown kind of ROUGE: '{kind}'.*rouge1"):
         rouge_score("a", "a", kind=kind)

@@ -1,11 +1,20 @@
 """Reading the JSON object in an answer: what is read as it was meant, and what is no answer."""
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel
 
-from burnish.models.answers import LONGEST_GUESS, NotAnObject, read_object
+from burnish.models.answers import (
+    LONGEST_GUESS,
+    Explanation,
+    NotAnObject,
+    PlainText,
+    UnusableAnswer,
+    read_answer,
+    read_object,
+)
 
 GOOD = {"ok": True, "why": "it's {fine}", "items": [{"id": 1}, {"id": 2}]}
 SPELLED = json.dumps(GOOD)
@@ -89,6 +98,13 @@ def test_nothing_is_made_up(answer: str) -> None:
         read_object(answer)
 
 
+def test_an_answer_that_is_cut_is_told_so() -> None:
+    with pytest.raises(NotAnObject, match="it begins, and breaks off before its end"):
+        read_object('{"rationale": "shorter", "files": [{"path": "a.py", "content": "x')
+    with pytest.raises(NotAnObject, match=r"in it$"):
+        read_object("I would rather not.")
+
+
 def test_an_answer_that_breaks_off_anywhere_is_no_answer() -> None:
     whole = json.dumps({"why": 'the "text", it\'s {x}', "new_text": "a {b}\nc: d, e\n", "n": [{}]})
     for length in range(len(whole)):
@@ -110,3 +126,82 @@ def test_a_long_answer_is_read_and_only_its_quotes_are_not_guessed_at() -> None:
     assert json.loads(read_object(f'{{"a": "{long}\n",}}').text) == {"a": f"{long}\n"}
     with pytest.raises(NotAnObject):
         read_object(f'{{"a": "a "quoted" word {long}"}}')
+
+
+class Item(BaseModel):
+    """A part of an answer."""
+
+    number: int
+    reason: Explanation
+
+
+class Judged(BaseModel):
+    """An answer with what may be left out, and what may not."""
+
+    items: list[Item]
+    score: float
+    reason: Explanation
+
+
+class Written(BaseModel):
+    """An answer that is a text."""
+
+    reason: Explanation
+    new_text: Annotated[str, PlainText()]
+
+
+def test_a_reason_may_be_missing_and_that_is_reported() -> None:
+    read = read_answer('{"items": [{"number": 1}], "score": 0.5,}', Judged)
+    assert read.value == Judged(items=[Item(number=1, reason="")], score=0.5, reason="")
+    assert read.mended == ("broken JSON syntax", "missing: items.0.reason, reason")
+
+
+def test_what_the_answer_is_about_may_not_be_missing() -> None:
+    with pytest.raises(UnusableAnswer, match="score: Field required"):
+        read_answer('{"items": []}', Judged)
+
+
+def test_a_mark_changes_nothing_about_the_schema() -> None:
+    assert Written.model_json_schema()["required"] == ["reason", "new_text"]
+    plain = {"title": "Reason", "type": "string"}
+    assert Written.model_json_schema()["properties"]["reason"] == plain
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```\nSay 7.\n```",
+        "Sure:\n\n```text\nSay 7.\n```\nDone.",
+        "<think>Hm.</think>\n~~~\nSay 7.\n~~~",
+    ],
+)
+def test_a_text_in_a_fence_is_an_answer(answer: str) -> None:
+    read = read_answer(answer, Written)
+    assert read.value == Written(reason="", new_text="Say 7.")
+    assert read.mended == ("a fenced text instead of a JSON object",)
+
+
+def test_a_text_with_fences_inside_a_fence() -> None:
+    inner = 'Answer so:\n```json\n{"a": 1}\n```\nand stop.'
+    assert read_answer(f"```\n{inner}\n```", Written).value.new_text == inner
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Say 7.",
+        "```\nSay 7.",
+        "```\n\n```",
+        "```\nbefore\n```\nbecomes\n```\nafter\n```",
+        '```json\n{"text": "Say 7."}\n```',
+        '```\n{"reason": "x"}\n```',
+    ],
+)
+def test_what_is_no_text_in_a_fence(answer: str) -> None:
+    with pytest.raises(UnusableAnswer):
+        read_answer(answer, Written)
+
+
+def test_where_an_answer_is_no_text_a_fence_does_not_make_it_one() -> None:
+    with pytest.raises(UnusableAnswer):
+        read_answer("```\nSay 7.\n```", Judged)

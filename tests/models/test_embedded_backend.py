@@ -15,8 +15,7 @@ from burnish.core.cases import Message
 from burnish.core.outcomes import Usage
 from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
-from burnish.models.embedded.backend import Chunk
-from burnish.models.embedded.server import EngineShape, default_threads
+from burnish.models.embedded.backend import Chunk, EngineShape, default_threads
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef, ModelSettings
 from tests.models.gguf_files import gguf
@@ -157,11 +156,11 @@ async def test_trouble_has_its_kind(ref: ModelRef, name: str) -> None:
         await backend.complete(ref, HELLO, draw=0)
 
 
-@pytest.mark.parametrize("error", [ValueError("bad schema"), RuntimeError("bad text")])
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
 async def test_what_the_engine_raises_is_the_requests_fault(
-    ref: ModelRef, error: Exception
+    ref: ModelRef, error: type[Exception]
 ) -> None:
-    backend = EmbeddedBackend(start=ScriptedEngine(raises=error).start)
+    backend = EmbeddedBackend(start=ScriptedEngine(raises=error("bad text")).start)
     with pytest.raises(ModelRejected, match="bad"):
         await backend.complete(ref, HELLO, draw=0)
 

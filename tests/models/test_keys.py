@@ -1,5 +1,6 @@
 """Keys: read from `.env` and the environment, asked for by name, never shown."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import strategies as st
 
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble
 from burnish.models.errors import ModelRefused
-from burnish.models.keys import key_for, load_dotenv, missing_key, require_reference
 from burnish.models.providers import BUILT_IN, Provider
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, key_for, key_reference, load_dotenv, missing_key
+from burnish.system import Redactor
 
 CANARY = "canary-0123456789abcdef"
 
@@ -180,10 +181,10 @@ def test_what_to_do_without_a_key() -> None:
     assert "api_key: ${NAME}" in str(missing_key(_ref("ollama:llama3")))
 
 
-@pytest.mark.parametrize("text", [CANARY, f"${{{CANARY}", f"{CANARY}${{NAME}}", "${1}", "$NAME"])
-def test_a_key_that_is_written_out_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", [f"${{{CANARY}", f"{CANARY}${{NAME}}", "${1}", "$NAME"])
+def test_what_is_neither_a_key_nor_a_variable_is_refused(text: str) -> None:
     for refusing in (
-        lambda: require_reference(text, "agent.yaml:3 model.api_key"),
+        lambda: key_reference(text, "agent.yaml:3 model.api_key"),
         lambda: key_for(_ref(api_key=text), {"NAME": "x"}),
     ):
         with pytest.raises(BurnishError) as refused:
@@ -191,9 +192,20 @@ def test_a_key_that_is_written_out_is_refused(text: str) -> None:
         assert "put it in .env and write ${NAME}" in str(refused.value)
         assert CANARY not in str(refused.value)
     with pytest.raises(ConfigError, match=r"agent\.yaml:3 model\.api_key"):
-        require_reference(text, "agent.yaml:3 model.api_key")
+        key_reference(text, "agent.yaml:3 model.api_key")
+
+
+def test_a_key_in_plain_text_is_a_variable_from_then_on() -> None:
+    """So that no file, error or report ever shows it."""
+    reference = key_reference(CANARY, "here")
+    try:
+        assert CANARY not in reference
+        assert key_for(_ref(api_key=reference)) == CANARY
+        assert Redactor.from_environment().text(f"sent {CANARY}") == "sent [redacted]"
+    finally:
+        del os.environ[reference[2:-1]]
 
 
 def test_a_reference_is_kept() -> None:
-    assert require_reference(" ${NAME} ", "here") == "${NAME}"
-    assert require_reference("", "here") == ""
+    assert key_reference(" ${NAME} ", "here") == "${NAME}"
+    assert key_reference("", "here") == ""

@@ -2,8 +2,7 @@
 
 import pytest
 
-from burnish.models.keys import key_for
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, key_for
 
 ENVIRON = {"OPENAI_API_KEY": "usual", "PROXY_KEY": "named"}
 

@@ -64,6 +64,19 @@ async def test_a_call_is_made_once_priced_and_counted(tmp_path: Path) -> None:
     assert spend.nano_usd == first.nano_usd
 
 
+async def test_an_answer_of_no_use_was_paid_for() -> None:
+    answers = iter(["\ud800", "\ud800", "sound"])
+    effects = DirectEffects()
+    await client(lambda _, __: next(answers)).ask(HELLO, draw=0, effects=effects)
+    # 11 characters are about 3 tokens, twice; then the two words of the request, and one.
+    assert (effects.spent.calls, effects.spent.tokens_in, effects.spent.tokens_out) == (3, 8, 1)
+    assert effects.spent.nano_usd == 8 * 1000 + 10_000
+    effects = DirectEffects()
+    with pytest.raises(ModelUnavailable, match="after 3 attempts"):
+        await client(lambda _, __: "\ud800").ask(HELLO, draw=0, effects=effects)
+    assert (effects.spent.calls, effects.spent.nano_usd) == (3, 9 * 1000)
+
+
 async def test_an_unknown_price_is_unknown_not_0() -> None:
     backend = ScriptedBackend(respond=lambda _, __: "hi")
     unknown = Models(backends={"openai": backend}).client(ModelRef.parse("openai:no-such-model"))

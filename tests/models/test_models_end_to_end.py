@@ -2,46 +2,29 @@
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import Answer, ScriptedServer, Status
+from tests.cli.console import Said, finish, forked
 from tests.journal.journals import files_in
 from tests.models.smollm2 import HERE, needs_smollm2
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
 
 CANARY = "canary-4f1e77-key"
-BURNISH = Path(sys.executable).with_name("burnish")
+PATIENCE = 600
 WORLD = "kind: toy\nworld: {train: 4, holdout: 3, test: 2}\n"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
-    """What a process of its own left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
 async def burnish(folder: Path, *words: str, **environ: str) -> Said:
-    process = await asyncio.create_subprocess_exec(
-        BURNISH,
-        *words,
-        cwd=folder,
-        env={**os.environ, "BURNISH_HOME": str(folder / "home"), **environ},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 120)
-    return Said(code=process.returncode or 0, out=out.decode(), err=err.decode())
+    """What a process of its own says, while this one answers it."""
+    home = str(folder / "home")
+    process = forked(*words, cwd=folder, **{"BURNISH_HOME": home, **environ})
+    return await asyncio.to_thread(finish, process, seconds=PATIENCE)
 
 
 def project(folder: Path, proposer: Mapping[str, object], **models: object) -> None:
@@ -101,11 +84,11 @@ async def test_a_model_that_cannot_be_asked_is_said_before_anything_is_made(
     assert [path.name for path in files_in(tmp_path)] == ["toy.yaml"]
 
 
-async def test_a_key_that_is_written_out_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    project(tmp_path, {"ref": "openai:gpt-4o", "api_key": CANARY})
+async def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    project(tmp_path, {"ref": "openai:gpt-4o", "api_key": f"${CANARY}"})
     said = await burnish(tmp_path, "optimize", "toy.yaml")
     assert said.code == 1
-    assert "a key is written out" in said.err
+    assert "neither a key nor the name of a variable" in said.err
     assert CANARY not in said.err
 
 

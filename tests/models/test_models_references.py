@@ -3,6 +3,7 @@
 import pytest
 
 from burnish.core.errors import ConfigError
+from burnish.models.factory import ModelBlock
 from burnish.models.references import ModelRef, ModelSettings
 
 
@@ -22,8 +23,32 @@ def test_a_reference_is_a_provider_and_a_name(text: str, provider: str, name: st
 
 
 @pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("openai/gpt-5-mini", "openai:gpt-5-mini"),
+        ("deepseek/deepseek-chat-v3.1", "deepseek:deepseek-chat-v3.1"),
+        ("ollama/llama3:8b", "ollama:llama3:8b"),
+        ("openrouter/meta-llama/llama-3:free", "openrouter:meta-llama/llama-3:free"),
+        ("openrouter:openai/gpt-5", "openrouter:openai/gpt-5"),
+        ("openai:openai/gpt-oss-20b", "openai:openai/gpt-oss-20b"),
+        ("gemini/gemini-2.5-flash", "google:gemini-2.5-flash"),
+        ("vertex_ai/gemini-2.5-flash", "vertex:gemini-2.5-flash"),
+        ("together_ai/Qwen/Qwen3", "together:Qwen/Qwen3"),
+        ("hosted_vllm/our-model", "vllm:our-model"),
+        ("bedrock/anthropic.claude-v2:1", "bedrock:anthropic.claude-v2:1"),
+    ],
+)
+def test_names_as_other_systems_write_them(text: str, label: str) -> None:
+    assert ModelRef.parse(text).label == label
+    block = ModelBlock.model_validate(text)
+    assert block.reference().label == label
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("openai/", "the model has no name"),
+        ("meta-llama/Llama-3-8B", "known: openai:…"),
         ("gpt-4o", "known: openai:…"),
         ("opnai:gpt-4o", "did you mean 'openai:gpt-4o'?"),
         ("openai:", "the model has no name"),

@@ -1,12 +1,16 @@
 """Roles: a prompt, a typed request, a validated answer, one repair."""
 
+import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field
 
 from burnish.core.errors import ConfigError, RoleFailed
+from burnish.core.trials import Trial
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
@@ -14,11 +18,20 @@ from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.prices import Prices
 from burnish.models.providers import Price
-from burnish.models.references import ModelRef
-from burnish.models.roles import ModelRole, RolePrompt, in_force, read_prompt, shipped
+from burnish.models.references import ModelRef, ModelSettings
+from burnish.models.roles import (
+    ModelRole,
+    RewrittenText,
+    RolePrompt,
+    in_force,
+    read_prompt,
+    shipped,
+)
+from burnish.runs.directory import RunRecord
+from burnish.runs.report_sections import cost_rows
 from burnish.runs.run import Run
 from burnish.testing.doubles import ScriptedBackend
-from tests.runs.small import driven, small
+from tests.runs.small import driven, longer, small
 
 
 class Question(BaseModel):
@@ -45,10 +58,21 @@ PROMPT = RolePrompt(
 GOOD = '{"ok": true, "confidence": 0.5}'
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Settings(ScriptedBackend):
+    """A scripted model that remembers the settings it was called with."""
+
+    settings: list[ModelSettings] = field(default_factory=list[ModelSettings])
+
+    async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
+        self.settings.append(ref.settings)
+        return await super().complete(ref, request, draw=draw)
+
+
 def checker(
     respond: Callable[[ChatRequest, int], str | ChatReply], prompt: RolePrompt = PROMPT
-) -> tuple[ModelRole[Question, Verdict], ScriptedBackend]:
-    backend = ScriptedBackend(respond=respond)
+) -> tuple[ModelRole[Question, Verdict], _Settings]:
+    backend = _Settings(respond=respond)
     models = Models(
         prices=Prices(overrides={"openai:m": Price(input_per_million=1.0, output_per_million=1.0)}),
         retries=RetryPolicy(attempts=1),
@@ -59,7 +83,7 @@ def checker(
         request_type=Question,
         answer_type=Verdict,
         prompt=prompt,
-        client=models.client(ModelRef.parse("openai:m")),
+        client=models.client(ModelRef.parse("openai:m"), prompt.settings),
     )
     return role, backend
 
@@ -112,6 +136,110 @@ async def test_a_cut_off_answer_is_never_adopted() -> None:
     assert len(backend.asked) == 1
 
 
+async def test_a_cut_off_answer_gets_a_larger_limit_once() -> None:
+    limited = replace(PROMPT, settings=ModelSettings(max_tokens=100))
+    limits: list[int | None] = []
+
+    def short(text: str, _: int) -> ChatReply:
+        limit = backend.settings[-1].max_tokens
+        limits.append(limit)
+        return ChatReply(text=text, finish="length" if limit == 100 else "stop")
+
+    role, backend = checker(lambda _, draw: short(GOOD, draw), limited)
+    receipt = await role.answer(Question(text="x"), draw=0, effects=DirectEffects())
+    assert limits == [100, 200]
+    assert receipt.value.ok
+    assert receipt.mended == ("asked again: the answer was cut off at 100 tokens",)
+    role, backend = checker(lambda _, __: ChatReply(text=GOOD, finish="length"), limited)
+    with pytest.raises(RoleFailed, match="cut off at its token limit, also at 200 tokens"):
+        await role.answer(Question(text="x"), draw=0, effects=DirectEffects())
+    assert len(backend.asked) == 2
+
+
+# -- Rewrites: an answer that only repeats the request --------------------------------------------
+
+
+class Wish(BaseModel):
+    """A text, and what went wrong with it."""
+
+    text: str
+    cases: str = "Input: The lamp flickers every evening."
+
+
+class NewText(BaseModel):
+    """The text that takes its place."""
+
+    new_text: str
+
+
+def rewriter(*answers: str) -> tuple[ModelRole[Wish, NewText], "_Settings"]:
+    script = iter(answers)
+    backend = _Settings(respond=lambda _, __: json.dumps({"new_text": next(script)}))
+    role = ModelRole(
+        name="rewriter",
+        request_type=Wish,
+        answer_type=NewText,
+        prompt=RolePrompt(
+            name="rewriter",
+            system="You rewrite.",
+            user="The text now:\n\n{{ text }}\n\n"
+            "{{#cases}}\nIt failed:\n\n{{ cases }}\n{{/cases}}\nGo.",
+            settings=ModelSettings(temperature=0.5),
+        ),
+        client=Models(backends={"openai": backend}).client(
+            ModelRef.parse("openai:m"), ModelSettings(temperature=0.5)
+        ),
+        rewrite=RewrittenText(part="new_text", current=lambda wish: wish.text),
+    )
+    return role, backend
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ("Be  brief.", "new_text was the current text, unchanged"),
+        ("<text>", "new_text only repeated a part of the request"),
+        ("The text now:\n\nBe brief.", "new_text was the current text, unchanged"),
+        ("The lamp flickers every evening.", "new_text only repeated a part of the request"),
+    ],
+)
+async def test_an_answer_that_repeats_its_request_is_asked_for_again_warmer(
+    first: str, why: str
+) -> None:
+    role, backend = rewriter(first, "Be kind.")
+    effects = DirectEffects()
+    receipt = await role.answer(Wish(text="Be brief."), draw=3, effects=effects)
+    assert receipt.value.new_text == "Be kind."
+    assert receipt.mended[0] == f"asked again: {why}"
+    assert effects.spent.calls == 2, "the second answer is a call of its own"
+    assert [each.temperature for each in backend.settings] == [0.5, 0.9]
+    question, again = (each.messages[-1].content for each in backend.asked)
+    assert again.startswith(question.rstrip())
+    assert why in again
+
+
+async def test_a_text_that_stays_as_it_is_twice_is_an_answer() -> None:
+    role, backend = rewriter("Be brief.", "Be brief.")
+    receipt = await role.answer(Wish(text="Be brief."), draw=0, effects=DirectEffects())
+    assert receipt.value.new_text == "Be brief."
+    assert len(backend.asked) == 2
+
+
+async def test_what_was_copied_around_a_new_text_is_taken_off_without_asking_again() -> None:
+    role, backend = rewriter("The text now:\n\nBe kind.")
+    receipt = await role.answer(Wish(text="Be brief."), draw=0, effects=DirectEffects())
+    assert receipt.value.new_text == "Be kind."
+    assert receipt.mended == ("parts of the request around the text",)
+    assert len(backend.asked) == 1
+
+
+def test_a_section_is_left_out_where_its_field_is_empty() -> None:
+    prompt = rewriter("x")[0].prompt
+    assert prompt.fields == ("text", "cases")
+    shown = [prompt.messages({"text": "T", "cases": cases})[1].content for cases in ("", "C")]
+    assert shown == ["The text now:\n\nT\n\nGo.", "The text now:\n\nT\n\nIt failed:\n\nC\nGo."]
+
+
 async def test_a_model_that_cannot_be_reached_is_a_missing_answer() -> None:
     def outage(request: ChatRequest, draw: int) -> str:
         raise ModelUnavailable("429")
@@ -146,6 +274,29 @@ async def test_asking_through_a_run_is_journaled_with_the_prompt_in_the_key(
     first, _ = checker(lambda _, __: GOOD)
     second, _ = checker(lambda _, __: GOOD, changed)
     assert first.fingerprint != second.fingerprint
+
+
+async def test_a_second_request_is_journaled_counted_and_shown(tmp_path: Path) -> None:
+    role, backend = rewriter("Be brief.", "Be kind.")
+
+    async def steps(run: Run) -> None:
+        baseline = run.target.baseline
+        run.record(Trial(candidate=baseline, phase="baseline"))
+        run.advance(baseline)
+        await run.ask(role, Wish(text="Be brief.", cases=""))
+        run.record(Trial(candidate=longer(baseline), phase="letters"))
+
+    first, second = [
+        await driven(small(steps=steps, roles=[role]), tmp_path / "run") for _ in range(2)
+    ]
+    assert first.spent.calls == second.spent.calls == 2
+    assert len(backend.asked) == 2, "a replay asks nobody"
+    record = RunRecord.read(tmp_path / "run")
+    (proposal,) = record.rows[1].trial.proposals
+    reason = "asked again: new_text was the current text, unchanged"
+    assert proposal.mended == (reason,)
+    rows = dict(cost_rows(record))
+    assert rows["asked again"] == "1 of 1 answer, because the first was of no use"
 
 
 def test_a_placeholder_that_the_request_lacks_is_refused() -> None:
@@ -197,8 +348,16 @@ PROPOSERS = (
 
 @pytest.mark.parametrize("role", PROPOSERS)
 def test_whoever_proposes_may_state_labels_and_may_not_copy_a_case(role: str) -> None:
-    system = " ".join(read_prompt(shipped()[role]).system.split())
-    assert "labels, formats and closed sets of answers" in system.lower()
-    assert "exactly as they are" in system
-    assert "question and answer" in system
-    assert read_prompt(shipped()[role]).version >= 2
+    prompt = read_prompt(shipped()[role])
+    request = " ".join(f"{prompt.system} {prompt.user}".split())
+    assert "labels, formats and closed sets of answers" in request.lower()
+    assert "exactly as they are" in request
+    assert "question and answer" in request
+    assert prompt.version >= 3
+
+
+@pytest.mark.parametrize("role", [*PROPOSERS, "manager", "worker"])
+def test_a_request_has_no_tags_to_copy_and_ends_with_the_form_of_the_answer(role: str) -> None:
+    user = read_prompt(shipped()[role]).user
+    assert not re.search(r"</[a-z_]+>", user)
+    assert "JSON object" in user.strip().split("\n\n")[-1]

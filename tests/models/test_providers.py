@@ -12,7 +12,7 @@ from burnish.models import providers
 from burnish.models.providers import BUILT_IN, Provider, all_providers, find_provider
 from burnish.testing import check_provider
 from burnish.testing.servers import ScriptedServer
-from tests.cli.console import START, Said, child, finish
+from tests.cli.console import START, Said, finish, forked
 from tests.cli.served_echo import hosted
 
 KEY = "acme-key-0123456789"
@@ -37,7 +37,8 @@ model: MODEL
 instructions: {inline: Answer.}
 evaluations:
   metrics:
-    - {type: geval, name: polite, criteria: Is it polite?, evaluation_steps: [Look at it.]}
+    - {type: geval, name: polite, criteria: Is it polite?, evaluation_steps: [Look at it.],
+       threshold: 0.5}
 test_cases:
   - {input: "Is it open?", ground_truth: "yes"}
 """
@@ -68,7 +69,7 @@ class World:
 
     def run(self, *args: str, start: str = START, **environ: str) -> Said:
         told = {**self._environ, **environ}
-        return finish(child(*args, cwd=self.folder, start=start, **told))
+        return finish(forked(*args, cwd=self.folder, start=start, **told))
 
     def agent(self, model: str) -> None:
         (self.folder / "agent.yaml").write_text(AGENT.replace("MODEL", model), encoding="utf-8")
@@ -134,7 +135,7 @@ def test_a_plug_in_is_examined_and_listed(world: World) -> None:
     found = {
         each["name"]: each for each in world.run("doctor", "--online", "--json").json["findings"]
     }
-    assert found["acme:…"]["told"] == "answers, and takes the key"
+    assert found["acme:…"]["told"] == "answers and accepts the key"
     assert found["ACME_KEY"]["told"] == "set, from environment"
     (probe,) = [each for each in world.server.requests if each.path == "/api/tags"]
     assert probe.headers["x-acme-key"] == KEY
@@ -159,7 +160,7 @@ def test_without_its_key_a_plug_in_says_which(world: World) -> None:
         ("PROVIDER = 'acme'", "it is not a Provider"),
         (
             "from burnish.models.providers import Provider\nPROVIDER = Provider(name='openai')",
-            "the provider 'openai' is there already",
+            "the provider 'openai' already exists",
         ),
     ],
 )

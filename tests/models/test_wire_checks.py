@@ -64,16 +64,16 @@ def test_a_setting_that_would_be_ignored_is_an_error_that_names_it(
 ) -> None:
     with pytest.raises(ModelRefused) as caught:
         check(label, settings)
-    assert caught.value.message == f"the model {label} takes no {lost}: it would be ignored"
+    assert caught.value.message == f"the model {label} does not support {lost}: it would be ignored"
     assert lost in caught.value.remedy
 
 
 async def test_it_is_found_before_a_call_too_and_inside_a_running_loop() -> None:
     backend = WireBackend()
     ref = ModelRef.parse("openai:gpt-5", settings=ModelSettings(temperature=0.2))
-    with pytest.raises(ModelRefused, match="takes no temperature"):
+    with pytest.raises(ModelRefused, match="does not support temperature"):
         backend.check(ref)
-    with pytest.raises(ModelRefused, match="takes no temperature"):
+    with pytest.raises(ModelRefused, match="does not support temperature"):
         await backend.complete(ref, HELLO, draw=0)
     await backend.close()
 
@@ -101,9 +101,9 @@ def test_a_key_of_an_unset_variable_is_named() -> None:
     assert "NOT_SET_ANYWHERE" in caught.value.remedy
 
 
-def test_a_key_that_is_written_out_is_refused_and_not_repeated() -> None:
+def test_what_is_no_key_is_refused_and_not_repeated() -> None:
     with pytest.raises(ModelRefused) as caught:
-        check("openai:m", api_key="sk-this-is-a-real-key-000000")
+        check("openai:m", api_key="$sk-this-is-a-real-key-000000")
     assert "sk-this" not in str(caught.value)
 
 

@@ -207,7 +207,7 @@ OVERLOADED = (
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
-    [(START, "without an end"), (START + OVERLOADED, "529"), (b"", "")],
+    [(START, "incomplete answer"), (START + OVERLOADED, "529"), (b"", "")],
 )
 async def test_a_stream_that_ends_early_is_no_answer(stream: bytes, expected: str) -> None:
     kind = Kind(provider="anthropic", name="claude-opus-5", protocol="anthropic")

@@ -190,7 +190,7 @@ def test_instructions_that_read_as_the_head_of_a_file_are_refused(tmp_path: Path
     path = write_agent(tmp_path)
     (tmp_path / PROMPT).write_text("You are an analyst.\n", encoding="utf-8")
     told = refusal(lambda: put(path, instructions="---\nversion: 4\n---\nBe brief.\n"))
-    assert "reads as the head of a file" in told
+    assert "looks like a file header" in told
     assert (tmp_path / PROMPT).read_text(encoding="utf-8") == "You are an analyst.\n"
 
 
@@ -261,7 +261,7 @@ def test_an_earlier_trial_can_be_chosen_but_not_one_that_lost(tmp_path: Path) ->
 def test_without_a_gain_there_is_nothing_to_adopt(tmp_path: Path) -> None:
     run = agent_run(write_agent(tmp_path))
     before = contents(tmp_path)
-    assert plan_adoption(run).nothing == "no candidate was better than what you have"
+    assert plan_adoption(run).nothing == "no candidate was better than the baseline"
     assert contents(tmp_path) == before
 
 
@@ -269,7 +269,7 @@ def test_adopting_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
     run = agent_run(write_agent(tmp_path), {TEMPERATURE: 0.7})
     adopted(run)
     after, record = contents(tmp_path), (run.folder / RECORD).read_bytes()
-    assert "is adopted already" in adopted(run).nothing
+    assert "has been adopted since" in adopted(run).nothing
     assert contents(tmp_path) == after
     assert (run.folder / RECORD).read_bytes() == record
     undone(run)
@@ -325,7 +325,7 @@ def test_a_comment_is_a_change_too_where_hashes_were_kept(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("agent.yaml", "temperature: 0.3", "temperature: 1.1", "it is 1.1 now, and was 0.3"),
+        ("agent.yaml", "temperature: 0.3", "temperature: 1.1", "it is 1.1 now, but was 0.3"),
         (PROMPT, "an analyst", "a pirate", "instructions: it is 'You are a pirate."),
         ("agent.yaml", "name: archive", "name: library", "nothing has name 'archive'"),
     ],
@@ -355,7 +355,7 @@ def test_undo_wants_the_files_as_they_were_left(tmp_path: Path) -> None:
     edited(path, "# cheap", "# dear")
     after = contents(tmp_path)
     told = refusal(lambda: plan_undo(run))
-    assert f"{path}: it is not what the adoption wrote" in told
+    assert f"{path}: the file has changed since the adoption" in told
     assert contents(tmp_path) == after
     undone(run, force=True)
     edited(path, "# dear", "# cheap")
@@ -383,7 +383,7 @@ def test_files_that_are_gone_or_protected_are_refused(tmp_path: Path) -> None:
     assert not (run.folder / RECORD).exists()
     elsewhere = path.rename(tmp_path / "moved.yaml")
     told = refusal(lambda: plan_adoption(run))
-    assert "which is gone" in told
+    assert "which no longer exists" in told
     assert "--file" in told
     elsewhere.rename(path)
     prompt.unlink()
@@ -399,7 +399,7 @@ def test_an_edit_between_the_question_and_the_answer_is_not_overwritten(tmp_path
     plan = plan_adoption(run)
     edited(tmp_path / PROMPT, "an analyst", "a pirate")
     before = contents(tmp_path)
-    assert "someone changed it just now" in refusal(lambda: adopt(plan))
+    assert "someone has just changed the file" in refusal(lambda: adopt(plan))
     assert contents(tmp_path) == before
 
 
@@ -420,7 +420,7 @@ def test_a_run_that_goes_on_is_not_adopted(tmp_path: Path) -> None:
     run = agent_run(write_agent(tmp_path), {TEMPERATURE: 0.7})
     with FileLock.acquire(run.folder / "run.lock", holding="the run"):
         now = RunRecord.read(run.folder)
-        with pytest.raises(RunLocked, match="still going on"), adopting(now):
+        with pytest.raises(RunLocked, match="is still running"), adopting(now):
             pass
 
 
@@ -436,7 +436,7 @@ def test_a_text_that_the_run_could_not_keep_whole_is_not_adopted(
     assert "[redacted]" in told
     assert "canary" not in told
     dropped = agent_run(path, {"instructions": BRIEF}, folder=tmp_path / "run" / "dropped")
-    assert "holds a secret" in refusal(lambda: adopted(dropped))
+    assert "contains a secret" in refusal(lambda: adopted(dropped))
     assert contents(tmp_path) == before
     assert Redactor.from_environment().secrets
     assert not [p for p in run.folder.rglob(RECORD) if b"canary" in p.read_bytes()]

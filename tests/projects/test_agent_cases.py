@@ -83,7 +83,9 @@ def test_cases_of_its_own_that_do_not_count_are_not_read(tmp_path: Path, line: s
 def test_a_file_of_another_kind_is_refused_where_it_is_named(tmp_path: Path) -> None:
     path = agent_file(tmp_path, "test_cases_file: table.xlsx")
     told = refusal(path, {})
-    assert told.startswith("agent.yaml test_cases_file: no format of cases is known by")
+    assert told.startswith(
+        "agent.yaml test_cases_file: the name 'table.xlsx' does not tell the format"
+    )
     assert ".csv" in told
 
 
@@ -100,7 +102,7 @@ def test_a_file_without_a_case_is_to_blame_itself(tmp_path: Path, name: str, tex
         put(tmp_path, "own.yaml", PYTHON),
     ):
         told = refusal(path, {"cases": str(none)}).splitlines()
-        assert f"{name}: there is no case in it — add one" in told[0] + told[-1]
+        assert f"{name}: the file has no cases — add one" in told[0] + told[-1]
         assert not any(line.startswith(path.name) and name in line for line in told)
     named = agent_file(tmp_path, f"test_cases_file: {name}")
     assert f"agent.yaml test_cases_file: {name}: there are no cases" in refusal(named, {})
@@ -108,5 +110,5 @@ def test_a_file_without_a_case_is_to_blame_itself(tmp_path: Path, name: str, tex
 
 def test_recorded_cases_that_are_none(tmp_path: Path) -> None:
     none = put(tmp_path, "none.csv", "input,expected\n")
-    with pytest.raises(ConfigError, match=r"none\.csv: there is no case in it"):
+    with pytest.raises(ConfigError, match=r"none\.csv: the file has no cases"):
         evaluate(none, None, "equality")

@@ -221,7 +221,7 @@ def test_cases_of_the_agent_that_nobody_asked_for_are_not_read(tmp_path: Path) -
 @pytest.mark.parametrize("flag", ["in_place", "update_source"])
 def test_a_run_does_not_write_the_agent_file(tmp_path: Path, flag: str) -> None:
     (problem,) = problems(write_world(tmp_path), **{flag: True})
-    assert problem.startswith(f"--{flag.replace('_', '-')}: an agent file is not written by a run")
+    assert problem.startswith(f"--{flag.replace('_', '-')}: runs do not write agent files")
 
 
 # -- the settings of strategies --------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_a_strategy_takes_its_settings_from_the_block_or_from_under_its_name(
     for change in (right_in, under):
         spec = described(write_world(tmp_path, change)).spec
         assert spec.strategy.settings.minibatch == 4
-    with pytest.raises(ConfigError, match="minibatch is written twice: here and under reflective"):
+    with pytest.raises(ConfigError, match="minibatch is set twice: here and under reflective"):
         described(write_world(tmp_path, both))
 
 

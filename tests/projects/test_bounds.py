@@ -1,5 +1,6 @@
 """Absurd numbers are refused at every door, with the bound: file, flag, variable, HTTP."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def numbers(model: type[BaseModel]) -> Iterator[str]:
     """The fields that hold a number."""
     for name, info in model.model_fields.items():
         kinds = str(info.annotation)
-        is_number = "int" in kinds or "float" in kinds
+        is_number = re.search(r"\b(int|float)\b", kinds) is not None
         if is_number and name not in OPEN and not any(word in kinds for word in _OTHERS):
             yield name
 

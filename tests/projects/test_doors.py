@@ -9,7 +9,6 @@ from pydantic import JsonValue
 from burnish.core.errors import ConfigError
 from burnish.projects import LoadedProject, load_project, optimize, reload_project
 from burnish.projects.description import Doors, owners_of
-from burnish.runs.plugins import strategy_plugin, target_plugin
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")
 
@@ -99,7 +98,7 @@ def test_set_reaches_what_has_no_flag(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("max_trials", "'max_trials' is not of the form path=value"),
+        ("max_trials", "'max_trials' does not have the form path=value"),
         ("budget.max_trial=5", "there is no setting 'budget.max_trial' — did you mean"),
         ("source.file=x", "there is no setting 'source.file'"),
         ("target.kind=agent", "there is no setting 'target.kind'"),
@@ -116,7 +115,7 @@ def test_set_names_the_place_of_a_bad_value(tmp_path: Path) -> None:
 
 def test_a_flag_of_another_strategy_says_whose_it_is(tmp_path: Path) -> None:
     text = problems(toy(tmp_path), max_rounds=3)["--max-rounds"]
-    assert "'climb' over 'toy agent' has no use for it" in text
+    assert "'climb' over 'toy agent' does not use it" in text
     assert "it is for the strategy 'backprop'" in text
     assert owners_of("--prompt") == ["a target of the kind 'prompts'"]
     assert owners_of("--nobody-has-this") == []
@@ -131,12 +130,12 @@ def test_newer_flags_stand_over_those_a_run_has(tmp_path: Path) -> None:
 def test_a_run_keeps_its_strategy(tmp_path: Path) -> None:
     optimize(load(toy(tmp_path), max_trials=1).setup, tmp_path / "run")
     assert reload_project(tmp_path / "run", {"strategy": "climb"}).setup.strategy.name == "climb"
-    with pytest.raises(ConfigError, match="--strategy: the run is searched with 'climb'"):
+    with pytest.raises(ConfigError, match="--strategy: the run uses the strategy 'climb'"):
         reload_project(tmp_path / "run", {"strategy": "reflective"})
 
 
 def test_what_is_about_prompts_is_said_by_flags_only() -> None:
-    doors = Doors(target=target_plugin("prompts"), strategy=strategy_plugin("reflective"))
+    doors = Doors.of("prompts", "reflective")
     fields = doors.named()
     closed = {name for name, field in fields.items() if not field.door.environment}
     assert {"agent", "prompt", "train", "holdout", "update_source"} <= closed
@@ -144,5 +143,5 @@ def test_what_is_about_prompts_is_said_by_flags_only() -> None:
 
 
 def test_a_switch_that_is_on_is_switched_off() -> None:
-    doors = Doors(target=target_plugin("policy"), strategy=strategy_plugin("epochs"))
+    doors = Doors.of("policy", "epochs")
     assert doors.named()["rollback"].flag == "--no-rollback"

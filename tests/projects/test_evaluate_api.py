@@ -177,7 +177,7 @@ def test_a_judge_and_a_played_user() -> None:
     )
     assert found.score("llm_final_response") == 1.0
     assert found.evaluation.of_case("trip")[0].outcome.replies == ("HELLO", "OSLO")
-    with pytest.raises(ConfigError, match="nobody to play its user"):
+    with pytest.raises(ConfigError, match="no model to simulate its user"):
         evaluate(shout, [scenario], ["equality"])
 
 
@@ -187,7 +187,7 @@ def test_a_judge_and_a_played_user() -> None:
         ((shout, None, ["equality"]), "there are no cases"),
         ((shout, CASES, None), "there are no metrics"),
         ((shout, CASES, ["eqality"]), "there is no such metric"),
-        ((shout, CASES, ["llm_final_response"]), "no model is named to judge"),
+        ((shout, CASES, ["llm_final_response"]), "but no model is named"),
         ((shout, CASES, ["equality", "equality"]), "two metrics have this name"),
         ((shout, CASES, [ExpectedText(), ExpectedText()]), "two metrics have this name"),
         (("no_such_module:call", CASES, ["equality"]), "ModuleNotFoundError"),

@@ -1,6 +1,7 @@
 """A judge against labels: asked once each, limited, resumed, and told what it is worth."""
 
 import json
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,8 @@ def test_a_limit_stops_it_before_it_pays(labels: Path) -> None:
 
 
 def test_a_judge_that_gives_no_answer_is_missing_not_wrong(labels: Path) -> None:
-    backend = ScriptedBackend(respond=lambda _, __: "I think it is fine.")
-    found = check(labels, backend).run()
+    said = cycle(["I think it is fine.", "I think it is fine.", '{"verdict": 1}', '{"verdict": 1}'])
+    found = check(labels, ScriptedBackend(respond=lambda _, __: next(said))).run()
     agreed = found.agreements["llm_final_response"]
     assert (agreed.missing, agreed.accuracy) == (16, None)
     assert agreed.sentences() == (

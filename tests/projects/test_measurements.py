@@ -9,12 +9,11 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
-    MeasurementPlace,
     PreparedMeasurement,
     load_measurement,
     measure,
+    measurement_for,
     measuring_flags,
-    resume_measurement,
 )
 from burnish.reports.evaluation import EvalReport
 from burnish.runs.directory import Header
@@ -105,16 +104,14 @@ def test_limits_of_the_file_and_of_the_environment_hold() -> None:
 
 
 def test_it_goes_on_from_what_run_json_says_alone(tmp_path: Path) -> None:
-    first = measure(
-        loaded(PYTHON, {"cases": "other.jsonl"}), MeasurementPlace(folder=tmp_path / "run")
-    )
+    first = measure(loaded(PYTHON, {"cases": "other.jsonl"}), folder=tmp_path / "run")
     assert first.report is not None
     header = Header.read(tmp_path / "run")
     assert (header.strategy, header.project.kind) == ("measure", "python")
     assert header.project.spec["data"] == {"cases": [{"file": "other.jsonl"}]}
     Path("agent.yaml").write_text("kind: nothing at all", encoding="utf-8")
-    again = resume_measurement(tmp_path / "run", {"concurrency": 1})
-    second = measure(again, MeasurementPlace(resume=tmp_path / "run")).report
+    again = measurement_for(Path("agent.yaml"), {"concurrency": 1}, resume=tmp_path / "run")
+    second = measure(again, resumed=tmp_path / "run").report
     assert second is not None
     assert second == EvalReport.read(tmp_path / "run")
     assert second.cases == first.report.cases
@@ -123,7 +120,7 @@ def test_it_goes_on_from_what_run_json_says_alone(tmp_path: Path) -> None:
 
 def test_the_prompts_of_an_agent_are_measured_as_they_stand() -> None:
     measurement = loaded(PROMPTS)
-    report = measure(measurement, MeasurementPlace(folder=Path("run"))).report
+    report = measure(measurement, folder=Path("run")).report
     assert report is not None
     assert report.ok
     assert Path("prompt.md").read_text(encoding="utf-8") == "oh "
@@ -133,7 +130,7 @@ def test_the_prompts_of_an_agent_are_measured_as_they_stand() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kind: toy\n", "agent.yaml: files of the kind 'toy' are not measured by themselves"),
+        ("kind: toy\n", "agent.yaml: files of the kind 'toy' cannot be measured on their own"),
         ("artifacts: {include: [a]}\nscorer: {}\n", "burnish optimize agent.yaml --print-baseline"),
         ("kind: pyton\n", "agent.yaml:1 kind: unknown kind 'pyton' — did you mean 'python'?"),
         (PROMPTS.replace("train: cases.jsonl\n", ""), "agent.yaml train: there are no cases"),
@@ -146,9 +143,9 @@ def test_what_is_not_measured_says_what_to_do(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"max_trials": 3}, "--max-trials: 'measure' over 'python' has no use for it"),
+        ({"max_trials": 3}, "--max-trials: 'measure' over 'python' does not use it"),
         ({"holdout": "cases.jsonl"}, "it is for a run that searches"),
-        ({"metric": ["rogue"]}, "--metric: rogue: no such metric — there are: equality, rouge"),
+        ({"metric": ["rogue"]}, "--metric: rogue: no such metric — did you mean 'rouge'?"),
         ({"repeats": 0}, "--repeats: expected at least 1, found 0"),
         ({"judge": "nobody"}, "--judge"),
         ({"cases": "gone.jsonl"}, "--cases: "),
@@ -156,3 +153,41 @@ def test_what_is_not_measured_says_what_to_do(text: str, words: str) -> None:
 )
 def test_a_wrong_flag_is_named(flags: Flags, words: str) -> None:
     assert words in refused(PYTHON, flags)
+
+
+OWN_METRICS = "    evaluations: [{type: standard, metric: equality}]\n"
+
+
+@pytest.mark.parametrize(
+    ("case", "metrics"),
+    [
+        ("    expected_tools: []\n", ["expected_tools"]),
+        ("    turns: [{input: hm, expected_tools: [{name: search}]}]\n", ["expected_tools"]),
+        (OWN_METRICS, ["equality"]),
+        (f"    expected_tools: []\n{OWN_METRICS}", ["equality", "expected_tools"]),
+        ("", ["answered"]),
+    ],
+)
+def test_an_agent_without_metrics_is_measured_by_what_its_cases_bring(
+    tmp_path: Path, case: str, metrics: list[str]
+) -> None:
+    path = tmp_path / "agent.yaml"
+    asked = "" if "turns" in case else "    input: hm\n    ground_truth: x\n"
+    path.write_text(
+        "name: clerk\nmodel: {provider: ollama, name: m}\ninstructions: {inline: Hello.}\n"
+        f"test_cases:\n  - name: one\n{asked}{case}",
+        encoding="utf-8",
+    )
+    assert [each.name for each in load_measurement(path, {}).setup.metrics] == metrics
+
+
+@pytest.mark.parametrize("path", ["/total", "a[*]"])
+def test_a_path_that_nobody_can_read_is_refused_before_anything_runs(
+    tmp_path: Path, path: str
+) -> None:
+    metrics = f"metrics: [{{type: standard, metric: equality, response_path: '{path}'}}]"
+    text = PYTHON.replace(PYTHON.splitlines()[-1], metrics)
+    (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not a path: write it like") as failed:
+        load_measurement(tmp_path / "agent.yaml", {})
+    assert "response_path" in str(failed.value)

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.metrics.files import AgentMetric
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
 from burnish.projects.adopt_files import write_together
 from burnish.projects.agent.homes import file_changes
 from burnish.projects.description import describe

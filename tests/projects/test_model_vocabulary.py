@@ -12,7 +12,7 @@ from burnish.core.outcomes import Usage
 from burnish.delegation.workflow_spec import WorkflowSpec
 from burnish.metrics.eval_metrics import EvalConfig
 from burnish.metrics.judge_shapes import JudgeModel
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
 from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
@@ -155,7 +155,7 @@ def test_a_block_in_the_spelling_of_agent_optimizer_is_the_same() -> None:
     assert read(JudgeModel, own) == REFERENCE
     camel = {"providerName": "openai", "modelName": "ours", "baseURL": ADDRESS}
     assert read(JudgeModel, camel).base_url == ADDRESS
-    with pytest.raises(ValidationError, match="two names of one thing"):
+    with pytest.raises(ValidationError, match="two names for the same setting"):
         read(JudgeModel, {"name": "a", "model_name": "b"})
 
 

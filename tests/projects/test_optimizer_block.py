@@ -231,7 +231,7 @@ def test_without_a_holdout_the_agents_own_cases_will_do_with_a_loud_warning(tmp_
     setup = prepared(write_world(tmp_path, skipping)).setup
     assert (len(setup.dataset.train), len(setup.dataset.holdout)) == (6, 0)
     assert any("NOTHING GUARDS AGAINST OVERFITTING" in note for note in setup.notes)
-    assert any("test cases of the agent are learned from" in note for note in setup.notes)
+    assert any("the search learns from the agent's test cases" in note for note in setup.notes)
 
 
 def test_concurrency_and_limits_follow_the_same_order(tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ NUMERIC = "axes.numeric[0]"
 MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     "no holdout": (
         without("holdout_cases_file"),
-        "holdout_cases_file is not given: one set is learned from, the other decides",
+        "holdout_cases_file is missing: train cases are learned from and holdout cases decide",
         "holdout_eval_policy: skip",
     ),
     "no files": (
         without("train_cases_file", "holdout_cases_file"),
-        "train_cases_file and holdout_cases_file are not given",
+        "train_cases_file and holdout_cases_file are missing",
         "burnish data split",
     ),
     "no such file": (
@@ -81,7 +81,7 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     "not cases": (said(train_cases_file="agent.yaml"), "train_cases_file: agent.yaml", "_cases'"),
     "few cases": (
         said(min_holdout_cases=7),
-        "holdout has 3 cases, and 7 are needed at least",
+        "holdout has 3 cases but needs at least 7",
         "lower min_holdout_cases",
     ),
     "unknown metric": (said(loss={"equalty": 1}), "no metric 'equalty'", "'equality'?"),
@@ -89,7 +89,7 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     "no loss": (said(loss={}), "optimizer.loss: ", "at least 1"),
     "unknown constraint": (
         said(constraints=[{"metric": "cost", "op": "<=", "value": 1}]),
-        "constraints[0].metric: nothing is called 'cost'",
+        "constraints[0].metric: there is no metric or number 'cost'",
         "did you mean 'cost_usd'?",
     ),
     "no operator": (
@@ -108,8 +108,8 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
         "2 or more",
     ),
     "strategy": (said(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
-    "twice": (said(max_cycles=3), "max_cycles is written twice", "keep one"),
-    "phase twice": (said(numeric_phase={}), "numeric_phase is written twice", "keep one"),
+    "twice": (said(max_cycles=3), "max_cycles is set twice", "keep one"),
+    "phase twice": (said(numeric_phase={}), "numeric_phase is set twice", "keep one"),
     "no trials": (
         said(budget={"numeric_phase": {"max_trials": 0}}),
         "budget.numeric_phase.max_trials",
@@ -131,14 +131,14 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     "no path": (numeric({"path": "tools[", "range": [0, 1]}), "not a path", "top_k"),
     "axis twice": (
         [numeric(TEMPERATURE, TEMPERATURE)],
-        "axes.numeric[1].path: 'model.temperature' has an axis already",
+        "axes.numeric[1].path: 'model.temperature' already has an axis",
         "keep one",
     ),
     "instructions twice": (
         lambda data: optimizer(data)["axes"].update(
             textual=[{"path": "instructions"}, {"path": "instructions.inline"}]
         ),
-        "axes.textual[1].path: 'instructions.inline' has an axis already",
+        "axes.textual[1].path: 'instructions.inline' already has an axis",
         "keep one",
     ),
     "empty range": (
@@ -163,13 +163,13 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     ),
     "not whole": (
         tool("top_k", "mixed", range=[2.5, 20], type="int"),
-        "the range [2.5, 20] is not of whole numbers",
+        "the range [2.5, 20] does not consist of whole numbers",
         "type: float",
     ),
     "float for a whole number": (
         tool("top_k", "mixed", range=[3, 20]),
         "does not load with",
-        "say type: int",
+        "set type: int",
     ),
     "out of the file's bounds": (
         tool("top_k", "mixed", range=[3, 200], type="int"),
@@ -178,8 +178,8 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     ),
     "start outside": (
         numeric({"path": "model.temperature", "range": [0.0, 0.5]}),
-        "the value of the file is outside: 0.9 is outside [0, 0.5]",
-        "widen it",
+        "the current value is out of range: 0.9 is outside [0, 0.5]",
+        "widen the range",
     ),
     "no start": (
         tool("min_score", "mixed", range=[0.0, 0.5]),
@@ -199,18 +199,18 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     ),
     "choices and a range": (
         numeric({"path": "model.name", "choices": ["m", "n"], "range": ["m", "n"]}),
-        "there are choices already",
+        "there are already choices",
         "keep one",
     ),
     "choices of a number": (
         numeric({"path": "model.temperature", "type": "float", "choices": [0.1, 0.9]}),
-        "choices do not go with type float",
+        "type float does not take choices",
         "type: categorical",
     ),
     "start is no choice": (
         numeric({"path": "model.name", "choices": ["n", "o"]}),
         "'m' is not one of: n, o",
-        "widen it",
+        "widen the range",
     ),
     "a choice that does not load": (
         tool("search_mode", "mixed", choices=["hybrid", "psychic"]),
@@ -220,7 +220,7 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     **{
         f"read in: {name}": (
             tool(name, "mixed" if name != "chunk_size" else "near", range=[1, 2]),
-            f".{name}' cannot be tuned: it counts when documents are read in",
+            f".{name}' cannot be tuned: it takes effect when documents are indexed",
             "remove it",
         )
         for name in (
@@ -235,18 +235,18 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     },
     "without effect": (
         tool("enable_reranking", choices=[True, False]),
-        "cannot be tuned: burnish reads it and does nothing with it",
+        "cannot be tuned: burnish reads it but does not use it",
         "remove it",
     ),
     **{
         f"not hybrid: {name}": (
             tool(name, range=[0.1, 0.8]),
-            "it counts in a hybrid search only, and the search_mode of this tool is keyword",
+            "it only has an effect in hybrid search, but the search_mode of this tool is keyword",
             "remove it",
         )
         for name in ("semantic_weight", "keyword_weight", "exact_weight", "rrf_k")
     },
-    "never sent": (textual("description"), "it does not reach what the agent is asked", "remove"),
+    "never sent": (textual("description"), "it does not affect what the agent is asked", "remove"),
     "measured": (
         numeric({"path": "evaluations.optimizer.repeats", "range": [0, 1]}),
         "cannot be tuned: it says how the agent is measured",
@@ -260,7 +260,7 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
     "deferred": (tool("defer_loading", choices=[True, False]), "it does not reach the model", ""),
     "provider": (
         numeric({"path": "model.provider", "choices": ["openai", "local"]}),
-        "provider and address belong to a name",
+        "provider and address depend on the name",
         "",
     ),
     "demonstrations": (textual("demonstrations"), "axes.demonstrations", ""),
@@ -269,10 +269,10 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
         "axes.textual[0].max_chars: the text has 19 characters now, 10 are allowed",
         "allow 19 or more",
     ),
-    "no text": (textual("model.max_tokens"), "'model.max_tokens' holds no text", ""),
+    "no text": (textual("model.max_tokens"), "'model.max_tokens' contains no text", ""),
     "nothing to show": (
         lambda data: optimizer(data).update(train_cases_file="talks.yaml"),
-        "no case of train can be shown",
+        "no case of train can be a demonstration",
         "remove the axis",
     ),
     "too many demonstrations": (
@@ -350,7 +350,7 @@ def test_a_file_without_the_block_gets_one_that_works(tmp_path: Path) -> None:
     write_cases(tmp_path / "cases-test.yaml", "sealed", 2)
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN, encoding="utf-8")
-    with pytest.raises(ConfigError, match="does not say how it is to be tuned") as error:
+    with pytest.raises(ConfigError, match="does not say what to tune") as error:
         prepared(path)
     path.write_text(f"{PLAIN}{error.value.remedy}", encoding="utf-8")
     setup = prepared(path)
@@ -370,19 +370,23 @@ def test_a_file_without_the_block_gets_one_that_works(tmp_path: Path) -> None:
 def test_a_case_may_be_in_one_split_only(tmp_path: Path) -> None:
     found = problems(write_world(tmp_path, said(holdout_cases_file="train.yaml")))
     assert "train, holdout: case 'learned-rule-0' is in both" in found[0]
-    assert found[-1].endswith("3 more cases are amiss in the same way")
+    assert found[-1].endswith("3 more cases have problems of the same kind")
 
 
 @pytest.mark.parametrize(
     ("changes", "flags", "told"),
     [
         ([said(budget={"global": {"max_usd": 3}})], {}, "budget.global.max_usd: US dollars cannot"),
-        ([], {"max_usd": 3.0}, "--max-usd: US dollars cannot be limited: the price is unknown of"),
-        ([said(penalties={"cost_per_usd": 1})], {}, "what a trial costs cannot be told"),
+        (
+            [],
+            {"max_usd": 3.0},
+            "--max-usd: US dollars cannot be limited, because",
+        ),
+        ([said(penalties={"cost_per_usd": 1})], {}, "the cost of a trial is unknown"),
         (
             [said(constraints=[{"metric": "cost_usd", "op": "<", "value": 1}])],
             {},
-            "constraints[0]: cost_usd cannot be told",
+            "constraints[0]: cost_usd is unknown",
         ),
     ],
 )
@@ -401,7 +405,7 @@ def test_what_needs_a_price_is_refused_without_one(
 def test_one_unpriced_choice_of_a_model_is_enough(tmp_path: Path) -> None:
     path = write_world(tmp_path, numeric({"path": "model.name", "choices": ["m", "dear"]}))
     assert "the agent (openai:dear)" in problems(path, max_usd=1.0)[0]
-    assert any("the price is unknown of: the agent" in note for note in prepared(path).notes)
+    assert any("unknown prices: the agent" in note for note in prepared(path).notes)
 
 
 def test_flags_are_named_where_they_are_wrong(tmp_path: Path) -> None:
@@ -441,7 +445,7 @@ def test_a_model_that_would_refuse_an_axis_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ([numeric(), said(repeats=1)], "repeats is 1: a candidate shows no noise of its own"),
+        ([numeric(), said(repeats=1)], "repeats is 1: a candidate then shows no noise"),
         ([said(budget={"numeric_phase": {"max_trials": 6}})], "below the usual warm-up of 10"),
         ([said(min_delta=0.01)], "min_delta has no effect"),
     ],

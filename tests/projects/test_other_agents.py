@@ -143,10 +143,10 @@ def test_an_agent_without_memory_is_said_to_have_none(folder: Path) -> None:
         ],
     )
     notes = " / ".join(prepared(folder, PYTHON).setup.notes)
-    assert "keeps no memory, and there is 1 case of several turns" in notes
-    assert "1 case begin in the middle of a conversation" in notes
-    assert "1 case expect tools" in notes
-    assert "US dollars leave it out" in notes
+    assert "has no memory, but there is 1 case of several turns" in notes
+    assert "1 case starts in the middle of a conversation" in notes
+    assert "1 case expects tools" in notes
+    assert "US dollars do not include it" in notes
     source = "def call_agent(query, history=()):\n    return query\n"
     (folder / "remembering.py").write_text(source, encoding="utf-8")
     told = "target: {call: remembering:call_agent, usd_per_call: 0}"
@@ -173,13 +173,13 @@ def test_everything_wrong_is_said_at_once_with_its_line(folder: Path) -> None:
         prepared(folder, text)
     told = str(raised.value)
     for words in (
-        "agent.yaml:3 target.url: 'nowhere' is no address",
+        "agent.yaml:3 target.url: 'nowhere' is not a web address",
         "agent.yaml:5 target.headers.X-Api-Key: this looks like a secret",
-        "agent.yaml:6 target.body: unknown place {{question}}",
+        "agent.yaml:6 target.body: unknown placeholder {{question}}",
         "agent.yaml:7 cases",
         "gone.jsonl: it does not exist",
         "agent.yaml:8 metrics: grader no_such_module:grade: importing it raised",
-        "agent.yaml:8 metrics: nice: this metric asks a judge",
+        "agent.yaml:8 metrics: nice: this metric needs a judge",
         "tool_trajectory_avg_score needs the tools an agent used",
     ):
         assert words in told
@@ -213,7 +213,7 @@ def test_one_thing_that_is_wrong(folder: Path, text: str, words: str) -> None:
 
 def test_an_empty_file_of_cases_is_said(folder: Path) -> None:
     (folder / "cases.csv").write_text("input,expected\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"cases: .*cases\.csv: there is no case in it"):
+    with pytest.raises(ConfigError, match=r"cases: .*cases\.csv: the file has no cases"):
         prepared(folder, PYTHON.replace("cases.jsonl", "cases.csv"))
 
 
@@ -331,7 +331,7 @@ def test_dollars_cannot_be_limited_where_the_player_has_no_price(folder: Path) -
     write_cases(folder, [SCENARIO])
     text = f"{PYTHON}user_simulator: 'openai:unheard-of'\nbudget: {{max_usd: 1}}\n"
     models = Models(backends={"openai": ScriptedBackend(respond=play)})
-    with pytest.raises(ConfigError, match="the price of openai:unheard-of is not known"):
+    with pytest.raises(ConfigError, match="the price of openai:unheard-of is unknown"):
         prepared(folder, text, models=models)
 
 
@@ -353,7 +353,7 @@ def test_the_example_is_measured(
     found = measured(measurement, tmp_path / "run")
     sys.modules.pop("shop", None)
     assert [r.case for r in found.results if r.passed(["equality"]) is not True] == failing
-    told = "keeps no memory" in " ".join(measurement.setup.notes)
+    told = "has no memory" in " ".join(measurement.setup.notes)
     assert told is (file == "command")
 
 

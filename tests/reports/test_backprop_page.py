@@ -52,6 +52,11 @@ ROW: dict[str, Json] = {
             "[r1] planner#instruction train 0.250 hold 0.350→0.350 (=) tie ✗ $0.0024 12s",
         ),
         (
+            {"holdout": 0.9, "holdout_cases": 8, "part_of_holdout": True, "accepted": False,
+             "code": "futile"},
+            "[r1] planner#instruction train 0.250 hold —— after 8 cases futile ✗ $0.0024 12s",
+        ),
+        (
             {"holdout": None, "accepted": False, "code": "turned away", "reason": "nothing new"},
             "[r1] planner#instruction turned away ✗ nothing new",
         ),
@@ -92,6 +97,17 @@ def _stumbling(request: ChatRequest, draw: int) -> str:
     return told
 
 
+def test_a_patch_that_a_race_stopped_shows_no_gain() -> None:
+    row = tried(1, phase="backprop")
+    details: dict[str, Json] = {**row.trial.details, "alone": True, "whole_holdout": False}
+    run = record(baseline(), replace(row, trial=replace(row.trial, details=details)))
+    told = to_markdown(BackpropPlugin().report(run))
+    table = told.partition("## Rounds")[2].partition("## Where")[0]
+    (line,) = [line for line in table.splitlines() if line.startswith("| 1 |")]
+    assert [cell.strip() for cell in line.split("|")][4:6] == ["—", "—"]
+    assert "its patches were tried alone" in told
+
+
 def test_what_the_agent_raised_is_in_the_report_once_with_its_cases() -> None:
     row = tried(1, phase="backprop")
     failed: dict[str, Json] = {"oslo": "ValueError: boom", "rome": "ValueError: boom"}
@@ -104,13 +120,13 @@ def test_what_the_agent_raised_is_in_the_report_once_with_its_cases() -> None:
 
 @pytest.mark.slow
 def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Path) -> None:
-    path = write_world(tmp_path, optimizer(max_rounds=2))
+    path = write_world(tmp_path, optimizer(max_rounds=2, prune=False))
     setup = prepared(path, ScriptedBackend(respond=_stumbling)).setup
     optimize(setup, tmp_path / "run")
     page = render(RunRecord.read(tmp_path / "run"))
     assert "| holdout score | 0.000 → 1.000 |" in page
     assert "| rounds | 2, with 2 candidates, 1 accepted |" in page
-    assert "- round 1, `shop/planner#instruction`, turned down: it is not said" in page
+    assert "- round 1, `shop/planner#instruction`, rejected: it is not said" in page
     assert "- round 2, `shop/planner#instruction`, accepted: it is not said" in page
     assert f"+{BETTER}" in page
     assert "| 1 | planner#instruction | 0.000 | 0.000 | +0.000 |" in page
@@ -118,7 +134,7 @@ def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Pa
     assert "| `shop/planner#instruction` | 4 | · | 4 | · | · | 2 |" in page
     assert "| final answer | 3 | 3 | train-0, train-1, train-2 |" in page
     assert "| 2 | 3: holdout-0, holdout-1, holdout-2 | — |" in page
-    assert "2 questions to a role brought nothing" in page
+    assert "2 requests to a role had no usable answer" in page
     assert "backwarder, train-2, writer:1" in page
     assert "## Where the agent itself failed" not in page
     # Cases of holdout are named and nothing of them is told.

@@ -97,7 +97,7 @@ SEEN: dict[str, Json] = {
 @pytest.mark.parametrize(
     ("width", "trial", "line"),
     [
-        (80, TRIAL, "[c1/n  2] top_k 8           train 0.215 ±0.009 (▼0.019 > bar 0.013) accept ✓"),
+        (80, TRIAL, "[c1/n  2] top_k 8           train 0.215 hold 0.243 accept ✓   $1.05 48s"),
         (
             100,
             TRIAL,
@@ -116,7 +116,7 @@ SEEN: dict[str, Json] = {
             "[c1/n  2] top_k 8           train 0.215 ±0.009 (▼0.019 > bar 0.013) hold 0.243 "
             "hold ✗     $1.05 48s",
         ),
-        (80, UNSURE, "[c1/t  2] tools[name=subtr… (low confidence: 0.20)                  crit ✗"),
+        (80, UNSURE, "[c1/t  2] tools[name=subtr… (low confidence: 0.20) crit ✗   $0.0140 3.0s"),
         (
             100,
             UNSURE,
@@ -130,7 +130,7 @@ SEEN: dict[str, Json] = {
             "           crit ✗   $0.0140 3.0s",
         ),
         (40, UNSURE, "[c1/t  2] tools[name=subtr… crit ✗  (lo…"),
-        (80, SEEN, "[c1/n  2] top_k 8           (the same candidate (7f2e11aa90bd3c44)… seen ✗"),
+        (80, SEEN, "[c1/n  2] top_k 8           (the same candidate (… seen ✗     $0.00 0.0s"),
     ],
 )
 def test_a_trial_at_the_widths_people_have(width: int, trial: dict[str, Json], line: str) -> None:
@@ -171,9 +171,7 @@ def test_a_numeric_phase_says_that_its_study_is_new_and_against_what() -> None:
     )
     assert first.startswith("── cycle 1 · numeric phase (fresh TPE study #1) ──")
     assert text.startswith("── cycle 1 · textual phase ──")
-    assert again.startswith(
-        "── cycle 2 · numeric phase (fresh TPE study #2, vs improved prompt) ──"
-    )
+    assert again.startswith("── cycle 2 · numeric phase (fresh TPE study #2, vs changed prompt) ──")
     assert third.startswith("── cycle 3 · numeric phase (fresh TPE study #3) ──")
     assert {cell_len(line) for line in (first, text, again, third)} == {100}
 
@@ -238,10 +236,10 @@ def test_headroom_says_what_is_not_to_be_had(
 
 def test_a_dead_axis_is_named_with_the_reason() -> None:
     (line,) = told(event("dead_axis", axis="model.x", cycle=1, phase="numeric", runs=6), width=200)
-    reason = "its changes reach no request; 6 measured runs would go on alike"
+    reason = "its changes reach no request; 6 measured runs would be the same"
     assert line == f"! model.x is not tuned in this phase: {reason}"
     over = event("phase_ended", cycle=1, phase="x", reason="dead_axes", trials=0, accepts=0)
-    assert "dead_axes: no axis of it reaches a request" in told(over)[0]
+    assert "dead_axes: no axis of this phase reaches a request" in told(over)[0]
 
 
 def test_why_phases_and_the_search_ended() -> None:
@@ -249,8 +247,8 @@ def test_why_phases_and_the_search_ended() -> None:
     over = event("search_ended", cycle=2, reason="dry_cycle")
     unknown = event("phase_ended", cycle=1, phase="x", reason="bored", trials=1, accepts=0)
     assert told(ended, over, unknown) == [
-        "   over after 6 trials, 1 accepted · patience: too long without an accept",
-        "   search over · dry_cycle: a whole cycle brought nothing",
+        "   over after 6 trials, 1 accepted · patience: too many trials without an accept",
+        "   search over · dry_cycle: a whole cycle brought no gain",
         "   over after 1 trial, 0 accepted · bored",
     ]
 
@@ -285,5 +283,7 @@ def test_show_tells_why_it_ended(tuned: Path, capsys: pytest.CaptureFixture[str]
     assert end.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "tuned · finished: nothing_to_gain: the loss on train is 0"
-    assert "   over after 3 trials, 0 accepted · patience: too long without an accept" in lines
+    assert (
+        "   over after 3 trials, 0 accepted · patience: too many trials without an accept" in lines
+    )
     assert "   search over · nothing_to_gain: the loss on train is 0" in lines

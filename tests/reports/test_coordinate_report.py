@@ -82,8 +82,8 @@ def test_the_numbers_are_those_of_the_ledger(tuned: Path) -> None:
 def test_the_story_of_descent_by_turns_is_told(tuned: Path) -> None:
     text = (tuned / "report.md").read_text(encoding="utf-8")
     assert (
-        "The numbers of cycle 2 found 0.125 more after the textual phase of cycle 1 had improved "
-        "the prompt." in text
+        "The numeric phase of cycle 2 gained 0.125 more after the textual phase of cycle 1 had "
+        "changed the prompt." in text
     )
 
 
@@ -138,7 +138,7 @@ def test_a_key_that_is_written_out_stays_out_of_the_report(tuned: Path, tmp_path
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.86, 1.0, "gain 0.930 [0.860, 1.000]**"),
+        (0.86, 1.0, "gain 0.930 [0.860, 1.000], improved**"),
         (-0.1, 0.2, "gain 0.050 [-0.100, 0.200], not distinguishable from noise**"),
         (-0.3, -0.1, "worse than the baseline**"),
     ],
@@ -188,7 +188,7 @@ def test_why_the_search_ended() -> None:
     finished = event("run_finished", code="finished", reason="nothing left")
     ended = event("search_ended", cycle=2, reason="dry_cycle")
     text = page(baseline(), events=(ended, finished))
-    assert "| exit reason | dry_cycle: a whole cycle brought nothing |" in text
+    assert "| exit reason | dry_cycle: a whole cycle brought no gain |" in text
     limit = event("run_finished", code="max_usd", reason="$2.00 of $2.00")
     assert "| exit reason | max_usd: $2.00 of $2.00 |" in page(baseline(), events=(limit,))
 

@@ -119,15 +119,15 @@ def test_an_agent_that_no_longer_crashes_lost_no_score() -> None:
 
 
 def test_lost_scores_are_counted_and_better_holds_without_them() -> None:
-    names = [f"c{n}" for n in range(10)]
+    names = [f"c{n}" for n in range(20)]
     before = report(*(both(name, 0.8, 0.5) for name in names))
     few = report(*(both(name, 0.8, None if name == "c0" else 0.9) for name in names))
-    many = report(*(both(name, 0.8, None if n < 4 else 0.9) for n, name in enumerate(names)))
+    many = report(*(both(name, 0.8, None if n < 8 else 0.9) for n, name in enumerate(names)))
     [faithful, _] = compared(few, before).metrics
-    assert (faithful.lost, change_words(faithful)) == (1, "better; no score any more in 1 case")
+    assert (faithful.lost, change_words(faithful)) == (1, "better; no longer a score in 1 case")
     [faithful, _] = compared(many, before).metrics
     assert faithful.difference == pytest.approx(0.4)
-    assert change_words(faithful) == "may be chance; no score any more in 4 cases"
+    assert change_words(faithful) == "may be chance; no longer a score in 8 cases"
 
 
 def test_a_metric_without_a_single_score_is_named() -> None:

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.outcomes import Outcome
-from burnish.reports.evaluation import EvalReport
-from burnish.reports.junit import to_junit
+from burnish.reports.evaluation import EvalReport, to_junit
 from tests.reports.measured import AWAY, CRASH, failing, report, scored
 
 

@@ -9,16 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.core.cases import Split
-from burnish.core.content import stream
+from burnish.core.cases import Case, Split
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Evaluation
 from burnish.core.outcomes import Outcome, Usage
+from burnish.metrics.computed import ExpectedTools
+from burnish.metrics.overlap import RougeMetric
 from burnish.projects.measurements import measure
 from burnish.reports.evaluation import NAME, EvalReport, mean_interval, percentile
 from burnish.reports.evaluation_cases import CaseVerdict
 from burnish.reports.evaluation_page import totals_lines, verdict
+from burnish.runs.directory import RunRecord, result_of
 from burnish.system import Redactor
+from burnish.testing import ExpectedText
 from tests.reports.measured import (
     ABOUT,
     AWAY,
@@ -34,6 +37,44 @@ from tests.reports.measured import (
 
 def totals(found: EvalReport) -> dict[str, str]:
     return dict(totals_lines(found))
+
+
+def test_a_metric_that_applies_to_no_case_keeps_its_column(tmp_path: Path) -> None:
+    metrics = (ExpectedText(), ExpectedTools())
+    made = measurement(tmp_path, lambda case, draw: "yes", asking("a", "b"), metrics=metrics)
+    found = measure(made).report
+    assert found is not None
+    assert [(each.metric, each.mean, each.cases) for each in found.metrics] == [
+        ("expected_text", 1.0, 2),
+        ("expected_tools", None, 0),
+    ]
+    assert totals(found)["no score"] == "expected_tools applies to no case: it needs expected_tools"
+    assert found.against(found).baseline is not None
+    assert found.ok
+
+
+def test_without_a_threshold_there_is_no_pass_share(tmp_path: Path) -> None:
+    def respond(case: Case, draw: int) -> str:
+        if case.id == "broken":
+            raise ValueError("boom")
+        return "yes or no"
+
+    made = measurement(
+        tmp_path, respond, asking("a", "b", "broken"), metrics=(RougeMetric(name="rouge"),)
+    )
+    found = measure(made).report
+    assert found is not None
+    (rouge,) = found.metrics
+    assert rouge.mean is not None
+    assert 0 < rouge.mean < 1
+    assert (rouge.passed, found.totals.pass_rate) == (None, None)
+    summary = found.to_json()["summary"]
+    assert isinstance(summary, dict)
+    assert summary["pass_rate"] is None
+    assert [row.verdict for row in found.cases] == ["unjudged", "unjudged", "fail"]
+    assert "passing" not in totals(found)
+    run = RunRecord.read(Path(found.about.folder))
+    assert result_of(run.baseline, "train").measurement.pass_rate is None  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +152,7 @@ def test_a_mean_has_its_zeros_and_says_what_is_missing() -> None:
     assert summary["average_scores"] == {"graded": 0.25}
     assert summary["metrics_evaluated"] == {"graded": 4}
     assert (summary["pass_rate"], summary["passed"], summary["failed"]) == (0.25, 1, 3)
-    assert totals(found)["missing"] == "1 case: in no mean, and never a 0"
+    assert totals(found)["missing"] == "1 case: not in any mean, and never counted as 0"
     assert totals(found)["crashed"].startswith("1 case")
 
 
@@ -140,21 +181,20 @@ def test_latency_is_of_runs_that_answered() -> None:
 
 
 def test_an_interval_never_claims_more_than_the_cases_can() -> None:
-    rng = stream(1, "test")
-    sure = mean_interval([1.0, 1.0, 1.0], rng)
+    sure = mean_interval([1.0, 1.0, 1.0])
     assert sure is not None
     assert sure[0] < 0.5
     assert sure[1] == 1.0
-    assert mean_interval([0.7], rng) is None
-    assert mean_interval([0.7, 0.7, 0.7], rng) is None
-    wide = mean_interval([0.1, 0.4, 0.6, 0.9], rng)
+    assert mean_interval([0.7]) is None
+    assert mean_interval([0.7, 0.7, 0.7]) is None
+    wide = mean_interval([0.1, 0.4, 0.6, 0.9])
     assert wide is not None
     assert wide[0] < 0.5 < wide[1]
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=12))
 def test_a_mean_lies_in_its_interval(values: list[float]) -> None:
-    found = mean_interval(values, stream(1, "test"))
+    found = mean_interval(values)
     if found is not None:
         low, high = found
         assert low - 1e-9 <= math.fsum(values) / len(values) <= high + 1e-9

@@ -27,12 +27,12 @@ def told(*events: Event) -> list[str]:
 def test_lines_say_cases_and_no_loss() -> None:
     assert told(STARTED, BASELINE) == ["agent · 16 cases"]
     assert told(STARTED, event("warning", message="no price")) == ["agent · 16 cases", "! no price"]
-    assert told(STARTED, event("stopping"))[1] == "stopping; once more stops at once"
+    assert told(STARTED, event("stopping"))[1] == "stopping; interrupt again to stop at once"
 
 
 def test_a_resume_pays_nothing_twice() -> None:
     resumed = event("run_resumed", target="agent", strategy="measure", cases={"train": 1})
-    assert told(resumed) == ["agent · 1 case", "going on; nothing is paid twice"]
+    assert told(resumed) == ["agent · 1 case", "resuming; nothing is paid for twice"]
 
 
 def panel(*ticks: Tick) -> list[str]:

@@ -207,7 +207,7 @@ def test_a_round_tells_what_was_proposed_and_what_became_of_it() -> None:
         ),
         (
             {"proposals": (Proposal(role="r", answer={}),), "problems": [UNCHANGED]},
-            None, None, "turned away before any call: unchanged",
+            None, None, "rejected before any call: unchanged",
         ),
     ],
 )  # fmt: skip
@@ -272,7 +272,7 @@ def test_files_are_camel_case_and_both_spellings_are_read(tmp_path: Path) -> Non
 def test_what_is_no_result_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "result.json"
     path.write_text(content)
-    with pytest.raises(FileTrouble, match="no result of an optimisation"):
+    with pytest.raises(FileTrouble, match="not the result of an optimisation"):
         OptimizeResult.from_file(path)
 
 
@@ -281,9 +281,10 @@ def test_the_summary_has_what_matters_first() -> None:
     lines = result.format_summary(output_dir="runs/x", update_source=True).splitlines()
     assert lines[0] == "Optimization complete | status=SUCCEEDED | algorithm=gepa_reflective"
     assert "  pass_rate     : 0.2500 -> 0.7500 (+0.5000, improved)" in lines
+    assert any(line.startswith("  claim         : selected on holdout: score") for line in lines)
     assert "  rounds        : 1 accepted / 1 total" in lines
     assert "  stop_reason   : no_improvement" in lines
-    assert "  update_source : asked for, not done" in lines
+    assert "  update_source : requested, but not done" in lines
     assert "  good: unknown -> 0.8000  (threshold 0.5)" in lines
     assert "  text: 6 characters (was 6)" in lines
     assert "files in runs/x" in lines

@@ -9,10 +9,9 @@ from rich.console import Console
 
 from burnish.core.content import Json
 from burnish.journal.limits import Budget
-from burnish.reports.pages import trial_page
 from burnish.reports.progress import LiveView
-from burnish.reports.rendering import render
-from burnish.runs.directory import RunRecord
+from burnish.reports.rendering import render, trial_page
+from burnish.runs.directory import RunRecord, loss_of, whole_loss
 from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
@@ -139,3 +138,9 @@ def test_the_page_of_a_trial_names_its_round_and_its_minibatch(record: RunRecord
     lines = list(trial_page(record, row, width=100))
     assert lines[0].startswith(f"trial {row.number} · round {row.trial.cycle} · reflective · ")
     assert any(line.startswith("minibatch case-") and "parent" in line for line in lines)
+    assert row.trial.train is not None
+    few = row.trial.train.measurement.cases
+    assert any(line.startswith(f"\n{few} cases of train: loss ") for line in lines)
+    assert not any(line.startswith("\ntrain: ") for line in lines)
+    assert whole_loss(record, row, "train") is None
+    assert whole_loss(record, record.best, "holdout") == loss_of(record.best, "holdout")

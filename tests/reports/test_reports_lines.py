@@ -49,13 +49,13 @@ def told(*events: Event, width: int = 100) -> list[str]:
             "accept ✓ $0.0308 0.2s",
         ),
         (
-            92,
-            "[c1/w  1] order was forgot… train 0.889 ±0.014 (▼0.111 > bar 0.014) hold 0.900 "
-            "accept ✓",
+            96,
+            "[c1/w  1] order was forgot… train 0.889 (▼0.111 > bar 0.014) hold 0.900 "
+            "accept ✓ $0.0308 0.2s",
         ),
-        (80, "[c1/w  1] order was forgot… train 0.889 ±0.014 (▼0.111 > bar 0.014) accept ✓"),
-        (60, "[c1/w  1] order was forgot… train 0.889 ±0.014 accept ✓"),
-        (40, "[c1/w 1] or… train 0.889 ±0.014 accept ✓"),
+        (80, "[c1/w  1] order was forgot… train 0.889 hold 0.900 accept ✓ $0.0308 0.2s"),
+        (60, "[c1/w  1] order was forgot… train 0.889 hold 0.900 accept ✓"),
+        (40, "[c1/w 1] order was… train 0.889 accept ✓"),
     ],
 )
 def test_what_matters_least_is_left_out_first(width: int, line: str) -> None:
@@ -125,10 +125,10 @@ def test_a_run_starts_with_its_splits_in_order() -> None:
 @pytest.mark.parametrize(
     ("recorded", "words"),
     [
-        (0, "going on from the start"),
-        (1, "going on after the baseline"),
-        (2, "going on after 1 recorded trial"),
-        (8, "going on after 7 recorded trials"),
+        (0, "continuing from the start"),
+        (1, "continuing after the baseline"),
+        (2, "continuing after 1 recorded trial"),
+        (8, "continuing after 7 recorded trials"),
     ],
 )
 def test_a_resume_says_where_it_goes_on(recorded: int, words: str) -> None:
@@ -144,3 +144,35 @@ def test_the_baseline_and_a_warning() -> None:
 
 def test_what_says_nothing_to_people_is_silent() -> None:
     assert told(event("advanced", trial=1), width=80) == []
+
+
+EDITED: dict[str, Json] = {"name": "latency_ms", "train": 37.31, "holdout": 37.57}
+
+
+@pytest.mark.parametrize("strategy", ["coordinate", "reflective", "backprop", "edits"])
+@pytest.mark.parametrize("seconds", [0.2, 200.0])
+def test_at_80_columns_every_trial_has_verdict_holdout_cost_and_time(
+    strategy: str, seconds: float
+) -> None:
+    begun = event("run_started", target="agent", strategy=strategy, cases={"train": 4})
+    own: dict[str, Json] = {"parent_train": 0.5} if strategy == "reflective" else {}
+    own |= {"primary": EDITED} if strategy == "edits" else {}
+    trial = event("trial_recorded", **{**TRIAL, "seconds": seconds, **own})
+    line = told(begun, trial, width=80)[-1]
+    assert cell_len(line) <= 80
+    held = "hold 37.57" if strategy == "edits" else "hold 0."
+    verdict = "keep ✓" if strategy == "edits" else "accept ✓"
+    time = "0.2s" if seconds < 1 else "3m 20s"
+    assert all(part in line for part in (held, verdict, "$0.0308", time)), line
+
+
+@pytest.mark.parametrize("strategy", ["coordinate", "reflective", "backprop", "edits"])
+def test_a_trial_of_pruning_is_not_labelled_like_one_of_the_search(strategy: str) -> None:
+    begun = event("run_started", target="agent", strategy=strategy, cases={"train": 4})
+    own: dict[str, Json] = {"primary": EDITED} if strategy == "edits" else {}
+    labels = [
+        told(begun, event("trial_recorded", **{**TRIAL, **own, "phase": phase}))[-1].split("]")[0]
+        for phase in ("rewrite", "prune")
+    ]
+    assert labels[0] != labels[1]
+    assert "p" in labels[1]

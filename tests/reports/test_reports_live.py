@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -33,6 +34,7 @@ def tick(**changes: int) -> Tick:
         spent=spent,
         billed=spent,
         active_seconds=30.0,
+        purpose="",
         **given,
     )
 
@@ -93,3 +95,24 @@ def test_a_resumed_run_counts_the_trials_it_has() -> None:
     view = LiveView(console, Budget(max_trials=10))
     view.event(event("run_resumed", target="a", strategy="b", trials_recorded=6))
     assert drawn(view, 80)[1].strip().endswith("50%")
+
+
+def test_what_is_measured_after_the_search_has_its_own_name() -> None:
+    again = replace(tick(), split=Split.HOLDOUT, purpose="measuring again")
+    assert panel(MANY, 80, ticks=(again,))[0].startswith("measuring again · holdout ━")
+
+
+def test_pruning_is_in_no_cycle() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    view = LiveView(console, MANY)
+    view.event(event("phase_started", cycle=3, phase="prune"))
+    assert drawn(view, 80)[0].strip() == "pruning · thinking"
+
+
+def test_the_first_lines_say_what_it_costs_and_how_to_stop() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    view = LiveView(console, MANY, opening="about 4 calls · $0.01; Ctrl-C stops")
+    view.event(event("run_started", target="agent", strategy="climb", cases={"train": 4}))
+    lines = [line.strip() for line in out.getvalue().splitlines()]
+    assert lines[:2] == ["agent · climb · train 4 cases", "about 4 calls · $0.01; Ctrl-C stops"]

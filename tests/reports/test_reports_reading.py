@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from burnish.core.money import Spend
-from burnish.reports.pages import compare_cases
+from burnish.reports.rendering import compare_cases
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import Event
 from burnish.runs.plugins import StrategyPlugin

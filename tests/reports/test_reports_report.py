@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 from burnish.core.errors import Problem
 from burnish.core.money import Spend
+from burnish.core.trials import Proposal
 from burnish.projects import launch, load_project
-from burnish.reports.pages import trial_page
-from burnish.reports.rendering import render
+from burnish.reports.rendering import render, trial_page
 from burnish.runs.setup import start
 from tests.conftest import toy_installed
 from tests.reports.records import baseline, event, measured, record, tried
@@ -140,12 +141,13 @@ def test_a_run_at_any_stage_has_a_report(rows: tuple[Any, ...], words: list[str]
 
 @pytest.mark.parametrize(
     ("test", "words"),
-    [(0, "There is no sealed test: "), (5, "The sealed test was not read yet: ")],
+    [(0, "it was not measured again"), (5, "the sealed test was not read")],
 )
-def test_without_a_sealed_result_the_numbers_flatter(test: int, words: str) -> None:
-    text = render(record(baseline(), header={"cases": {"train": 1, "holdout": 1, "test": test}}))
-    assert words in text
-    assert "flatter" in text
+def test_without_a_sealed_result_the_numbers_are_optimistic(test: int, words: str) -> None:
+    header = {"cases": {"train": 1, "holdout": 1, "test": test}}
+    text = render(record(baseline(), tried(1, accepted=True), header=header))
+    assert f"optimistic since these scores chose the result; {words}**" in text
+    assert "improved**" not in text
 
 
 def test_a_killed_a_running_and_a_failed_run() -> None:
@@ -213,6 +215,17 @@ def test_a_page_about_a_trial() -> None:
     assert "+Hi." in page
     assert "  case-1 good 0.600" in page
     assert page[-1] == "\naccept: better by far"
+
+
+def test_a_page_says_what_was_done_for_an_answer() -> None:
+    run = record(baseline(), tried(1, accepted=True))
+    row = run.rows[1]
+    notes = ("asked again: it was cut off", "broken JSON syntax")
+    said = Proposal(role="reflector", answer={"new_text": "Hi."}, mended=notes)
+    changed = replace(row, trial=replace(row.trial, proposals=(said,)))
+    page = list(trial_page(run, changed, width=80))
+    assert "reflector asked again: it was cut off" in page
+    assert "reflector repaired: broken JSON syntax" in page
 
 
 def test_a_page_tells_what_is_missing_and_what_failed() -> None:

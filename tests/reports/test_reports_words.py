@@ -21,7 +21,7 @@ from burnish.core.formatting import (
 )
 from burnish.core.money import Spend
 from burnish.core.statistics import Interval
-from burnish.runs.directory import sealed_words
+from burnish.runs.claims import sealed_words
 from burnish.runs.events import SealedResult
 
 
@@ -142,7 +142,7 @@ def interval(low: float, mean: float, high: float) -> Interval:
     [
         (
             sealed(0.1, 0.9, interval(0.7, 0.8, 0.9)),
-            "score 0.100 → 0.900   gain 0.800 [0.700, 0.900]",
+            "score 0.100 → 0.900   gain 0.800 [0.700, 0.900], improved",
         ),
         (
             sealed(0.4, 0.5, interval(-0.1, 0.1, 0.3)),
@@ -152,12 +152,19 @@ def interval(low: float, mean: float, high: float) -> Interval:
             sealed(0.5, 0.3, interval(-0.3, -0.2, -0.1)),
             "score 0.500 → 0.300   gain -0.200 [-0.300, -0.100], worse than the baseline",
         ),
+        (
+            sealed(0.0, 1.0, interval(1.0, 1.0, 1.0)),
+            "score 0.000 → 1.000   gain 1.000 [0.265, 1.000], improved",
+        ),
         (sealed(0.5, 0.5, None), "score 0.500, baseline and best alike"),
-        (sealed(0.5, 1.0, None), "score 0.500 → 1.000"),
+        (
+            sealed(0.5, 1.0, None),
+            "score 0.500 → 1.000, no gain is shown: one case that is run once shows no spread",
+        ),
         (sealed(None, None, None, 3), "score —, baseline and best alike, 3 cases missing"),
         (
             sealed(0.1, 0.9, interval(0.7, 0.8, 0.9), 1),
-            "score 0.100 → 0.900   gain 0.800 [0.700, 0.900], 1 case missing",
+            "score 0.100 → 0.900   gain 0.800 [0.700, 0.900], 1 case missing, improved",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
 def test_a_run_under_way_has_no_result(tmp_path: Path) -> None:
     run = start(setup(), folder=tmp_path / "run")
     try:
-        with pytest.raises(FileTrouble, match="a process is at work there"):
+        with pytest.raises(FileTrouble, match="a process is still running it"):
             write_result_files(tmp_path / "run")
     finally:
         asyncio.run(run.close())

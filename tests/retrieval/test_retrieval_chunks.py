@@ -139,7 +139,7 @@ def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"no pdf", b"%PDF-1.7\n%%EOF", pdf("x")[:-120]])
 def test_a_pdf_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.pdf").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"bad\.pdf: it cannot be read as PDF"):
+    with pytest.raises(ConfigError, match=r"bad\.pdf: the file cannot be read as PDF"):
         chunks_of(tmp_path, "bad.pdf")
 
 
@@ -202,11 +202,11 @@ def test_a_long_record_becomes_several_chunks_of_its_own(tmp_path: Path) -> None
 WRONG = {
     "misspelled": ("a.csv", "id,titel,body,year\n1,a,b,c\n", "no field 'title'.*did you mean"),
     "no id": ("a.csv", "id,title,body,year\n,a,b,c\n", "record 1 has no id"),
-    "same id": ("a.csv", "id,title,body,year\n7,a,b,c\n7,d,e,f\n", "two records are called '7'"),
+    "same id": ("a.csv", "id,title,body,year\n7,a,b,c\n7,d,e,f\n", "two records have the id '7'"),
     "no json": ("a.json", "[{", r"a\.json: not valid JSON"),
     "no json line": ("a.jsonl", '{"id":1,"title":"","body":"","year":1}\n{', r"a\.jsonl:2: not"),
     "no list": ("a.json", '{"id": 1}', "expected a list of records"),
-    "no mapping": ("a.json", "[1]", "record 1 is no record"),
+    "no mapping": ("a.json", "[1]", "record 1 is not a record"),
     "half a character": ("a.json", '[{"id": "\\ud800"}]', "not valid JSON"),
     "no number": ("a.json", '[{"id": NaN}]', "not valid JSON"),
     "no table": ("a.md", "# hello", "no records with fields"),

@@ -193,7 +193,7 @@ REFUSED: dict[str, tuple[tuple[int, Any], type[Exception], str]] = {
     "key": ((401, error(f"bad key {KEY}")), ModelRefused, "refused the key"),
     "quota": ((429, error("no money", "insufficient_quota")), ModelRefused, "no money"),
     "model": ((404, error("no such model", "model_not_found")), ModelRefused, "no such model"),
-    "redirect": ((302, b""), ModelRefused, "no key follows a redirect"),
+    "redirect": ((302, b""), ModelRefused, "burnish sends no key to a redirect"),
 }
 
 
@@ -235,8 +235,8 @@ def test_a_reference_names_the_embedder() -> None:
     local = embedder_for(models.client(ModelRef.parse("local:minilm")))
     assert local.identity.startswith("minilm:")
     for name in ("anthropic:claude", "google:gecko", "local:smollm2"):
-        with pytest.raises(ConfigError, match="knows no embeddings") as refused:
+        with pytest.raises(ConfigError, match="does not know any embeddings") as refused:
             embedder_for(models.client(ModelRef.parse(name)))
         assert "local:minilm" in str(refused.value)
-    with pytest.raises(ConfigError, match="have 384 dimensions, not 512"):
+    with pytest.raises(ConfigError, match="has 384 dimensions, not 512"):
         embedder_for(models.client(ModelRef.parse("local:minilm")), dimensions=512)

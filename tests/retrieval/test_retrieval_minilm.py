@@ -84,7 +84,7 @@ def test_it_is_listed_and_cannot_be_asked() -> None:
     listed = {entry.model: entry for entry in model_entries(Models())}
     assert not listed["local:minilm"].ready
     assert "pull minilm" in listed["local:minilm"].remedy
-    with pytest.raises(ModelRefused, match="makes embeddings of texts"):
+    with pytest.raises(ModelRefused, match="is an embedding model"):
         require_model("minilm")
 
 

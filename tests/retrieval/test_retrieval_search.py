@@ -147,7 +147,7 @@ async def test_a_part_of_a_word_is_no_phrase(tmp_path: Path) -> None:
 
 async def test_without_an_embedder_the_search_is_by_words_and_says_so(tmp_path: Path) -> None:
     index = await shop(tmp_path, None)
-    assert index.notes == ("shop.md: there is no embedding model: the search is by keywords only",)
+    assert index.notes == ("shop.md: without an embedding model, the search is by keywords only",)
     by_words = await hits(index, QUERY, None, mode="keyword")
     assert await hits(index, QUERY, None, mode="semantic") == by_words
     both = await hits(index, QUERY, None, mode="hybrid")
@@ -233,7 +233,7 @@ async def test_nothing_is_found_in_nothing(tmp_path: Path) -> None:
     write(tmp_path, shop_md="")
     index = await opened(tmp_path, embedder=MEANINGS)
     assert await hits(index, "cat", MEANINGS) == []
-    assert index.notes == ("shop.md holds no text",)
+    assert index.notes == ("shop.md contains no text",)
 
 
 async def test_a_model_that_changed_behind_its_name_is_noticed(index: Index) -> None:
@@ -241,7 +241,7 @@ async def test_a_model_that_changed_behind_its_name_is_noticed(index: Index) -> 
         async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
             return [[0.0] * 7]
 
-    with pytest.raises(ModelRefused, match=r"gave 7 numbers, the index .* has 5"):
+    with pytest.raises(ModelRefused, match=r"returned 7 numbers, but the index .* has 5"):
         await hits(index, "cat", Longer())
 
 

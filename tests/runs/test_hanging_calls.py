@@ -18,8 +18,8 @@ from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, StopReason, Trial
 from burnish.journal.limits import Budget
+from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Header
-from burnish.runs.evaluation import CasePolicy
 from burnish.runs.run import Run
 from burnish.targets.callables import CallableTarget
 from burnish.testing import ExpectedText
@@ -166,7 +166,7 @@ async def test_a_hanging_call_does_not_keep_a_run_from_stopping(tmp_path: Path, 
     )
     ending = await driven(setup, folder)
     assert ending.reason.code == way
-    assert "the trial under way was dropped, since no call ended for 0.5 s" in ending.reason.detail
+    assert "the current trial was dropped, since no call ended for 0.5 s" in ending.reason.detail
     assert ending.interrupted == (way == "signal")
     assert ending.sealed is None, "it would hang as well"
     assert not (folder / "optimize.stop").exists()
@@ -185,7 +185,7 @@ async def test_a_hanging_call_does_not_outlast_the_minutes_of_a_run(tmp_path: Pa
     setup = small(steps=steps, agent=hang, budget=budget, grace_seconds=GRACE)
     ending = await driven(setup, tmp_path / "run")
     assert ending.reason.code == "max_minutes"
-    assert ending.reason.detail.startswith("0.0 of 1e-09 minutes; the trial under way was dropped")
+    assert ending.reason.detail.startswith("0.0 of 1e-09 minutes; the current trial was dropped")
 
 
 async def test_a_signal_ends_a_sealed_test_that_hangs(tmp_path: Path) -> None:
@@ -242,12 +242,12 @@ async def test_once_the_search_is_over_only_a_signal_stops_the_run(tmp_path: Pat
     setup = small(budget=Budget(max_minutes=1e-9))
     run = opened(setup, tmp_path / "run")
     (tmp_path / "run" / "optimize.stop").touch()
-    assert _code(run.outside_reason(searching=True)) == "stop_file"
+    assert _code(run.closing.outside_reason(searching=True)) == "stop_file"
     (tmp_path / "run" / "optimize.stop").unlink()
-    assert _code(run.outside_reason(searching=True)) == "max_minutes"
-    assert _code(run.outside_reason(searching=False)) == ""
+    assert _code(run.closing.outside_reason(searching=True)) == "max_minutes"
+    assert _code(run.closing.outside_reason(searching=False)) == ""
     run.ask_to_stop("enough")
-    assert _code(run.outside_reason(searching=False)) == "signal"
+    assert _code(run.closing.outside_reason(searching=False)) == "signal"
     await run.close()
 
 

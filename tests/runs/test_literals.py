@@ -73,7 +73,7 @@ def test_a_key_that_is_gone_is_missed_with_its_place(tmp_path: Path) -> None:
     file = prompts(tmp_path, TARGETS["address"])
     data = kept(file)[1]
     prompts(tmp_path, TARGETS["argument"])
-    words = r"the key that stood in .*prompts\.yaml at target\.http\.url is gone"
+    words = r"the key that was in .*prompts\.yaml at target\.http\.url is gone"
     with pytest.raises(ResumeRefused, match=words):
         from_stored(data, {})
 
@@ -83,7 +83,7 @@ def test_a_key_by_flag_is_kept_nowhere(tmp_path: Path) -> None:
     model = {"provider": "openai", "name": "m", "base_url": f"http://u:{KEY}@127.0.0.1:9"}
     data = kept(file, set=[f"roles.reflector={json.dumps(model)}"])[1]
     assert KEY not in json.dumps(data)
-    with pytest.raises(ResumeRefused, match="was given by hand and is not kept"):
+    with pytest.raises(ResumeRefused, match="was passed by hand and is not stored"):
         from_stored(data, {})
 
 
@@ -91,7 +91,7 @@ def test_a_key_is_not_passed_on_to_workers(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-reflector-0123456789")
     file = prompts(tmp_path, TARGETS["address"])
     app = FileApp(name="app", path=file, datasets=Datasets(folder=tmp_path / "datasets"))
-    with pytest.raises(ConfigError, match="a key is written out here") as error:
+    with pytest.raises(ConfigError, match="a key is written here in plain text") as error:
         app.plan({})
     (problem,) = error.value.problems
     assert problem.where == "target.agent.http.url"

@@ -56,7 +56,7 @@ async def test_a_trial_that_only_the_ledger_has(tmp_path: Path) -> None:
     told = await refusal(folder)
     assert "its last trial is 1, and trials.jsonl shows trial 3" in told
     assert "journal.db-wal was probably deleted, damaged, or left out of a copy" in told
-    assert "or go on from trial 1 with --fork run" in told
+    assert "or continue from trial 1 with --fork run" in told
 
 
 async def test_an_event_that_only_the_file_has(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_journal_without_any_trial_that_was_lost_whole(tmp_path: Path) -
     (folder / "journal.db").unlink()
     told = await refusal(folder)
     assert "it has no trial" in told
-    assert "or go on from the start with --fork run" in told
+    assert "or continue from the start with --fork run" in told
 
 
 def torn(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """What a run must have: a measured baseline, and proposers that answer; and who may end it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,18 @@ from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.trials import SplitResult, Trial
 from burnish.journal.limits import Budget
+from burnish.metrics.geval import Groundedness
+from burnish.runs.baseline_checks import require_measured
 from burnish.runs.directory import RunRecord
-from burnish.runs.evaluation import RoleAnswers, require_baseline
+from burnish.runs.evaluation import Conditions
+from burnish.runs.roles import RoleAnswers
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE
 from burnish.testing import ScriptedRole
+from tests.metrics.judge_bench import panel, prompt
 from tests.runs.small import TEST, driven, longer, small
 
-OBJECTIVE = Objective(weights={"exact": 1.0})
+EXACT = {"exact": 1.0}
 Steps = Callable[[Run], Awaitable[None]]
 
 
@@ -118,6 +123,10 @@ def scored(case: str, value: float | None, why: str = "") -> CaseResult:
     return CaseResult(case=case, outcome=Outcome(replies=("x",)), scores=(score,))
 
 
+def conditions(weights: Mapping[str, float]) -> Conditions:
+    return replace(small(), objective=Objective(weights=weights))
+
+
 def measured(*results: CaseResult) -> Evaluation:
     return Evaluation(candidate="c", split=Split.HOLDOUT, results=results)
 
@@ -130,7 +139,7 @@ def test_the_commonest_error_speaks_for_a_baseline() -> None:
         scored("d", 1.0),
     )
     with pytest.raises(BaselineUnmeasured) as failed:
-        require_baseline(None, found, objective=OBJECTIVE, max_missing=0.25)
+        require_measured(None, found, conditions=conditions(EXACT), max_missing=0.25)
     assert failed.value.message == (
         "the baseline could not be measured: of 4 cases of holdout, 3 are missing; "
         "in 2 cases: connection refused"
@@ -140,22 +149,31 @@ def test_the_commonest_error_speaks_for_a_baseline() -> None:
 
 def test_a_long_error_is_cut() -> None:
     with pytest.raises(BaselineUnmeasured, match=r"in 1 case: x+…\n"):
-        require_baseline(measured(missing("a", "x" * 5000)), objective=OBJECTIVE, max_missing=0.25)
+        require_measured(
+            measured(missing("a", "x" * 5000)), conditions=conditions(EXACT), max_missing=0.25
+        )
 
 
 def test_a_few_missing_cases_are_no_reason_to_give_up() -> None:
     found = measured(missing("a", "down"), *(scored(case, 1.0) for case in "bcde"))
-    require_baseline(found, None, objective=OBJECTIVE, max_missing=0.25)
+    require_measured(found, None, conditions=conditions(EXACT), max_missing=0.25)
 
 
 def test_where_a_number_is_compared_only_that_has_to_be_there() -> None:
     ran = measured(CaseResult(case="a", outcome=Outcome(replies=("x",))))
-    unmeasured = Objective(weights={"nobody": 1.0})
-    require_baseline(ran, objective=unmeasured, max_missing=0.0, primary="score")
-    with pytest.raises(BaselineUnmeasured, match="not known"):
-        require_baseline(ran, objective=unmeasured, max_missing=0.0)
+    unmeasured = conditions({"nobody": 1.0})
+    require_measured(ran, conditions=unmeasured, max_missing=0.0, primary="score")
+    with pytest.raises(BaselineUnmeasured, match="'nobody' applies to no case of holdout"):
+        require_measured(ran, conditions=unmeasured, max_missing=0.0)
+    needy = replace(
+        unmeasured,
+        metrics=(
+            Groundedness(name="nobody", panel=panel("never"), prompt=prompt("judge_groundedness")),
+        ),
+    )
+    with pytest.raises(BaselineUnmeasured, match="nobody needs retrieved passages") as failed:
+        require_measured(ran, conditions=needy, max_missing=0.0)
+    assert "Remove it from the loss" in failed.value.remedy
     unjudged = measured(scored("a", None, "the judge is down"))
     with pytest.raises(BaselineUnmeasured, match="the judge is down"):
-        require_baseline(
-            unjudged, objective=Objective(weights={}), max_missing=0.0, primary="exact"
-        )
+        require_measured(unjudged, conditions=conditions({}), max_missing=0.0, primary="exact")

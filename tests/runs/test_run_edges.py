@@ -6,11 +6,18 @@ from pathlib import Path
 import pytest
 
 from burnish.core.cases import Case, Split
-from burnish.core.errors import BurnishError, HoldoutLeak, RoleFailed, StrategyMisbehaved
+from burnish.core.errors import (
+    BaselineUnmeasured,
+    BurnishError,
+    HoldoutLeak,
+    RoleFailed,
+    StrategyMisbehaved,
+)
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Trial
 from burnish.journal.limits import Budget
 from burnish.projects import optimize
+from burnish.runs.directory import RunRecord
 from burnish.runs.run import Run
 from burnish.testing import ScriptedRole
 from tests.runs.small import TEST, Agent, Ear, add_letters, answer, driven, longer, small
@@ -18,10 +25,10 @@ from tests.runs.small import TEST, Agent, Ear, add_letters, answer, driven, long
 
 async def test_without_a_baseline_there_is_nothing_to_test(tmp_path: Path) -> None:
     setup = small(steps=add_letters, test=TEST, budget=Budget(max_calls=1))
-    ending = await driven(setup, tmp_path / "run")
-    assert ending.reason.code == "max_calls"
-    assert ending.sealed is None
-    assert ending.billed.calls == 0
+    with pytest.raises(BaselineUnmeasured, match="max_calls: 0 of 1 calls spent"):
+        await driven(setup, tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, record.billed.calls) == ("failed", 0)
 
 
 async def test_a_sealed_test_cut_in_the_middle_is_finished_whatever_the_limits(

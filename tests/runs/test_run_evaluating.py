@@ -16,7 +16,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import RetryPolicy
-from burnish.runs.evaluation import CasePolicy
+from burnish.runs.case_work import CasePolicy
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from tests.runs.small import TRAIN, Agent, only_result, opened, small
@@ -93,12 +93,12 @@ async def test_law_4_running_past_the_time_limit_is_the_agents_failure(tmp_path:
         await asyncio.sleep(0 if case.id == "t1" else 3600)
         return "<1>"
 
-    policy = CasePolicy(time_limit=0.05)
+    policy = CasePolicy(time_limit=0.5)
     found = await evaluated(small(agent=slow, case_policy=policy), tmp_path / "run")
     late, fine = only_result(found, "t0"), only_result(found, "t1")
     assert late.outcome.failed
     assert late.scores[0].value == 0
-    assert late.scores[0].reason == "the agent ran past the case's time limit of 0.05 s"
+    assert late.scores[0].reason == "the agent ran past the case's time limit of 0.5 s"
     assert fine.scores[0].value == 1
 
 

@@ -12,12 +12,12 @@ import pytest
 from burnish.core.cases import Split
 from burnish.core.errors import Interrupted
 from burnish.core.evaluations import Objective
-from burnish.core.trials import Standing
+from burnish.core.trials import SplitResult, Standing, Trial
 from burnish.journal.journal import Journal
 from burnish.journal.limits import Budget
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.runs.stoppers import Stops, callback_stopper, out_of_time, pure_stoppers
+from burnish.runs.stoppers import Stops, callback_stopper, out_of_time, pure_reasons
 from burnish.testing import check_metric, check_strategy, check_target
 from burnish.testing import toy as toy_world
 from burnish.testing.toy import Climb, proposer
@@ -50,8 +50,8 @@ pytestmark = pytest.mark.slow
         (Budget(required_metrics=("a",)), Standing(best_passing={"a": True}), "required_metrics"),
     ],
 )
-def test_pure_stoppers(budget: Budget, standing: Standing, code: str | None) -> None:
-    reasons = [reason for stop in pure_stoppers(budget) if (reason := stop(standing))]
+def test_pure_reasons(budget: Budget, standing: Standing, code: str | None) -> None:
+    reasons = [*pure_reasons(budget, standing)]
     assert [reason.code for reason in reasons] == ([] if code is None else [code])
     assert all(reason.detail for reason in reasons)
 
@@ -59,27 +59,27 @@ def test_pure_stoppers(budget: Budget, standing: Standing, code: str | None) -> 
 def test_rule_05_impure_stoppers_continue_as_journaled_and_stop_live(tmp_path: Path) -> None:
     says_stop = False
     stopper = callback_stopper("nightly window", lambda: says_stop)
-    first = Stops(Budget(), journal := Journal(tmp_path), impure=[stopper])
-    assert first.look(Standing(), replaying=False) is None
-    assert first.look(Standing(), replaying=False) is None
+    first = Stops(journal := Journal(tmp_path), impure=[stopper])
+    assert first.look(Budget(), Standing(), replaying=False) is None
+    assert first.look(Budget(), Standing(), replaying=False) is None
     journal.close()
     says_stop = True
-    again = Stops(Budget(), journal := Journal(tmp_path), impure=[stopper])
-    assert again.look(Standing(), replaying=False) is None, "the run went on here"
-    assert again.look(Standing(), replaying=False) is None, "and here"
-    reason = again.look(Standing(), replaying=False)
+    again = Stops(journal := Journal(tmp_path), impure=[stopper])
+    assert again.look(Budget(), Standing(), replaying=False) is None, "the run went on here"
+    assert again.look(Budget(), Standing(), replaying=False) is None, "and here"
+    reason = again.look(Budget(), Standing(), replaying=False)
     assert reason is not None
     assert reason.code == "nightly window"
     journal.close()
     says_stop = False
-    more = Stops(Budget(), journal := Journal(tmp_path), impure=[stopper])
-    assert [more.look(Standing(), replaying=False) for _ in range(3)] == [None] * 3
+    more = Stops(journal := Journal(tmp_path), impure=[stopper])
+    assert [more.look(Budget(), Standing(), replaying=False) for _ in range(3)] == [None] * 3
     journal.close()
 
 
 def test_minutes_are_active_time_of_all_sessions() -> None:
     active = 0.0
-    stopper = out_of_time(2.0, lambda: active)
+    stopper = out_of_time(lambda: 2.0, lambda: active)
     assert stopper.look() is None
     active = 120.0
     reason = stopper.look()
@@ -125,7 +125,9 @@ async def test_limits_are_looked_at_before_spending(tmp_path: Path) -> None:
         for n in range(10):
             if run.stop_reason(run.estimate(Split.TRAIN)) is not None:
                 return
-            await run.evaluate(best, split=Split.TRAIN, repeats=n + 1)
+            train = await run.evaluate(best, split=Split.TRAIN, repeats=n + 1)
+            result = SplitResult.of(train, run.objective)
+            run.record(Trial(candidate=best, phase="baseline", train=result))
 
     ending = await driven(small(steps=steps, budget=Budget(max_calls=15)), tmp_path / "run")
     assert ending.reason.code == "max_calls"

@@ -16,13 +16,16 @@ PATIENCE = 120.0
 START = "from burnish.cli import main; main()"
 
 
-class Process:
-    """A service in another process, and a client for it."""
+class Worker:
+    """A process of a service that only drives runs."""
+
+    arguments: tuple[str, ...] = ("--role", "worker")
+    says = "driving runs"
 
     def __init__(self, cwd: Path, *arguments: str) -> None:
         self._said = (cwd / "stderr.txt").open("a+")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, "serve", "--port", "0", *arguments],
+            [sys.executable, "-c", START, "serve", *self.arguments, *arguments],
             cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -30,10 +33,38 @@ class Process:
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("serving http://"), (cwd / "stderr.txt").read_text()
+        self.line = self.process.stdout.readline()
+        assert self.line.startswith(self.says), (cwd / "stderr.txt").read_text()
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """As an operator would; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=PATIENCE)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        if self.process.poll() is None:
+            self.kill()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._said.close()
+
+
+class Process(Worker):
+    """A service in another process, and a client for it."""
+
+    arguments = ("--port", "0")
+    says = "serving http://"
+
+    def __init__(self, cwd: Path, *arguments: str) -> None:
+        super().__init__(cwd, *arguments)
         self.client = httpx.Client(
-            base_url=line.split()[1] + "/api/v1", timeout=PATIENCE, trust_env=False
+            base_url=self.line.split()[1] + "/api/v1", timeout=PATIENCE, trust_env=False
         )
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
@@ -56,24 +87,20 @@ class Process:
             time.sleep(0.02)
         return found
 
-    def kill(self) -> None:
-        """As a power cut would."""
-        self.process.kill()
-        self.process.wait()
-
-    def end(self) -> int:
-        """As an operator would; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=PATIENCE)
-
     def close(self) -> None:
         """Leave nothing behind."""
         self.client.close()
-        if self.process.poll() is None:
-            self.kill()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._said.close()
+        super().close()
+
+
+@contextmanager
+def working(cwd: Path, *arguments: str) -> Generator[Worker, None, None]:
+    """A worker while it is entered."""
+    worker = Worker(cwd, *arguments)
+    try:
+        yield worker
+    finally:
+        worker.close()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The OpenAPI document says what the service does: schemathesis asks it many things."""
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,12 +18,12 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from burnish.server import Datasets, ServiceLimits, create_app
-from burnish.server.service import listening_on
+from burnish.server.service import listening_on, server_config
 from tests.conftest import toy_installed
 from tests.server.world import manager_of
 
 pytestmark = pytest.mark.slow
-EXAMPLES = 6
+EXAMPLES = int(os.environ.get("BURNISH_FUZZ_EXAMPLES", "6"))
 """Of each kind, for each operation: what is right, and what is wrong."""
 
 
@@ -68,7 +69,8 @@ async def _serve(folder: Path, sock: socket.socket, server: list[uvicorn.Server]
     limits = ServiceLimits(running=2, waiting=3, grace_seconds=0.5)
     manager = manager_of(folder, limits=limits)
     Datasets(folder=manager.places.datasets).write(KNOWN["name"], b'{"input": "a"}\n')
-    server.append(uvicorn.Server(uvicorn.Config(create_app(manager), log_level="error")))
+    config = server_config(create_app(manager), limits.connection, timeout_graceful_shutdown=30)
+    server.append(uvicorn.Server(config))
     await manager.start("toy", {"settings": {"max_trials": 1}}, run_id=KNOWN["run_id"])
     await server[0].serve(sockets=[sock])
 
@@ -90,11 +92,13 @@ def ask_about(operation: Any, mode: GenerationMode) -> None:
 
 
 def test_the_service_does_what_its_schema_says(address: str) -> None:
-    schema: Any = schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json")
+    schema: Any = schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json", timeout=120)
     asked: list[str] = []
     for result in schema.get_all_operations():
         operation = result.ok()
         asked.append(operation.label)
         for mode in GenerationMode:
             ask_about(operation, mode)
-    assert len(asked) > 20
+    assert len(asked) > 30
+    for dialect in ("/api/v1/", "/promptiter/v1/", "/api/experiments/"):
+        assert any(dialect in label for label in asked)

@@ -14,7 +14,7 @@ import pytest
 
 from burnish.compat.promptiter import Engine, read_request
 from burnish.compat.promptiter.plan import RunPlan
-from burnish.runs.directory import Header, events, look_into
+from burnish.runs.directory import Header, events, look_into, trial_rows
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.apps.engines import engine_of
 from burnish.testing.http_exchange import HttpRequest
@@ -118,6 +118,11 @@ async def ran(client: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
     return answered.json()["result"]
 
 
+def folder_of(result: dict[str, Any], tmp_path: Path) -> Path:
+    """Where the run is, which no answer says."""
+    return Path(result["Burnish"]["Folder"].replace("{data}", str(tmp_path / "service")))
+
+
 def scored(result: dict[str, Any]) -> list[str]:
     """The metrics that scored the baseline."""
     cases = result["BaselineValidation"]["EvalSets"][0]["Cases"]
@@ -189,7 +194,7 @@ async def test_a_judge_that_cannot_be_asked_is_refused_at_once(
         runs = (await client.get("/api/v1/runs")).json()["runs"]
     assert (unset.status_code, also.status_code, nobody.status_code) == (400, 422, 400)
     assert "NO_SUCH_JUDGE_KEY" in unset.json()["error"]
-    assert "no model is named to judge" in nobody.json()["error"]
+    assert "but no model is named" in nobody.json()["error"]
     assert not server.requests, "something was paid"
     assert runs == []
 
@@ -225,7 +230,7 @@ async def test_the_budget_of_the_file_can_only_be_made_stricter(
         )
         assert len(server.requests) == limit
     assert result["Burnish"]["EndedBecause"] == "max_calls"
-    assert begun(Path(result["Burnish"]["Folder"]))["budget"] == {"max_calls": limit}
+    assert begun(folder_of(result, tmp_path))["budget"] == {"max_calls": limit}
 
 
 async def test_every_limit_of_the_file_counts(
@@ -237,7 +242,7 @@ async def test_every_limit_of_the_file_counts(
     async with served(tmp_path, monkeypatch, metrics=EXACT, budget=limits) as (client, _):
         result = await ran(client, Burnish=request_limits)
     stricter = {"max_tokens": 800, "max_metric_calls": 50, "max_calls": 40}
-    assert begun(Path(result["Burnish"]["Folder"]))["budget"] == {**limits, **stricter}
+    assert begun(folder_of(result, tmp_path))["budget"] == {**limits, **stricter}
 
 
 def begun(folder: Path) -> dict[str, Any]:
@@ -272,7 +277,7 @@ async def test_the_simulated_user_of_the_file(
     if player:
         assert "player" in asked
     else:
-        assert "there is nobody to play its user" in answered.json()["error"]
+        assert "there is no model to simulate its user" in answered.json()["error"]
         assert not asked
 
 
@@ -351,7 +356,7 @@ async def test_what_the_file_says_holds_where_the_request_is_silent(
     assert settings.loss_targets == {"equality": "desk/clerk"}
     assert (settings.patch_parallelism, settings.max_rounds) == (1, 1)
     assert asked.count("exam 0?") == 2, "each case is run as often as the file says"
-    assert Header.read(Path(result["Burnish"]["Folder"])).seed == 7
+    assert Header.read(folder_of(result, tmp_path)).seed == 7
 
 
 async def test_what_the_request_says_stands_over_the_file(
@@ -391,7 +396,9 @@ async def test_both_doors_make_the_same_run_of_a_file(
         "optimizer": {"gate": "sigma", "candidates_per_round": 2},
     }
     (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT + JUDGED))
-    request = {**RUN, "MaxRounds": 3, "Burnish": {"MaxCalls": 50}}
+    begins = {"SurfaceID": "desk/clerk#instruction", "Value": {"Text": "Answer as before."}}
+    profile = {"StructureID": "", "Overrides": [begins]}
+    request = {**RUN, "InitialProfile": profile, "MaxRounds": 3, "Burnish": {"MaxCalls": 50}}
     (tmp_path / "request.json").write_text(json.dumps(request))
     async with served(tmp_path, monkeypatch, **more) as (client, _):
         write_set_metrics(tmp_path, OF_THE_SETS)
@@ -402,11 +409,20 @@ async def test_both_doors_make_the_same_run_of_a_file(
         assert await process.wait() == 0
         answered = await client.post(f"{BASE}/runs", json={"run": request})
         assert answered.status_code == 200, answered.text
-    folders = tmp_path / "cli", Path(answered.json()["result"]["Burnish"]["Folder"])
+    folders = tmp_path / "cli", folder_of(answered.json()["result"], tmp_path)
     cli, http = (Header.read(folder) for folder in folders)
     differing = {name for name, each in cli.inputs.items() if http.inputs[name] != each}
     # PromptIter names a case with its set, weighs sets, and has no sealed test.
     assert differing == {"data", "objective", "test repeats"}, "another metric, setting or role"
+    for folder, app in zip(folders, ("desk", "desk"), strict=True):
+        with look_into(folder) as journal:
+            first = next(iter(trial_rows(journal))).trial
+        assert first.candidate.values["desk/clerk#instruction"] == "Answer as before."
+        (one, *_) = sorted((folder / "evalset_results" / app).glob("*_baseline.*"))
+        written = json.loads(one.read_text())
+        assert written["evalSetId"] == "exam"
+        assert [case["evalId"] for case in written["evalCaseResults"]] == ["exam0", "exam1"]
+    assert not (tmp_path / "results").exists(), "a service writes below its data alone"
     assert cli.seed == SETTINGS["seed"]
     assert (cli.seed, cli.strategy, cli.cases) == (http.seed, http.strategy, http.cases)
     assert begun(folders[0])["budget"] == begun(folders[1])["budget"]

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from burnish.compat.promptiter import RunResult
-from burnish.server import Slimming, create_app
+from burnish.compat.promptiter import RunResult, Slimming
+from burnish.core.errors import ConfigError
+from burnish.server import create_app
 from burnish.server.manager import ServiceLimits
+from burnish.server.routes.promptiter import SubPaths
 from burnish.server.stores import RunStatus
 from tests.compat.promptiter.desk import PLANNER, Bench
 from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, until
@@ -48,6 +50,7 @@ async def test_an_asynchronous_run(tmp_path: Path) -> None:
         ended = (await client.get(place)).json()["result"]
         again = await client.post(f"{place}/cancel")
     assert (made.status_code, told["Status"]) == (201, "queued")
+    assert told["Rounds"] is None, "as in Go, before the first round"
     assert place == f"{BASE}/async-runs/{told['ID']}"
     assert running["Status"] == "running"
     assert running["BaselineValidation"] is not None
@@ -99,11 +102,17 @@ async def test_what_is_refused(tmp_path: Path) -> None:
 
 
 async def test_slashes_options_and_other_base_paths(tmp_path: Path) -> None:
-    app = create_app(manager_of(tmp_path), base_path="lab/")
+    paths = SubPaths.parse(["structure=anatomy", "async-runs=/jobs/"])
+    app = create_app(manager_of(tmp_path), base_path="lab/", sub_paths=paths)
     async with listening(app) as client:
+        named = await client.get("/lab/desk/anatomy")
+        usual = [await client.get(f"/lab/desk/{each}") for each in ("structure", "async-runs")]
+        started = await client.get("/lab/desk/jobs")
         moved = await client.get("/lab/desk/structure/?a=1&b=%2F")
         asked = await client.options("/lab/desk/runs", headers={"origin": str(client.base_url)})
         gone = await client.get(f"{BASE}/structure")
+    assert (named.status_code, started.status_code) == (200, 405)
+    assert [each.status_code for each in usual] == [404, 404]
     assert moved.status_code == 308
     assert moved.headers["location"] == "/lab/desk/structure?a=1&b=%2F"
     assert (asked.status_code, asked.content) == (204, b"")
@@ -111,9 +120,17 @@ async def test_slashes_options_and_other_base_paths(tmp_path: Path) -> None:
     assert gone.status_code == 404
 
 
+@pytest.mark.parametrize("flags", [["reports=x"], ["runs"], ["runs=a/b"], ["runs=async-runs"]])
+def test_sub_paths_that_are_refused(flags: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--sub-path"):
+        SubPaths.parse(flags)
+
+
 async def test_an_engine_alone_has_no_asynchronous_runs(tmp_path: Path) -> None:
     engine = Bench(folder=tmp_path).engine
-    app = create_app(app_name="  desk ", engine=engine, slimming=Slimming(evaluation_cases=True))
+    app = create_app(
+        app_name="  desk ", engine=engine, slimming=Slimming(omit_evaluation_cases=True)
+    )
     async with listening(app) as client:
         absent = await client.post(f"{BASE}/async-runs", json={"run": RUN})
         own = await client.get("/api/v1/runs")

@@ -11,9 +11,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from burnish.delegation.refine.setup import OpenRefinement, RefineOptions
+from burnish.projects.clients import AllowedNames
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import remember_run
-from burnish.server.routes.refinement import refinement_router
+from burnish.server.routes.refinement import Refinements, refinement_router
 from tests.delegation.refine.refining_world import Place
 from tests.delegation.refine.run_folders import plain_run, run_id_of
 
@@ -27,7 +28,9 @@ class Service:
         self.place = Place(folder=folder)
         self.opened: list[OpenRefinement] = []
         wishes = RefineOptions(models=self.place.world.models)
-        router = refinement_router(folder, wishes=wishes, start=self.opened.append)
+        allowance = AllowedNames.parse(["openai:x"])
+        refinements = Refinements(allowance=allowance, options=wishes, run=self.opened.append)
+        router = refinement_router(folder, refinements=refinements)
         app = FastAPI()
         app.include_router(router)
         self.client = TestClient(app, raise_server_exceptions=False)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.models.references import is_loopback
 from burnish.server import Security, TokenBook, create_app
 from burnish.server.manager import ServiceLimits
-from burnish.server.security import FILE, TokenScope, is_loopback, name_of, new_token
+from burnish.server.security import name_of
 from burnish.server.service import Serving
+from burnish.server.tokens import FILE, TokenFile, TokenScope
 from tests.server.world import listening, manager_of
 
 API = "/api/v1"
@@ -33,7 +35,10 @@ async def test_no_web_page_reaches_a_loopback_service(tmp_path: Path) -> None:
         listed = (await client.get(f"{API}/runs", headers={"host": "localhost"})).json()
     assert (rebound.status_code, rebound.json()["error"]["code"]) == (403, "foreign_host")
     assert (foreign.status_code, foreign.json()["error"]["code"]) == (403, "foreign_origin")
-    assert (null.status_code, null.json()) == (403, {"error": "pages of this origin may not ask"})
+    assert (null.status_code, null.json()) == (
+        403,
+        {"error": "pages of this origin are not allowed"},
+    )
     assert same.status_code == 200
     assert preflight.status_code == 403
     assert listed["runs"] == [], "a page started a run"
@@ -57,7 +62,7 @@ async def test_an_allowed_origin(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_tokens_and_their_scopes(tmp_path: Path) -> None:
     path = tmp_path / FILE
-    reader = new_token(path, TokenScope.READ)
+    reader = TokenFile(path=path).add("reader", TokenScope.READ)
     book = TokenBook(("a-long-secret-of-the-operator",), path)
     app = create_app(manager_of(tmp_path), security=Security(tokens=book))
     async with listening(app) as client:
@@ -66,7 +71,7 @@ async def test_tokens_and_their_scopes(tmp_path: Path) -> None:
             headers = {"authorization": token} if token else {}
             return (await client.request(method, where, headers=headers)).status_code
 
-        runner = new_token(path, TokenScope.RUN)  # while the service runs
+        runner = TokenFile(path=path).add("runner")  # while the service runs
         assert [await status(token) for token in ("", "Bearer x", f"Basic {reader}")] == [401] * 3
         assert [await status(f"Bearer {each}") for each in (reader, runner)] == [200] * 2
         assert await status("Bearer a-long-secret-of-the-operator") == 200
@@ -136,7 +141,7 @@ def test_other_addresses_demand_a_token(tmp_path: Path) -> None:
             Serving(apps={}, data=tmp_path, host=host).security()
     open_to_all = Serving(apps={}, data=tmp_path, host="0.0.0.0", tokens=("x" * 20,)).security()
     assert open_to_all.tokens is not None
-    new_token(tmp_path / FILE, TokenScope.RUN)
+    TokenFile(path=tmp_path / FILE).add("runner")
     assert Serving(apps={}, data=tmp_path, host="::").security().tokens is not None
     assert Serving(apps={}, data=tmp_path / "other").security().tokens is None
     with pytest.raises(ConfigError, match="16 characters"):

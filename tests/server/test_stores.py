@@ -20,7 +20,7 @@ from burnish.server.stores import (
     open_store,
     print_schema,
 )
-from burnish.server.stores.documents import pack, unpack
+from burnish.server.stores.records import pack, unpack
 from burnish.testing.store_contracts import check_run_store
 
 
@@ -65,9 +65,9 @@ async def test_addresses_and_prefixes_that_are_none_are_refused() -> None:
     for address in ("sqlite://", "sqlite:///:memory:", "mongodb://host/db"):
         with pytest.raises(ConfigError):
             await open_store(address)
-    with pytest.raises(ConfigError, match="names of tables"):
+    with pytest.raises(ConfigError, match="table names"):
         await open_store("memory://", table_prefix="x; DROP TABLE runs --")
-    with pytest.raises(ConfigError, match="journals cannot lie in"):
+    with pytest.raises(ConfigError, match="journals cannot be stored in"):
         journals_in("sqlite:///runs.db")
     with pytest.raises(ConfigError, match="known: sqlite"):
         print_schema("oracle")
@@ -133,6 +133,6 @@ def test_who_can_take_a_run_over(tmp_path: Path) -> None:
     assert Where(journal="database").why_not_here() == ""
     gone = Where(host="elsewhere", folder=str(tmp_path / "run")).why_not_here()
     assert "elsewhere" in gone
-    assert "does not see" in gone
+    assert "cannot see" in gone
     (tmp_path / "run.json").touch()
     assert Where(host="another-container", folder=str(tmp_path)).why_not_here() == ""

@@ -61,9 +61,9 @@ def outcome(reply: str, plan: str = "a plan") -> Outcome:
     return Outcome(replies=(reply,), trace=Trace(steps=steps(plan, reply)))
 
 
-def missing() -> Outcome:
+def missing(message: str = "connection refused") -> Outcome:
     """A run that nobody could make."""
-    failure = Failure(kind=FailureKind.INFRASTRUCTURE, message="connection refused")
+    failure = Failure(kind=FailureKind.INFRASTRUCTURE, message=message)
     return Outcome(failure=failure)
 
 

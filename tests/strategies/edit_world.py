@@ -70,6 +70,7 @@ def setup(
     budget: Budget | None = None,
     objective: Objective | None = None,
     holdout: bool = False,
+    test: bool = False,
     agent: Callable[[Candidate, Case, int], Any] = respond,
     counter: CallCounter | None = None,
     text: str = START,
@@ -87,6 +88,7 @@ def setup(
         dataset=Dataset(
             train=(Case.single("run the task", name="task"),),
             holdout=(Case.single("run what decides", name="holdout"),) if holdout else (),
+            test=(Case.single("run what nobody saw", name="test"),) if test else (),
         ),
         strategy=Edits(
             editor=ScriptedRole(

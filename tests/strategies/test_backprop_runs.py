@@ -136,16 +136,16 @@ def test_hints_and_loss_targets_reach_the_backwarder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (BackpropSettings(targets=("plan",)), "plan: there is no such surface"),
+        (BackpropSettings(targets=("plan",)), "no surface 'plan'"),
         (
             BackpropSettings(loss_hints=(LossHint(case="q50", metric="m", reason="x"),)),
-            "no train case 'q50'",
+            "no case of train 'q50'",
         ),
         (BackpropSettings(loss_targets={"m": "planner"}), "no metric 'm'"),
-        (BackpropSettings(guards=GuardSettings(protected=("q0",))), "no holdout case 'q0'"),
+        (BackpropSettings(guards=GuardSettings(protected=("q0",))), "no case of holdout 'q0'"),
         (
             BackpropSettings(guards=GuardSettings(floors={"m": 1.0})),
-            "floor: there is no metric 'm'",
+            "guards.floors.m: there is no metric 'm'",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.system.sandbox import Mode
-from burnish.targets.artifacts.task import Task
+from burnish.targets.artifacts.task import HeldOut, Task
 from tests.strategies.edit_world import driven
 from tests.targets.artifacts.task_folders import (
     FILE,
@@ -29,7 +29,7 @@ from tests.targets.artifacts.task_folders import (
     write,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_disk]
 NEEDS_BWRAP = pytest.mark.skipif(not PROBE.works, reason=f"bubblewrap: {PROBE.reason}")
 MODES = ["none", pytest.param("bwrap", marks=NEEDS_BWRAP)]
 
@@ -94,7 +94,7 @@ async def test_it_sees_only_the_variables_that_are_named(
 
 async def test_it_finds_neither_held_out_files_nor_scratch(tmp_path: Path) -> None:
     write(tmp_path, {"held/out.txt": "the answer", "work/results.jsonl": "holdout 0.5"})
-    task = task_in(tmp_path, holdout_files=("held/**",), scratch=("work/**",))
+    task = task_in(tmp_path, holdout=HeldOut(files=("held/**",)), scratch=("work/**",))
     told = (await edited(tmp_path, "cat held/* work/*; true", task=task)).rationale
     assert told == "(it said nothing)"
 

@@ -59,8 +59,9 @@ A rug is blue. One rug is blue.
 # Yard
 Long ago an old dog saw a blue rug that lay in the yard of a house on the hill.
 """
-TOP_K, WEIGHT, MODE, TEMPERATURE = (
+TOP_K, LEAST, WEIGHT, MODE, TEMPERATURE = (
     "tools[name=archive].top_k",
+    "tools[name=archive].min_score",
     "tools[name=archive].semantic_weight",
     "tools[name=archive].search_mode",
     "model.temperature",
@@ -68,6 +69,7 @@ TOP_K, WEIGHT, MODE, TEMPERATURE = (
 TEXTS = ("instructions", "tools[name=tidy].template")
 AXES: dict[str, Surface] = {
     TOP_K: NumberSurface(id=TOP_K, low=1, high=6, integer=True),
+    LEAST: NumberSurface(id=LEAST, low=0.0, high=1.0),
     WEIGHT: NumberSurface(id=WEIGHT, low=0.2, high=0.9),
     MODE: ChoiceSurface(id=MODE, choices=("keyword", "hybrid")),
     TEMPERATURE: NumberSurface(id=TEMPERATURE, low=0.0, high=1.0),
@@ -213,6 +215,18 @@ def test_a_living_choice_keeps_what_it_may_wake(tmp_path: Path) -> None:
     assert tuned(beside) == {WEIGHT, MODE}
 
 
+def test_an_axis_behind_another_is_not_dead(tmp_path: Path) -> None:
+    """While min_score lets nothing through, top_k changes nothing; with its neighbour it does."""
+    desk = Desk(tmp_path, ["archive_search"])
+    nothing = {**ARCHIVE, "min_score": 1.0}
+    alone = driven(desk.setup(AXES[TOP_K], tools=[nothing]), tmp_path / "alone")
+    assert dead(alone) == {("numeric", TOP_K)}
+    axes = (AXES[TOP_K], AXES[LEAST], AXES[WEIGHT])
+    beside = driven(desk.setup(*axes, tools=[nothing]), tmp_path / "beside")
+    assert dead(beside) == {("numeric", WEIGHT)}, "without an embedder it weighs nothing anywhere"
+    assert tuned(beside) == {TOP_K, LEAST}
+
+
 def test_a_probe_calls_no_function_of_the_user_and_sees_past_it(tmp_path: Path) -> None:
     desk = Desk(tmp_path, ["ledger", "archive_search"])
     run = driven(desk.setup(AXES[WEIGHT], AXES[TOP_K]), tmp_path / "run")
@@ -229,12 +243,12 @@ def test_probes_cost_nothing_and_a_resume_believes_them(tmp_path: Path) -> None:
     cut = desk.setup(*axes, trials=4)
     first = driven(replace(cut, budget=Budget(max_trials=2)), tmp_path / "cut")
     probes = [effect for effect in first.effects if effect.kind == "probe"]
-    assert len(probes) == 3
+    assert len(probes) == 3 + 2, "the dead one also with its neighbour at both ends"
     assert all(effect.spend.calls == 0 for effect in probes)
     again = driven(desk.setup(*axes, trials=4), tmp_path / "cut")
     assert story(again.folder / "trials.jsonl") == story(whole.folder / "trials.jsonl")
     assert len(desk.backend.asked) == len(whole_desk.backend.asked)
-    assert [e for e in again.effects if e.kind == "probe"][:3] == probes
+    assert [e for e in again.effects if e.kind == "probe"][:5] == probes
     assert dead(again) == dead(whole) == {("numeric", WEIGHT)}
 
 

@@ -104,7 +104,6 @@ def test_other_limits_of_phases_are_another_search(whole: Driven) -> None:
         (Budget(max_trials=4), "max_trials"),
         (Budget(max_usd=0.03), "max_usd"),
         (Budget(patience=2), "patience"),
-        (Budget(max_calls=5), "max_calls"),
     ],
 )
 def test_a_budget_stops_the_search_and_more_of_it_goes_on_alike(
@@ -120,6 +119,16 @@ def test_a_budget_stops_the_search_and_more_of_it_goes_on_alike(
     assert more.ending.best.id == whole.ending.best.id
     assert more.ending.billed == whole.ending.billed
     assert more.ends() == whole.ends(), "a phase that was stopped has ended for its own reason"
+
+
+def test_a_budget_that_does_not_pay_for_the_baseline_fails_the_run_until_there_is_more(
+    whole: Driven, tmp_path: Path
+) -> None:
+    with pytest.raises(BaselineUnmeasured, match="max_calls: 0 of 5 calls spent"):
+        driven(replace(small(), budget=Budget(max_calls=5)), tmp_path / "run")
+    more = driven(small(), tmp_path / "run")
+    assert story(more.folder / "trials.jsonl") == story(whole.folder / "trials.jsonl")
+    assert more.ending.billed == whole.ending.billed
 
 
 def test_a_search_that_is_over_is_not_stopped_by_a_budget_it_no_longer_needs(

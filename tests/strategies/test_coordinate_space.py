@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
 from burnish.strategies.coordinate import numeric
@@ -142,3 +144,40 @@ def test_suggested_numbers_have_no_bits_that_depend_on_the_processor(high: float
         number = float(numeric.suggest(space, [], seed=seed)["x"])
         assert number == high or number == float(f"{number:.12g}")
         assert 0 <= number <= high
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "expected"),
+    [
+        (NumberSurface(id="x", low=0.0, high=1.0), 0.578085, 0.58),
+        (NumberSurface(id="x", low=0.2, high=0.9), 0.578085, 0.58),
+        (NumberSurface(id="x", low=0.0, high=500.0), 123.4567, 120.0),
+        (NumberSurface(id="x", low=1e-5, high=1e-1, log=True), 0.00234567, 0.0023),
+        (NumberSurface(id="x", low=0.0, high=0.985), 0.9843, 0.985),
+        (NumberSurface(id="x", low=0.333, high=1.0), 0.3339, 0.333),
+        (NumberSurface(id="x", low=0.4, high=0.4), 0.4, 0.4),
+    ],
+)
+def test_numbers_are_rounded_to_what_can_be_told_apart(
+    axis: NumberSurface, value: float, expected: float
+) -> None:
+    assert numeric.rounded(axis, value) == expected
+
+
+@given(low=st.floats(-1e4, 1e4), span=st.floats(1e-3, 1e4), share=st.floats(0, 1))
+def test_a_rounded_number_stays_within_its_bounds_and_near(
+    low: float, span: float, share: float
+) -> None:
+    axis = NumberSurface(id="x", low=low, high=low + span)
+    value = min(axis.high, low + share * span)
+    number = numeric.rounded(axis, value)
+    assert axis.low <= number <= axis.high
+    assert abs(number - value) <= (axis.high - axis.low) / 60
+
+
+def test_a_point_that_was_seen_is_suggested_again_only_if_nothing_else_comes() -> None:
+    space = SearchSpace(axes=(NumberSurface(id="x", low=0.0, high=1.0),))
+    first = numeric.suggest(space, [], seed=5)
+    seen = {space.key(first)}
+    assert space.key(numeric.suggest_new(space, [], seed=5, seen=seen)) not in seen
+    assert numeric.suggest_new(space, [], seed=5) == first

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.cases import Case, Split
 from burnish.core.content import Json
-from burnish.core.errors import RoleFailed
+from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.evaluations import (
     CaseResult,
     Constraint,
@@ -20,7 +20,9 @@ from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
+from burnish.reports.rendering import render
 from burnish.runs.directory import RunRecord
+from burnish.runs.events import Warned, read_all
 from burnish.runs.setup import Setup
 from burnish.strategies.edits.attempts import disagreement, disagreements, file_change, remarks_on
 from burnish.strategies.edits.editors import Edit, EditRequest, Replacement, WholeFile, carried_out
@@ -207,6 +209,45 @@ async def test_crashes_are_counted_and_end_the_loop(tmp_path: Path) -> None:
     assert record.search_end == "max_failures"
 
 
+async def test_a_crash_ends_the_loop_if_the_task_says_so(tmp_path: Path) -> None:
+    edits = [whole("2\n1\n1\n"), whole("boom"), whole("9\n1\n1\n")]
+    settings = EditsSettings(on_failure="stop")
+    ending = await driven(setup(Script(edits=edits), settings), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert words(record.rows) == ["keep", "crash"]
+    assert record.search_end == "failure"
+    assert ending.best.values[PATH] == "2\n1\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("goal", "direction", "kept"),
+    [(5.0, "maximize", 2), (3.0, "maximize", 0), (2.0, "minimize", 1)],
+)
+async def test_a_number_that_is_good_enough_ends_the_loop(
+    tmp_path: Path, goal: float, direction: str, kept: int
+) -> None:
+    """The files as they are may be good enough already."""
+    worse = [whole("1\n1\n"), whole("1\n")]
+    edits = [whole(f"{n}\n1\n1\n") for n in (2, 3, 4)] if direction == "maximize" else worse
+    settings = EditsSettings.model_validate(
+        {"target_score": goal, "direction": direction, "prune": False}
+    )
+    await driven(setup(Script(edits=edits), settings), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert words(record.rows) == ["keep"] * kept
+    assert record.search_end == "target_score"
+
+
+async def test_a_target_counts_only_while_the_constraints_hold(tmp_path: Path) -> None:
+    objective = Objective(weights={}, constraints=(Constraint(metric="lines", op="<=", value=2),))
+    settings = EditsSettings(target_score=3, prune=False)
+    edits = [whole("2\n1\n")]
+    await driven(setup(Script(edits=edits), settings, objective=objective), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert words(record.rows) == ["keep"]
+    assert record.search_end == "target_score"
+
+
 async def test_files_that_do_not_run_yet_can_be_made_to(tmp_path: Path) -> None:
     made = setup(Script(edits=[whole("still boom"), whole("1\n")]), text="boom\n")
     ending = await driven(made, tmp_path / "run")
@@ -266,12 +307,25 @@ def test_replacements_are_carried_out_after_whole_files() -> None:
         files=[WholeFile(path="a", content="x y")],
         replacements=[Replacement(path="a", search="x", replace="z")],
     )
-    assert carried_out(edit, {"a": "old"}).texts == {"a": "z y"}
+    assert carried_out(edit, {"a": "old"}) == ({"a": "z y"}, [])
+
+
+def test_line_ends_of_windows_survive_a_model() -> None:
+    old = {"a": "one\r\ntwo\r\nthree\r\n", "b": "one\n"}
+    edit = Edit(
+        rationale="",
+        files=[WholeFile(path="b", content="1\n")],
+        replacements=[Replacement(path="a", search="one\ntwo", replace="1\n2")],
+    )
+    assert carried_out(edit, old) == ({"a": "1\r\n2\r\nthree\r\n", "b": "1\n"}, [])
+    whole_file = Edit(rationale="", files=[WholeFile(path="a", content="1\n2\n")])
+    assert carried_out(whole_file, old)[0]["a"] == "1\r\n2\r\n"
+    assert carried_out(whole_file, old, keep_line_ends=False)[0]["a"] == "1\n2\n"
 
 
 def test_changed_lines_are_counted_on_both_sides() -> None:
     found = file_change("a", "1\n2\n3\n", "1\nb\n3\n4\n")
-    assert (found.added, found.removed, found.changed) == (2, 1, 3)
+    assert (found.added, found.removed) == (2, 1)
 
 
 def test_judges_who_do_not_agree_are_told_of() -> None:
@@ -304,3 +358,75 @@ async def test_numbers_and_logs_of_holdout_never_reach_the_editor(tmp_path: Path
     assert "SECRET" not in asked
     assert "7777" not in asked
     assert "not where it is decided" in asked
+
+
+SHORT = Objective(weights={}, constraints=(Constraint(metric="lines", op="<=", value=2),))
+
+
+async def test_until_one_keeps_the_constraints_the_least_broken_leads(tmp_path: Path) -> None:
+    """Five lines, at most two allowed: four, not five again, then two with a lower score."""
+    texts = [
+        "9\n1\n1\n1\n1\n",
+        "1\n1\n1\n1\n",
+        "9\n9\n9\n9\n",
+        "1\n",
+        "9\n9\n9\n",
+        "2\n1\n",
+        "1\n2\n",
+    ]
+    script = Script(edits=[whole(text, f"edit {n}") for n, text in enumerate(texts)])
+    start = "1\n1\n1\n1\n1\n"
+    ending = await driven(setup(script, objective=SHORT, text=start), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    kept = ["discard", "keep", "discard", "keep", "discard", "keep", "discard"]
+    assert words(record.rows) == kept
+    reasons = [row.trial.decision.reason for row in record.rows[1:] if row.trial.decision]
+    assert "it is the least broken so far: lines <= 2: lines is 4 on train" in reasons[1]
+    assert reasons[3] == "it keeps all constraints, and what was there did not"
+    assert ending.best.values[PATH] == "2\n1\n"
+    [told] = [each.message for each in read_all(record.events, Warned)]
+    assert "break a constraint (lines <= 2: lines is 5 on train)" in told
+    assert "the best still breaks" not in render(record)
+
+
+async def test_the_report_says_that_the_best_still_breaks_a_constraint(tmp_path: Path) -> None:
+    made = setup(Script(edits=[whole("1\n1\n1\n")]), objective=SHORT, text="1\n1\n1\n1\n")
+    await driven(made, tmp_path / "run")
+    report = render(RunRecord.read(tmp_path / "run"))
+    assert "the best still breaks lines &lt;= 2: lines is 3 on train" in report
+
+
+async def test_ties_are_with_the_best_that_keeps_the_constraints(tmp_path: Path) -> None:
+    """The start has the best number and breaks the constraint: it is no mark for later ties."""
+    breakers = (TieBreaker(metric="lines", prefer="lower"),)
+    objective = Objective(weights={}, constraints=SHORT.constraints, tie_breakers=breakers)
+    script = Script(edits=[whole("1\n1\n"), whole("2\n")])
+    made = setup(script, objective=objective, text="9\n9\n9\n")
+    ending = await driven(made, tmp_path / "run")
+    assert ending.best.values[PATH] == "2\n"
+
+
+async def test_a_constraint_on_a_number_that_the_scorer_does_not_return(tmp_path: Path) -> None:
+    script = Script(edits=[whole("2\n")])
+    objective = Objective(weights={}, constraints=(Constraint(metric="lins", op="<=", value=3),))
+    with pytest.raises(BaselineUnmeasured) as raised:
+        await driven(setup(script, objective=objective), tmp_path / "run")
+    assert "the scorer does not return 'lins' (on train); there are: " in raised.value.message
+    assert "lines, score: no edit could keep the constraints" in raised.value.message
+    assert script.seen == []
+
+
+async def test_a_tie_breaker_on_a_number_that_the_scorer_does_not_return(tmp_path: Path) -> None:
+    breakers = (TieBreaker(metric="size", prefer="lower"),)
+    made = setup(
+        Script(edits=[whole("2\n")]), objective=Objective(weights={}, tie_breakers=breakers)
+    )
+    await driven(made, tmp_path / "run")
+    assert "'size' (on train)" in render(RunRecord.read(tmp_path / "run"))
+
+
+async def test_an_editor_that_cannot_be_reached_is_asked_three_times(tmp_path: Path) -> None:
+    script = Script(edits=[RoleFailed("connection refused")])
+    with pytest.raises(ProposerFailed, match="connection refused"):
+        await driven(setup(script, budget=Budget(max_trials=50)), tmp_path / "run")
+    assert len(script.seen) == 3

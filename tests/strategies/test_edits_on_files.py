@@ -16,7 +16,7 @@ from burnish.strategies.edits.editors import Edit, EditRequest, Replacement, Who
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.artifacts.task import Runner, Scoring, Task
+from burnish.targets.artifacts.task import HeldOut, Runner, Scoring, Task
 from burnish.testing.doubles import ScriptedRole
 from tests.strategies.edit_world import Script, driven
 from tests.targets.artifacts.task_folders import opened, seen, write
@@ -145,7 +145,7 @@ async def test_the_report_says_what_the_score_is_worth(tmp_path: Path) -> None:
 async def test_what_was_learnt_by_heart_is_caught_by_the_holdout(tmp_path: Path) -> None:
     task = replace(
         task_in(tmp_path / "project"),
-        holdout_runner=Runner(command="python tests.py holdout", timeout_seconds=120),
+        holdout=HeldOut(runner=Runner(command="python tests.py holdout", timeout_seconds=120)),
     )
     edits = [whole(BY_HEART, "by heart"), whole(FAST, "one pass")]
     made = setup(opened(task), edits)
@@ -223,3 +223,22 @@ async def test_a_skill_that_is_long_stuffed_or_without_its_parts_is_not_kept(
     for row, broken in zip(rows[1:], ("distinct_phrases", "length", "sections"), strict=False):
         assert broken in str(row.trial.decision)
     assert ending.best.values["SKILL.md"] == better
+
+
+FORGED = f"""\
+import os, sys
+if "check" in sys.argv[0]:
+    print('{{"score": 9, "metrics": {{"wrong": 0}}}}', flush=True)
+    os._exit(0)
+{SLOW}"""
+
+
+async def test_the_report_says_that_a_score_can_be_forged(tmp_path: Path) -> None:
+    """A scorer that imports the file under test cannot tell a forged score from its own."""
+    task = replace(task_in(tmp_path / "project"), scoring=Scoring(command="python check.py"))
+    check = 'import code_under_test as code\nprint(\'{"score": 1, "metrics": {"wrong": 0}}\')\n'
+    write(tmp_path / "project", {"check.py": check})
+    made = setup(opened(task), [whole(FORGED, "forge")])
+    await driven(made, tmp_path / "run")
+    report = render(RunRecord.read(tmp_path / "run"))
+    assert f"the scorer runs code of {FILE} itself, so its score can be forged" in report

@@ -6,7 +6,7 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.evaluations import Evaluation
-from burnish.strategies.reflective.race import Course, adds_up, lost_by, standing
+from burnish.strategies.race import Course, adds_up, lost_by, race_so_far
 from tests.strategies.reflective_parts import ONE, TWO, both, evaluated, holdout, result
 
 
@@ -22,7 +22,7 @@ def course(incumbent: list[float | None], earlier: Evaluation | None = None) -> 
 
 
 def test_gains_are_of_what_both_have_and_the_room_is_what_is_left_above_the_incumbent() -> None:
-    race = standing(evaluated([1.0, None, 0.0]), course([0.5, 0.5, None, 0.25, None]), ONE)
+    race = race_so_far(evaluated([1.0, None, 0.0]), course([0.5, 0.5, None, 0.25, None]), ONE)
     assert race.gains == (0.5,)
     assert race.room == (0.75, 1.0)
     assert race.promised == 0.0
@@ -31,7 +31,7 @@ def test_gains_are_of_what_both_have_and_the_room_is_what_is_left_above_the_incu
 def test_in_a_second_run_half_of_each_case_is_known() -> None:
     first = evaluated([1.0, 1.0, 0.0, None])
     again = evaluated([0.0, 1.0], draw=1)
-    race = standing(again, course([0.5, 0.5, 0.5, 0.5], earlier=first), ONE)
+    race = race_so_far(again, course([0.5, 0.5, 0.5, 0.5], earlier=first), ONE)
     assert race.gains == (0.0, 0.5)
     assert race.room == (0.0, 0.5)
     assert race.promised == pytest.approx(-0.25)
@@ -47,13 +47,13 @@ def test_where_a_metric_is_silent_on_some_cases_the_cases_do_not_add_up() -> Non
 
 def test_a_race_is_not_lost_before_a_case_was_compared() -> None:
     nothing = Evaluation(candidate="x", split=Split.HOLDOUT, results=())
-    assert lost_by(standing(nothing, course([1.0, 1.0]), ONE)) is None
+    assert lost_by(race_so_far(nothing, course([1.0, 1.0]), ONE)) is None
     missing = evaluated([None, None])
-    assert lost_by(standing(missing, course([1.0, 1.0, 1.0]), ONE)) is None
+    assert lost_by(race_so_far(missing, course([1.0, 1.0, 1.0]), ONE)) is None
 
 
 def test_why_a_race_is_lost_is_said_with_its_numbers() -> None:
-    told = lost_by(standing(evaluated([0.0, 0.0]), course([1.0, 1.0, 0.5, 1.0]), ONE))
+    told = lost_by(race_so_far(evaluated([0.0, 0.0]), course([1.0, 1.0, 0.5, 1.0]), ONE))
     assert told is not None
     assert told.code == "hopeless"
     assert told.reason == "after 2 cases -2.00, and the 2 left can add no more than 0.50"

@@ -6,14 +6,15 @@ import pytest
 
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Verdict
-from burnish.strategies.reflective.attempts import (
+from burnish.strategies.reflective.pool import (
     SUBSAMPLE,
+    Lineage,
+    Pool,
     as_good_as,
     deciding_cases,
     mergeable,
     merged,
 )
-from burnish.strategies.reflective.pool import Lineage, Pool
 from tests.strategies.reflective_parts import ONE, candidate, evaluated, holdout
 
 START = candidate(a="a", b="b", c="c")
@@ -26,10 +27,10 @@ def lineage(
     first, second = scores or ([1.0, 0.0], [0.0, 1.0])
     pool = Pool(ONE, "instance")
     ancestor = pool.add(START, evaluated([0.0] * len(first)), leads=True)
-    pair = [
+    pair = (
         pool.add(one, evaluated(first), leads=False),
         pool.add(other, evaluated(second), leads=False),
-    ]
+    )
     return Lineage(ancestor, pair)
 
 

@@ -11,18 +11,19 @@ import pytest
 from burnish.core.cases import Case
 from burnish.core.content import stream
 from burnish.core.evaluations import Objective, Penalties
+from burnish.core.money import NOTHING
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, fork
 from burnish.runs.stoppers import STOP_FILE
-from burnish.strategies.reflective.rounds import ROLE, Reflection, ReflectRequest
+from burnish.strategies.reflective.reflection import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import CallCounter, ScriptedRole, ScriptedTarget, tuning_world
 from burnish.testing.doubles import story
 from burnish.testing.reflection_world import World, setup
-from tests.strategies.coordinate_runs import driven
+from tests.strategies.coordinate_runs import Driven, driven
 from tests.strategies.reflective_runs import CLASSIC, Agent
 
 pytestmark = pytest.mark.slow
@@ -136,16 +137,55 @@ def test_a_fork_pays_for_nothing_that_is_unchanged_and_has_limits_of_its_own(
     short = driven(made, tmp_path / "short")
     assert any(row.trial.kept for row in short.rows)
 
-    async def forked() -> Ending:
-        longer = replace(made, budget=Budget(max_trials=14))
-        run = fork(longer, short.folder, folder=tmp_path / "long")
+    forked = forked_from(
+        short.folder, replace(made, budget=Budget(max_trials=14)), tmp_path / "long"
+    )
+    assert forked.ending.reason.code == "max_trials"
+    assert len(set(counter.calls())) == len(counter.calls())
+
+
+def forked_from(folder: Path, made: Setup, new: Path) -> Driven:
+    """A fork of a run, driven to its end."""
+
+    async def go() -> Ending:
+        run = fork(made, folder, folder=new)
         try:
             return await drive(run)
         finally:
             await run.close()
 
-    assert asyncio.run(forked()).reason.code == "max_trials"
+    return Driven(folder=new, ending=asyncio.run(go()))
+
+
+@pytest.mark.parametrize("budget", [Budget(max_trials=20), Budget(max_metric_calls=260)])
+def test_a_fork_of_a_finished_run_goes_the_same_way(tmp_path: Path, budget: Budget) -> None:
+    counter = CallCounter(path=tmp_path / "calls")
+    made = setup(replace(ROUGH, holdout=16), budget=budget, counter=counter)
+    first = driven(made, tmp_path / "first")
+    assert sum(row.trial.holdout is not None for row in first.rows[1:]) > 1
+    again = forked_from(first.folder, made, tmp_path / "again")
+    # With metric calls of its own to spend, a fork goes on where the first run ended.
+    assert _decisions(again)[: len(first.rows)] == _decisions(first)
     assert len(set(counter.calls())) == len(counter.calls())
+    if budget.max_trials:
+        assert len(again.rows) == len(first.rows)
+        assert again.ending.spent == NOTHING
+
+
+def test_a_fork_with_nearer_limits_still_races_its_tip(tmp_path: Path) -> None:
+    world = replace(ROUGH, holdout=40, idle_share=0.2)
+    made = setup(world, budget=Budget(max_trials=9))
+    first = driven(made, tmp_path / "first")
+    kept = next(place for place, row in enumerate(first.rows) if row.trial.kept)
+    short = replace(made, budget=Budget(max_trials=kept))
+    assert forked_from(first.folder, short, tmp_path / "short").rows[kept].trial.holdout is not None
+
+
+def _decisions(run: Driven) -> list[Any]:
+    return [
+        (row.trial.candidate.id, row.trial.phase, row.trial.decision, row.trial.holdout)
+        for row in run.rows
+    ]
 
 
 def test_with_penalties_nothing_ends_early_and_a_winner_is_still_run_again(tmp_path: Path) -> None:

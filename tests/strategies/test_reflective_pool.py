@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.evaluations import Objective
 from burnish.strategies.reflective.pool import (
     EPSILON_GREEDY,
     TOP_K,
@@ -150,22 +149,14 @@ def test_a_pool_in_which_everything_is_missing_still_has_a_parent() -> None:
     assert members[0].score == 0.0
 
 
-def test_the_best_at_each_metric_are_named_by_number() -> None:
-    pool = Pool(Objective(weights={"m": 1.0, "n": 1.0}), "instance")
-    pool.add(candidate(text="a"), both({"c0": (1.0, 0.0)}), leads=True)
-    pool.add(candidate(text="b"), both({"c0": (1.0, 1.0)}), leads=True)
-    assert pool.best_at_metrics() == {"m": [0, 1], "n": [1]}
-
-
 def test_ancestors_are_members_whatever_lies_between() -> None:
     pool = Pool(ONE, "instance")
     start = candidate(text="start")
     between = candidate([start.id], text="built on, never run over holdout")
     child = candidate([between.id], text="child")
     pool.add(start, evaluated([0.0]), leads=True)
-    pool.met(between)
+    pool.remember(between)
     member = pool.add(child, evaluated([1.0]), leads=True)
-    assert pool.ancestors(member) == {start.id}
+    assert [each.candidate for each in pool.ancestors(member)] == [start]
     assert pool.holds(child)
     assert not pool.holds(between)
-    assert pool.named(child.id) is member

@@ -8,12 +8,13 @@ import pytest
 
 from burnish.core.cases import Case
 from burnish.core.errors import ProposerFailed, RoleFailed
+from burnish.core.leaks import WITHHELD
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
-from burnish.runs.evaluation import GIVE_UP_AFTER
+from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.setup import Setup
-from burnish.strategies.reflective.rounds import ReflectRequest
+from burnish.strategies.reflective.reflection import ReflectRequest
 from burnish.strategies.reflective.search import IDLE_ROUNDS
 from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import CallCounter
@@ -116,10 +117,11 @@ def test_a_search_in_which_nothing_new_comes_ends(tmp_path: Path) -> None:
 def test_the_reflector_is_told_what_was_turned_down_and_why(tmp_path: Path) -> None:
     talk = Talk(rewrite=lambda r, draw: f"{START} Try {draw}.")
     driven(scripted(says(no), talk, budget=Budget(max_trials=3)), tmp_path / "run")
-    assert talk.asked[0].rejected == "(none)"
+    assert talk.asked[0].rejected == ""
     assert "idea 1 → sum over 3 cases 0.000 = parent's 0.000" in talk.asked[2].rejected
     assert "idea 2 → " in talk.asked[2].rejected
     assert talk.asked[0].must_keep == "{who}"
+    assert talk.asked[0].labels == "yes", "what train expects again and again"
 
 
 def test_a_diagnosis_with_text_that_is_held_out_is_not_told_again(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_diagnosis_with_text_that_is_held_out_is_not_told_again(tmp_path: Path
     talk = Talk(rewrite=rewrite, diagnosis=f"it knows nothing of '{HELD_OUT}'")
     run = driven(scripted(says(no), talk, budget=Budget(max_trials=3)), tmp_path / "run")
     assert len(run.rows) == 4
-    assert talk.asked[-1].rejected == "(none)"
+    assert f"it knows nothing of {WITHHELD}" in talk.asked[-1].rejected
 
 
 def test_a_reflector_who_never_answers_fails_the_run_with_the_reason(tmp_path: Path) -> None:
@@ -247,6 +249,6 @@ def test_history_shows_the_best_replies_of_earlier_candidates(tmp_path: Path) ->
     run = driven(
         scripted(respond, talk, settings=settings, budget=Budget(max_trials=2)), tmp_path / "run"
     )
-    assert "Said before" not in talk.asked[0].records
+    assert "Earlier answer" not in talk.asked[0].records
     tried = run.rows[1].trial.candidate.id
-    assert f"Said before, score 0.0000: reply under {tried}" in talk.asked[1].records
+    assert f"Earlier answer, worth 0.00: reply under {tried}" in talk.asked[1].records

@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 
-from burnish.core.cases import Case, Dataset, LeakWatch, Split, Turn
+from burnish.core.cases import Case, Dataset, Split, Turn
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation, Score
+from burnish.core.leaks import LeakWatch
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
-from burnish.strategies.reflective.pool import SearchMemory, TurnedDown
-from burnish.strategies.reflective.records import MOST_IN_ALL, RecordWriter, Reply, worst_runs
+from burnish.strategies.reflective.reflection import (
+    MOST_IN_ALL,
+    RecordWriter,
+    Reply,
+    SearchMemory,
+    worst_runs,
+)
 from tests.strategies.reflective_parts import ONE, result
 
 WEATHER = Case(
@@ -20,13 +26,13 @@ WEATHER = Case(
 SECRET = Case.single("What will the gate number of flight 0937 be?", "gate twenty-two", name="held")
 
 
-def recorder(*cases: Case) -> RecordWriter:
+def recorder(*cases: Case, drops: bool = False) -> RecordWriter:
     train = cases or (WEATHER,)
     return RecordWriter(
         cases={case.id: case for case in train},
         objective=ONE,
         thresholds={"m": 1.0},
-        secrets=LeakWatch(Dataset(train=train, holdout=(SECRET,))),
+        secrets=LeakWatch(Dataset(train=train, holdout=(SECRET,)), drops=drops),
     )
 
 
@@ -56,24 +62,22 @@ def test_a_record_goes_turn_by_turn_with_the_tools_and_verdicts_of_each() -> Non
     ]
     text = recorder().record(said("Shanghai", "Rain", scores=scores, trace=trace))
     assert text.splitlines() == [
-        "### case weather (score 0.5000)",
-        "#### Turn 1",
-        "**User**: Weather in Shanghai?",
-        '**Expected**: {"city": "Shanghai"}',
-        "**Agent Response**: Shanghai",
-        "**Tool Trace**:",
+        "Case weather",
+        "Turn 1",
+        "Input: Weather in Shanghai?",
+        'Expected answer: {"city": "Shanghai"}',
+        "The agent's answer: Shanghai",
+        "Tools it used:",
         '- look({"city":"Shanghai"}) → {"celsius":18}',
-        "[FAIL] m: score=0.0000, threshold=1.0000",
-        "  reason: not byte-equal",
-        "#### Turn 2",
-        "**User**: And tomorrow?",
-        "**Agent Response**: Rain",
-        "**Tool Trace**:",
+        "Wrong by m: not byte-equal",
+        "Turn 2",
+        "Input: And tomorrow?",
+        "The agent's answer: Rain",
+        "Tools it used:",
         "- ask({}) → failed: no route",
-        "[PASS] m: score=1.0000, threshold=1.0000",
-        "[SCORE] free: score=0.2500",
-        "  reason: rather short",
-        "[UNKNOWN] judge: 503 from the judge",
+        "Right by m",
+        "Worth 0.25 by free: rather short",
+        "Not judged by judge: 503 from the judge",
     ]
 
 
@@ -84,29 +88,30 @@ def test_each_rubric_has_a_line() -> None:
     ]
     score = Score(metric="m", value=0.5, passed=False, details={"rubrics": rubrics})
     text = recorder().record(said("Hi", scores=[score]))
-    assert "  · rubric[no_emoji]: PASS\n  · rubric[polite]: FAIL (it is curt)" in text
+    assert "Not good enough by m (worth 0.50, 1.00 is needed)\n- no_emoji is met\n" in text
+    assert "- polite is not met (it is curt)" in text
 
 
 def test_the_agents_own_error_is_shown() -> None:
     failure = Failure(kind=FailureKind.AGENT, message="KeyError: 'city'")
     text = recorder().record(said(scores=[Score.of_failure("m", "boom")], failure=failure))
     assert "The agent failed: KeyError: 'city'" in text
-    assert "**Agent Response**: (nothing)" in text
-    assert "(score 0.0000)" in text
+    assert "The agent's answer: (nothing)" in text
+    assert "Wrong by m: boom" in text
 
 
 def test_what_was_asked_on_the_way_is_shown_as_it_was_asked() -> None:
     text = recorder().record(said("Hm", "Bye", asked=("Hello you", "Go on")))
-    assert "**User**: Hello you" in text
-    assert "**User**: Go on" in text
+    assert "Input: Hello you" in text
+    assert "Input: Go on" in text
 
 
 def test_what_was_said_before_is_shown_in_the_order_given() -> None:
     history = [Reply(score=1.0, text="best"), Reply(score=0.5, text="other")]
     text = recorder().record(said("now"), history)
     assert text.splitlines()[-2:] == [
-        "Said before, score 1.0000: best",
-        "Said before, score 0.5000: other",
+        "Earlier answer, worth 1.00: best",
+        "Earlier answer, worth 0.50: other",
     ]
 
 
@@ -117,27 +122,27 @@ def test_a_long_text_loses_its_middle() -> None:
     assert text.rstrip().endswith(" end") or " end\n" in text
 
 
-def test_what_a_holdout_case_says_is_left_out_and_counted() -> None:
+def test_in_older_runs_what_a_holdout_case_says_is_left_out_and_counted() -> None:
     leaking = said("I was once asked: What will the gate number of flight 0937 be?")
-    records = recorder().of([leaking, said("fine")], {})
-    assert records.left_out == 1
-    assert "0937" not in records.text
-    assert "fine" in records.text
+    records, left_out = recorder(drops=True).records([leaking, said("fine")], {})
+    assert left_out == 1
+    assert "0937" not in records
+    assert "fine" in records
 
 
 def test_what_has_no_room_is_left_out_and_counted_but_never_everything() -> None:
     cases = [single(n) for n in range(40)]
     writer = recorder(*cases)
     long = [CaseResult(case=case.id, outcome=Outcome(replies=("y" * 1400,))) for case in cases]
-    records = writer.of(long, {})
-    shown = records.text.count("### case")
+    records, left_out = writer.records(long, {})
+    shown = records.count("Case c")
     assert 0 < shown < 40
-    assert shown + records.left_out == 40
-    assert len(records.text) <= MOST_IN_ALL + 2 * shown
+    assert shown + left_out == 40
+    assert len(records) <= MOST_IN_ALL + 2 * shown
     turns = tuple(Turn(input=f"turn {n} " + "z" * 1400, expected=None) for n in range(40))
     huge = Case(name="huge", turns=turns)
-    alone = recorder(huge).of([CaseResult(case="huge", outcome=Outcome(replies=("no",)))], {})
-    assert alone.left_out == 0
+    result = CaseResult(case="huge", outcome=Outcome(replies=("no",)))
+    assert recorder(huge).records([result], {})[1] == 0
 
 
 def test_of_each_case_the_worst_run_is_shown_and_the_missing_not() -> None:
@@ -168,19 +173,19 @@ def seen(*results: CaseResult, candidate: str = "x") -> Evaluation:
 def test_the_next_draw_is_one_that_no_case_of_the_look_had() -> None:
     memory = SearchMemory(objective=ONE)
     a, b, c = (single(n) for n in range(3))
-    assert memory.draws("x", [a, b]) == 0
-    memory.saw(seen(replied("c0", 0, 1.0, "r"), replied("c0", 1, 1.0, "r")))
-    assert memory.draws("x", [a, b]) == 2
-    assert memory.draws("x", [b, c]) == 0
-    assert memory.draws("y", [a]) == 0
+    assert memory.next_draw("x", [a, b]) == 0
+    memory.add(seen(replied("c0", 0, 1.0, "r"), replied("c0", 1, 1.0, "r")))
+    assert memory.next_draw("x", [a, b]) == 2
+    assert memory.next_draw("x", [b, c]) == 0
+    assert memory.next_draw("y", [a]) == 0
 
 
 def test_a_case_fails_where_the_mean_of_its_runs_is_too_low() -> None:
     memory = SearchMemory(objective=ONE)
-    memory.saw(
+    memory.add(
         seen(replied("a", 0, 1.0, "r"), replied("b", 0, 1.0, "r"), replied("c", 0, None, ""))
     )
-    memory.saw(seen(replied("b", 1, 0.0, "r")))
+    memory.add(seen(replied("b", 1, 0.0, "r")))
     assert memory.failing("x", below=1.0) == {"b"}
     assert memory.failing("x", below=0.5) == set()
 
@@ -188,15 +193,15 @@ def test_a_case_fails_where_the_mean_of_its_runs_is_too_low() -> None:
 def test_a_run_is_remembered_once_however_often_it_is_seen() -> None:
     memory = SearchMemory(objective=ONE)
     for _ in range(3):
-        memory.saw(seen(replied("a", 0, 0.5, "only")))
+        memory.add(seen(replied("a", 0, 0.5, "only")))
     assert len(memory.replies["a"]) == 1
 
 
 def test_the_best_replies_come_first_each_once_whoever_said_them() -> None:
     memory = SearchMemory(objective=ONE)
-    memory.saw(seen(replied("a", 0, 0.0, "bad"), replied("a", 1, 0.5, "twice")))
-    memory.saw(seen(replied("a", 0, 1.0, "good"), replied("a", 1, 0.9, "twice"), candidate="y"))
-    memory.saw(seen(replied("a", 2, 0.7, ""), candidate="y"))
+    memory.add(seen(replied("a", 0, 0.0, "bad"), replied("a", 1, 0.5, "twice")))
+    memory.add(seen(replied("a", 0, 1.0, "good"), replied("a", 1, 0.9, "twice"), candidate="y"))
+    memory.add(seen(replied("a", 2, 0.7, ""), candidate="y"))
     best = memory.best_replies("a", 5)
     assert [(r.text, r.score) for r in best] == [("good", 1.0), ("twice", 0.9), ("bad", 0.0)]
     assert [r.text for r in memory.best_replies("a", 1)] == ["good"]
@@ -206,7 +211,7 @@ def test_the_best_replies_come_first_each_once_whoever_said_them() -> None:
 
 def test_the_last_rewrites_that_were_turned_down_are_told() -> None:
     memory = SearchMemory(objective=ONE)
-    assert memory.rejections("x", "system") == "(none)"
+    assert memory.rejections("x", "system") == ""
     for n in range(5):
-        memory.turned_down["x", "system"].append(TurnedDown(diagnosis=f"d{n}", reason=f"r{n}"))
+        memory.rejected["x", "system"].append(f"- d{n} → r{n}")
     assert memory.rejections("x", "system").splitlines() == ["- d2 → r2", "- d3 → r3", "- d4 → r4"]

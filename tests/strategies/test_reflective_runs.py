@@ -10,7 +10,7 @@ from burnish.core.money import Spend
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
-from burnish.strategies.reflective.race import BLOCK
+from burnish.strategies.race import BLOCK
 from burnish.strategies.reflective.settings import (
     FieldSelection,
     FrontierType,

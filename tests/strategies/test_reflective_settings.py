@@ -10,9 +10,8 @@ from burnish.core.money import Spend
 from burnish.core.surfaces import NumberSurface, Surface, TextSurface, Value
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
-from burnish.strategies.reflective.attempts import nearly_over
-from burnish.strategies.reflective.search import Reflective, least_metric_calls, require_splits
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.reflective.search import Reflective, nearly_over, require_splits
+from burnish.strategies.reflective.settings import ReflectiveSettings, budget_floor
 from burnish.testing import ScriptedTarget
 from burnish.testing.reflection_world import World, dataset, reflector
 from tests.strategies.coordinate_runs import always
@@ -82,7 +81,7 @@ def test_both_splits_are_needed() -> None:
 def test_the_least_is_the_baseline_and_one_whole_round(
     settings: ReflectiveSettings, least: int
 ) -> None:
-    assert least_metric_calls(dataset(World(train=8, holdout=10)), settings) == least
+    assert budget_floor(dataset(World(train=8, holdout=10)), settings, test_repeats=0) == least
 
 
 ROUND = Spend(metric_calls=20)

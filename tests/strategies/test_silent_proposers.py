@@ -231,3 +231,45 @@ def test_a_baseline_that_is_missing_fails_the_run_and_says_why(tmp_path: Path, n
     assert why.value.message in strategy_plugin(record.header.strategy).reason(record)
     with pytest.raises(BaselineUnmeasured):
         driven(UNMEASURED[name](), tmp_path / "run")
+
+
+# -- baselines that crash -----------------------------------------------------------------------
+
+
+def crashes(*_: object) -> Any:
+    raise KeyError("order_id")
+
+
+CRASH = "the agent failed on every case of {}, in {}: KeyError: 'order_id'"
+
+
+def test_a_crashing_baseline_is_shown_at_once_and_a_proposer_may_mend_it(tmp_path: Path) -> None:
+    made = reflective(crashes, Talk(rewrite=lambda request, _: f"{request.current_text} Help."))
+    run = driven(replace(made, budget=Budget(max_trials=1)), tmp_path / "run")
+    assert run.ending.reason.code == "max_trials"
+    (message,) = [each["message"] for each in run.events("warning")]
+    held = len(made.dataset.holdout)
+    assert message.startswith(CRASH.format("holdout", f"{held} cases"))
+    assert CRASH.format("holdout", f"{held} cases") in render(RunRecord.read(tmp_path / "run"))
+
+
+def test_where_no_proposer_reads_the_error_a_crashing_baseline_fails_the_run(
+    tmp_path: Path,
+) -> None:
+    made = numbers_only(crashes)
+    words = CRASH.format("train", f"{len(made.dataset.train)} cases")
+    with pytest.raises(BaselineUnmeasured, match=words):
+        driven(made, tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, len(record.rows)) == ("failed", 1)
+
+
+def numbers_only(respond: Callable[..., Any]) -> Setup:
+    settings = CoordinateSettings(
+        numbers=("x",),
+        repeats=1,
+        max_cycles=1,
+        numeric_phase=PhaseLimits(max_trials=2, patience=2),
+    )
+    surfaces = (NumberSurface(id="x", low=0.0, high=1.0),)
+    return coordinate(respond, surfaces, {"x": 0.1}, settings)

@@ -218,7 +218,7 @@ def test_secrets_are_not_shown_even_in_the_chain_of_causes() -> None:
 @pytest.mark.parametrize("text", ["", "# nothing here\n", "null\n"])
 def test_an_empty_file_is_called_empty(tmp_path: Path, text: str) -> None:
     assert problems(tmp_path, text, Budget) == [
-        "toy.yaml: it is empty — known keys: max_trials, usd"
+        "toy.yaml: the file is empty — known keys: max_trials, usd"
     ]
 
 

@@ -248,6 +248,22 @@ def applied(before: str, diff: str) -> str:
     return "".join([*made, *old[at:]])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_with_any_of_the_usual_ends(end: str) -> None:
+    before, after = end.join("abcdef"), end.join("abXdeY")
+    count = count_changed_lines(before, after)
+    assert (count.added, count.removed) == (2, 2)
+    assert count_changed_lines("", end.join("abc") + end).added == 3
+
+
+def test_content_that_could_not_be_read_is_not_called_binary() -> None:
+    new = {"config.yaml": b"a: 2\n"}
+    [found] = edit_violations(
+        BOUNDS, entries(START), entries({**START, **new}), old=START, new=dict[str, bytes]()
+    )
+    assert found.message == "its content cannot be read"
+
+
 def test_very_different_texts_count_every_line() -> None:
     before = "".join(f"{n}\n" for n in range(3000))
     after = "".join(f"x{n}\n" for n in range(3000))

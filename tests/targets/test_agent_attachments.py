@@ -91,7 +91,7 @@ async def test_data_and_a_path_with_the_same_content_are_the_same_case(tmp_path:
 
 async def test_data_that_is_none(tmp_path: Path) -> None:
     broken = Attachment(kind="text", data="not base64!", name="note.txt")
-    assert "cannot read note.txt: its data is no base64" in await complaint(broken)
+    assert "cannot read note.txt: its data is not valid base64" in await complaint(broken)
     both = Attachment(kind="text", data=sent(b"a"), path="/etc/passwd")
     assert "it has a path and data" in await complaint(both)
     misnamed = Attachment(kind="text", data=sent(b"a"), name="a.pdf")
@@ -121,11 +121,12 @@ async def test_a_picture_is_what_its_bytes_say(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "it is no picture that models read (PNG, JPEG, GIF or WebP)"),
-        (b"<svg/>", "it is no picture"),
+        (b"", "it is not a picture that models can read (PNG, JPEG, GIF or WebP)"),
+        (b"<svg/>", "it is not a picture"),
         (
             pdf("x"),
-            "it is no picture that models read (PNG, JPEG, GIF or WebP): it looks like a PDF",
+            "it is not a picture that models can read (PNG, JPEG, GIF or WebP): "
+            "it looks like a PDF",
         ),
     ],
 )
@@ -139,13 +140,13 @@ async def test_a_file_that_is_too_big_is_not_even_read(tmp_path: Path) -> None:
         file.truncate(20_000_001)
     for kind in ("text", "image", "pdf"):
         said = await complaint(Attachment(kind=kind, path="huge.txt"), tmp_path)
-        assert "it has 20,000,001 bytes, and 20,000,000 is the most" in said
+        assert "it has 20,000,001 bytes, but the limit is 20,000,000" in said
 
 
 async def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
     said = await complaint(Attachment(kind="csv", path="gone.csv"), tmp_path)
     assert "gone.csv: it does not exist" in said
-    assert "it is no file" in await complaint(Attachment(kind="csv", path="."), tmp_path)
+    assert "it is not a file" in await complaint(Attachment(kind="csv", path="."), tmp_path)
 
 
 async def test_a_file_at_an_address() -> None:
@@ -169,14 +170,14 @@ async def test_redirects_are_followed_five_times() -> None:
         near = Attachment(kind="text", url=f"{files.address}/hop5")
         assert "here" in await read_one(near, Path())
         far = Attachment(kind="text", url=f"{files.address}/hop6")
-        assert "it leads on more than 5 times" in await complaint(far)
+        assert "it redirects more than 5 times" in await complaint(far)
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/x"])
 async def test_a_redirect_leads_to_the_web_or_nowhere(location: str) -> None:
     async with serving(moved=answer(status=302, Location=location)) as files:
         said = await complaint(Attachment(kind="text", url=f"{files.address}/moved"))
-    assert "no address of the web" in said
+    assert "not a web address" in said
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 204, 304])
@@ -211,7 +212,7 @@ async def test_an_address_that_stays_busy_is_infrastructure() -> None:
 async def test_what_breaks_off_is_infrastructure(broken: bytes) -> None:
     async with serving(doc=broken) as files:
         file = Attachment(kind="text", url=f"{files.address}/doc")
-        with pytest.raises(ConnectionError, match="could not be fetched"):
+        with pytest.raises(ConnectionError, match="could not be downloaded"):
             await read_one(file, Path())
 
 
@@ -219,13 +220,13 @@ async def test_nobody_there_is_infrastructure() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # Bound and not listening: nobody else can answer there.
         file = Attachment(kind="text", url=f"http://127.0.0.1:{held.getsockname()[1]}/x")
-        with pytest.raises(ConnectionError, match="could not be fetched: ConnectError"):
+        with pytest.raises(ConnectionError, match="could not be downloaded: ConnectError"):
             await read_one(file, Path())
 
 
 async def test_what_takes_too_long_is_infrastructure() -> None:
     async with serving(doc=b"") as files:
-        with pytest.raises(ConnectionError, match=r"did not come within 0\.05 s"):
+        with pytest.raises(ConnectionError, match=r"could not be downloaded within 0\.05 s"):
             await download(f"{files.address}/doc", patience=ONCE, seconds=0.05)
 
 
@@ -237,7 +238,7 @@ async def test_a_download_is_bounded(chunked: bool) -> None:
         head = b"HTTP/1.1 200 Said\r\nTransfer-Encoding: chunked\r\n\r\n"
         response = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     async with serving(doc=response) as files:
-        with pytest.raises(Unreadable, match="20,000,000 is the most"):
+        with pytest.raises(Unreadable, match="the limit is 20,000,000"):
             await download(f"{files.address}/doc", patience=ONCE)
 
 
@@ -271,7 +272,7 @@ async def test_variables_are_expanded_at_use_and_not_shown(monkeypatch: pytest.M
     ["ftp://x/y.txt", "file:///etc/passwd", "notes.txt", "http://", "http://x:99999/y", "//x"],
 )
 async def test_only_addresses_of_the_web(url: str) -> None:
-    assert "it is no address of the web" in await complaint(Attachment(kind="text", url=url))
+    assert "it is not a web address" in await complaint(Attachment(kind="text", url=url))
 
 
 def case_of(*attachments: Attachment, name: str = "one") -> Case:
@@ -282,20 +283,28 @@ def case_of(*attachments: Attachment, name: str = "one") -> Case:
     ("attachment", "message", "remedy"),
     [
         (Attachment(kind="pdf", path="gone.pdf"), "gone.pdf: it does not exist", "Check the path"),
-        (Attachment(kind="video", path="a.mp4"), "no type of file 'video'", "Known: image, pdf"),
+        (
+            Attachment(kind="video", path="a.mp4"),
+            "unknown file type 'video'",
+            "Known types: image, pdf",
+        ),
         (Attachment(kind="pdf", path="p.xlsx"), "`type: pdf` does not fit a .xlsx", "type: excel"),
         (Attachment(kind="text", path="p.PNG"), "`type: text` does not fit a .png", "type: image"),
-        (Attachment(kind="excel", path="old.xls"), ".xls files are not read", "Save it as .xlsx"),
+        (
+            Attachment(kind="excel", path="old.xls"),
+            ".xls files are not supported",
+            "Save it as .xlsx",
+        ),
         (Attachment(kind="word", url="http://x/a.pdf?v=1"), "does not fit a .pdf", "type: pdf"),
         (Attachment(kind="csv", path="a.csv", options={"sheet": "x"}), "has no 'sheet'", "cache"),
         (Attachment(kind="csv", path="a.csv", url="http://x"), "it has a path and a url", "one"),
-        (Attachment(kind="csv"), "a file of a case: it has neither a path nor a url", "one"),
-        (Attachment(kind="csv", path="a\0.csv"), "no path is like this", "Mend"),
-        (Attachment(kind="csv", url="mailto:x"), "it is no address of the web", "http://"),
+        (Attachment(kind="csv"), "a file of a case: it has no path, url or data", "one"),
+        (Attachment(kind="csv", path="a\0.csv"), "invalid path", "Fix"),
+        (Attachment(kind="csv", url="mailto:x"), "it is not a web address", "http://"),
         (Attachment(kind="csv", url="${NOT_THERE}/x"), "NOT_THERE is not set", "export NOT_THERE"),
         (Attachment(kind="excel", path="book.xlsx", options={"sheet": "B"}), "no sheet 'B'", "A."),
         (Attachment(kind="pdf", path="locked.pdf"), "it has a password", "without the password"),
-        (Attachment(kind="image", path="photo.jpg"), "it is no picture", "Save it as PNG"),
+        (Attachment(kind="image", path="photo.jpg"), "it is not a picture", "Save it as PNG"),
     ],
 )
 def test_what_would_not_reach_the_agent_is_said_before_the_start(

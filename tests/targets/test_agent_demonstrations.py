@@ -162,7 +162,7 @@ def test_a_tool_that_is_gone_is_named_with_what_to_do(tmp_path: Path) -> None:
     (problem, _) = agent.check(with_values(agent.baseline, demonstrations=DEMOS))
     assert str(problem) == (
         "demonstrations[0].calls[0].tool: the agent has no tool 'subtract' — "
-        "remove the call, or add the tool; it has none"
+        "remove the call, or add the tool; the agent has none"
     )
     assert backend.asked == []
 

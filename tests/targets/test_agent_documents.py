@@ -98,7 +98,7 @@ def test_plain_files_come_as_they_are(kind: str, content: bytes, text: str) -> N
     ("content", "words"),
     [
         ("caf\xe9".encode("latin-1"), "it is not UTF-8 text (at byte 3)"),
-        (b"a\0b", "it is not text (a zero at character 1)"),
+        (b"a\0b", "it is not text (a null character at position 1)"),
         (pdf("x") + b"\xff", "it looks like a PDF"),
         (PNG, "it looks like a picture"),
         (PRICES, "it looks like an Office file"),
@@ -109,7 +109,7 @@ def test_what_is_no_text_is_said(content: bytes, words: str) -> None:
 
 
 def test_a_text_that_no_model_reads_is_refused() -> None:
-    assert "it holds more than 10,000,000 characters" in complaint("text", b"x" * 10_000_001)
+    assert "it has more than 10,000,000 characters" in complaint("text", b"x" * 10_000_001)
 
 
 def test_a_workbook_shows_what_a_person_sees() -> None:
@@ -139,12 +139,12 @@ def test_a_part_of_a_workbook(options: dict[str, Json], text: str) -> None:
     ("options", "words"),
     [
         ({"sheet": "Price"}, "Did you mean 'Prices'? Its sheets: Prices, Notes & more, Secret."),
-        ({"sheet": 2}, "expected text as its sheet, found 2"),
+        ({"sheet": 2}, "expected text for sheet, found 2"),
         ({"range": "A1-C3"}, "a range of cells such as A1:C10, found 'A1-C3'"),
         ({"range": "A0:B2"}, "such as A1:C10"),
         ({"range": "A:3"}, "such as A1:C10"),
         ({"range": "ZZZ1"}, "such as A1:C10"),
-        ({"range": "F1:F9"}, "there is nothing in F1:F9 of sheet 'Prices'"),
+        ({"range": "F1:F9"}, "F1:F9 of sheet 'Prices' is empty"),
         ({"pages": [1]}, "a file of type excel has no 'pages'"),
     ],
 )
@@ -457,13 +457,13 @@ def test_a_pdf_page_by_page(pages: Json, text: str) -> None:
         (LETTER, {"pages": "1-2"}, "such as [1, 3], found '1-2'"),
         (LETTER, {"pages": [1, "2"]}, "such as [1, 3], found [1, '2']"),
         (LETTER, {"pages": []}, "such as [1, 3], found []"),
-        (LETTER, {"cache": "yes"}, "expected true or false as its cache, found 'yes'"),
+        (LETTER, {"cache": "yes"}, "expected true or false for cache, found 'yes'"),
         (b"", {}, "it is empty"),
         (LETTER[: len(LETTER) // 2], {}, "it is damaged"),
         (b"%PDF-1.7\nnothing more", {}, "it is damaged"),
-        (PRICES, {}, "it is no PDF: it looks like an Office file"),
-        (b"<!DOCTYPE html><p>Log in", {}, "it is no PDF: it looks like a web page"),
-        (pdf(""), {}, "there is no text in it: its pages may be pictures"),
+        (PRICES, {}, "it is not a PDF: it looks like an Office file"),
+        (b"<!DOCTYPE html><p>Log in", {}, "it is not a PDF: it looks like a web page"),
+        (pdf(""), {}, "it contains no text: its pages may be pictures"),
         (pdf("x", password="geheim"), {}, "it has a password"),
         (pdf("x", password="geheim", algorithm="AES-256"), {}, "it has a password"),
     ],
@@ -494,7 +494,7 @@ def test_without_a_library_of_office_files_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     words = complaint(kind, SAMPLES[kind])
-    assert f"{package} is needed" in words
+    assert f"need {package}, which is not installed" in words
     assert "pip install 'burnish[documents]'" in words
 
 
@@ -515,16 +515,20 @@ OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500)
 @pytest.mark.parametrize(
     ("kind", "content", "words"),
     [
-        ("excel", b"", "it is no Office file, or it is damaged"),
-        ("excel", b"a,b\n1,2", "it is no Office file"),
-        ("word", PRICES[:-40], "it is no Office file, or it is damaged"),
+        ("excel", b"", "it is not an Office file, or it is damaged"),
+        ("excel", b"a,b\n1,2", "it is not an Office file"),
+        ("word", PRICES[:-40], "it is not an Office file, or it is damaged"),
         ("powerpoint", OLD_OFFICE, "it looks like an Office file that is old or has a password"),
-        ("excel", docx(""), "it is a file of type word, not excel\nSay `type: word`."),
+        ("excel", docx(""), "it is a file of type word, not excel\nSet `type: word`."),
         ("word", SLIDES, "it is a file of type powerpoint, not word"),
-        ("word", package({"a.txt": "hello"}), "there is no document in it"),
-        ("excel", without(PRICES, "xl/worksheets/sheet2.xml"), "sheet2.xml is not in it"),
-        ("excel", without(PRICES, "xl/_rels/workbook.xml.rels"), "leads nowhere"),
-        ("excel", xlsx({"S": f"<row>{cell('A1', 5, 's')}</row>"}), "a text that is not there"),
+        ("word", package({"a.txt": "hello"}), "it contains no document"),
+        ("excel", without(PRICES, "xl/worksheets/sheet2.xml"), "sheet2.xml is missing"),
+        (
+            "excel",
+            without(PRICES, "xl/_rels/workbook.xml.rels"),
+            "the content of a sheet is missing",
+        ),
+        ("excel", xlsx({"S": f"<row>{cell('A1', 5, 's')}</row>"}), "a missing text"),
         ("word", with_doctype(docx(""), "word/document.xml"), "declares a DOCTYPE"),
         ("excel", with_doctype(PRICES, "xl/sharedStrings.xml"), "declares a DOCTYPE"),
         ("word", docx("<w:p>"), "its XML is damaged"),
@@ -548,9 +552,9 @@ def test_what_a_small_file_unpacks_to_is_bounded() -> None:
 
 def test_what_few_cells_spread_out_to_is_bounded() -> None:
     far = xlsx({"S": '<row><c r="XFD1"><v>1</v></c></row>' * 700})
-    assert "it holds more than 10,000,000 characters" in complaint("excel", far)
+    assert "it has more than 10,000,000 characters" in complaint("excel", far)
     long = xlsx({"S": f"<row>{cell('A1', 0, 's') * 700}</row>"}, shared=[f"<t>{'x' * 20_000}</t>"])
-    assert "it holds more than 10,000,000 characters" in complaint("excel", long)
+    assert "it has more than 10,000,000 characters" in complaint("excel", long)
 
 
 def test_a_picture_that_unpacks_to_anything_is_not_unpacked() -> None:
@@ -562,7 +566,7 @@ def test_a_picture_that_unpacks_to_anything_is_not_unpacked() -> None:
 
 def test_a_relation_cannot_lead_out_of_the_file() -> None:
     outside = package({"_rels/.rels": relations(("officeDocument", "../../../etc/passwd"))})
-    assert "etc/passwd is not in it" in complaint("word", outside)
+    assert "etc/passwd is missing" in complaint("word", outside)
 
 
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_candidate_brings_in_no_variable(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SOME_SECRET", "s3cret-value-55")
     agent = load_agent(write_agent(tmp_path))
     name = "tools[name=subtract].description"
-    with pytest.raises(ConfigError, match=r"it brings in the variable \$\{SOME_SECRET\}") as caught:
+    with pytest.raises(ConfigError, match=r"it contains the variable \$\{SOME_SECRET\}") as caught:
         edit(agent, {name: "a - b, by ${SOME_SECRET}"})
     assert "s3cret-value-55" not in str(caught.value)
     assert edit(agent, {name: "a - b, by $SOME_SECRET"}).changes == {name: "a - b, by $SOME_SECRET"}

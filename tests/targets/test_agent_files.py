@@ -18,7 +18,7 @@ def test_a_whole_file_loads(tmp_path: Path) -> None:
     assert [tool.name for tool in agent.block.tools] == ["subtract", "archive"]
     assert [case.input for case in agent.cases] == ["7 - 5?"]
     assert agent.block.execution.llm_timeout == 60
-    assert agent.notes == []
+    assert agent.block.ignored() == []
 
 
 def test_defaults_are_those_of_the_seed(tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_providers_are_references(tmp_path: Path, provider: str, extra: str, lab
 MISTAKES = [
     ("name: analyst", "nam: analyst", "unknown key 'nam' — did you mean 'name'?"),
     ("instructions: {inline: You are an analyst.}", "instructions: You are it.", "write `inline:`"),
-    ("{inline: You are an analyst.}", "{inline: x, file: y}", "give file or inline"),
+    ("{inline: You are an analyst.}", "{inline: x, file: y}", "give either file or inline"),
     ("{inline: You are an analyst.}", "{file: nowhere.md}", "instructions.file"),
     ("provider: openai", "provider: openia", "provider"),
     ("provider: openai", "provider: azure_openai", "azure_openai needs a base_url"),
     ("name: m}", "name: m, temperature: 3}", "temperature"),
-    ("name: m}", "name: m, api_key: sk-live-42}", "a key is written out"),
+    ("name: m}", "name: m, api_key: $sk-live-42}", "neither a key nor the name of a variable"),
     ("name: m}", "name: m, auth_provider: vertex}", "auth_provider 'vertex' is not supported"),
 ]
 
@@ -72,7 +72,7 @@ TOOLS = [
     ("{name: t, type: mcp, description: d}", "stdio needs a command"),
     ("{name: t, type: function, description: d, file: f.py}", "function: required"),
     ("{name: a b, type: function, description: d, file: f.py, function: f}", "name"),
-    ("{name: t, type: prompt, description: d, parameters: {}}", "give template or file"),
+    ("{name: t, type: prompt, description: d, parameters: {}}", "give either template or file"),
     ("{name: t, type: skill, description: d}", "type"),
     (
         "{name: t, type: hierarchical_document, description: d, source: s, semantic_weight: 0.9}",
@@ -115,7 +115,7 @@ execution: {cache_dir: .cache, llm_timeout: 30}
 """
     )
     agent = load_agent(write_agent(tmp_path, text))
-    told = "\n".join(agent.notes)
+    told = "\n".join(agent.block.ignored())
     for word in ("claude", "observability", "deployment", "database", "keyword_index",
                  "enable_reranking", "cache_dir"):  # fmt: skip
         assert word in told

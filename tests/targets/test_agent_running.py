@@ -296,7 +296,7 @@ async def test_prompt_tools_fill_their_template(tmp_path: Path) -> None:
         ),
         (
             "{name: t, type: prompt, description: d, template: 'On {{x}}', parameters: {}}",
-            "a place for 'x', which is no parameter",
+            "a place for 'x', which is not a parameter",
         ),
         (
             "{name: t, type: mcp, description: d, command: no-such-program-here}",

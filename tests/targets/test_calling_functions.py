@@ -370,7 +370,7 @@ def test_a_changed_file_or_version_is_another_agent(tmp_path: Path) -> None:
         ("agent_of_mine", "not of the form"),
         ("agent_of_mine:gone", "has no function 'gone'"),
         ("agent_of_nobody:call_agent", "ModuleNotFoundError"),
-        ("agent_of_mine:broken", "nothing is known to give for its parameter b"),
+        ("agent_of_mine:broken", "no value is known for its parameter b"),
     ],
 )
 def test_an_agent_that_cannot_be_had_is_said_at_load(

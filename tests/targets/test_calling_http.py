@@ -100,8 +100,8 @@ async def test_the_reply_is_read_out_of_the_answer(
         ((500, {"error": "the database is gone"}), "", 'HTTP 500: {"error": "the database'),
         ((400, "bad\n\n  request"), "", "HTTP 400: bad request"),
         ((404, ""), "", "HTTP 404"),
-        ("<html>", "answer", "which is no JSON"),
-        ((200, {"reply": "x"}), "answer", "whose keys are reply; 'answer' is not among them"),
+        ("<html>", "answer", "which is not JSON"),
+        ((200, {"reply": "x"}), "answer", "with the keys reply; 'answer' is not among them"),
         ((200, {"answer": None}), "answer", "'answer' is null: there is no reply"),
         ("x" * (LONGEST_BODY + 1), "", f"more than {LONGEST_BODY} bytes"),
     ],
@@ -173,15 +173,15 @@ async def test_secrets_are_expanded_at_use_and_kept_nowhere(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"url": "nowhere"}, "'nowhere' is no address"),
-        ({"url": "ftp://host/x"}, "is no address"),
-        ({"url": "http://h:99999/"}, "is no address"),
-        ({"body": {"q": "{{query}}"}}, "unknown place {{query}}"),
-        ({"body": {"q": "{{query}}"}}, "nothing of it is what the agent is asked"),
+        ({"url": "nowhere"}, "'nowhere' is not a web address"),
+        ({"url": "ftp://host/x"}, "is not a web address"),
+        ({"url": "http://h:99999/"}, "is not a web address"),
+        ({"body": {"q": "{{query}}"}}, "unknown placeholder {{query}}"),
+        ({"body": {"q": "{{query}}"}}, "the body does not contain the input"),
         ({"headers": {"X-Api-Key": "abc"}}, "looks like a secret"),
         ({"headers": {"A": "${NOT_SET_AT_ALL}"}}, "NOT_SET_AT_ALL is not set"),
         ({"body": {"q": "{{input}} ${NOT_SET_AT_ALL}"}}, "NOT_SET_AT_ALL is not set"),
-        ({"response_path": "a..b"}, "is no path"),
+        ({"response_path": "a..b"}, "is not a path"),
     ],
 )
 def test_what_cannot_work_is_said_before_anything_is_sent(

@@ -13,13 +13,15 @@ from typing import Annotated, ClassVar
 
 from burnish import Origin, Pair, Split, SplitResult, Trial, min_gain
 from burnish.core.content import short_id
-from burnish.plugins import AtLeastOne, Door, StrategyParts, StrategyPlugin, StrategySettings
+from burnish.plugins import (
+    Access, AtLeastOne, Door, StrategyParts, StrategyPlugin, StrategySettings
+)
 
 
 class ShoutSettings(StrategySettings):
     """How much it shouts."""
 
-    words: Annotated[AtLeastOne, Door(flag="*", http=True)] = 2
+    words: Annotated[AtLeastOne, Door(flag="*", http=Access.CLIENT)] = 2
     """Words to write in capitals."""
 
 
@@ -74,7 +76,8 @@ from typing import Annotated, ClassVar
 
 from burnish import TextSurface
 from burnish.plugins import (
-    Door, FileHome, FileHomes, TargetParts, TargetPlugin, TargetSpec, read_metrics, read_splits
+    Access, Door, FileHome, FileHomes, TargetParts, TargetPlugin, TargetSpec,
+    read_metrics, read_splits
 )
 from burnish.testing import ScriptedTarget
 
@@ -83,7 +86,7 @@ class ParrotSpec(TargetSpec):
     """A parrot."""
 
     kind: str = "parrot"
-    text: Annotated[str, Door(flag="parrot_text", http=True)] = "hello"
+    text: Annotated[str, Door(flag="parrot_text", http=Access.CLIENT)] = "hello"
     """What it says."""
 
 

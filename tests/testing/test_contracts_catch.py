@@ -64,7 +64,7 @@ async def test_a_good_target_passes() -> None:
         (replace(good(), values={"text": "x" * 11}), "out of its own bounds"),
         (replace(good(), surfaces=(*good().surfaces, *good().surfaces)), "same id"),
         (replace(good(), price=NOTHING), "its run is a call"),
-        (replace(good(), respond=silent), "one reply a turn"),
+        (replace(good(), respond=silent), "one reply per turn"),
         (made(Escapes), "leaves the candidate's folder"),
         (made(ScriptedTarget, leaf=False), "counts twice"),
     ],
@@ -89,8 +89,8 @@ _fickle = itertools.cycle([0.25, 0.75])
     ("script", "sentence"),
     [
         (lambda: Score(metric="other", value=1.0), "under the name 'other'"),
-        (lambda: Score(metric="expected_text", value=0.0, passed=False), "without a reason"),
-        (lambda: Score(metric="expected_text", value=next(_fickle)), "differently"),
+        (lambda: Score(metric="expected_text", value=0.0, passed=False), "no reason"),
+        (lambda: Score(metric="expected_text", value=next(_fickle)), "not repeatable"),
     ],
 )
 async def test_a_bad_metric_is_caught(script: Callable[[], Score], sentence: str) -> None:

@@ -73,6 +73,17 @@ def called(kind: str, agent: dict[str, Any]) -> Callable[[Path], PluginProject]:
     return project
 
 
+def remote(folder: Path) -> PluginProject:
+    """A file about an agent that is not there: its keys are read all the same."""
+    (folder / "cases.jsonl").write_text('{"input": "a", "expected": "A"}\n', encoding="utf-8")
+    file = folder / "remote.yaml"
+    metrics = [{"type": "standard", "metric": "equality"}]
+    cases = {"train": "cases.jsonl", "holdout": "cases.jsonl", "metrics": metrics}
+    data = {"kind": "remote", "target": {"url": "http://127.0.0.1:9/nobody"}, **cases}
+    file.write_text(json.dumps(data), encoding="utf-8")
+    return PluginProject(file=file)
+
+
 def workflow(folder: Path) -> PluginProject:
     world = refining_world.Place(folder=folder)
     flags = {"task": refining_world.TASK}
@@ -111,6 +122,7 @@ BY_DIALECT = {
     "optimizer": of_pair("optimizer-json"),
     "prompts": of_pair("prompts-reflective"),
     "python": PYTHON,
+    "remote": remote,
     "suite": of_pair("suite-epochs"),
     "task": of_pair("task-edits"),
     "toy": toy,

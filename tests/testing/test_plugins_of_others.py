@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import START, Said, child, finish
+from tests.cli.console import START, Said, finish, forked
 from tests.testing.own_plugins import install, write_project
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ class World:
 
     def run(self, *args: str, start: str = START, **environ: str) -> Said:
         where = {"PYTHONPATH": str(self.site), "COLUMNS": "100", "NO_COLOR": "1"}
-        return finish(child(*args, cwd=self.folder, start=start, **where, **environ), seconds=120)
+        return finish(forked(*args, cwd=self.folder, start=start, **where, **environ), seconds=120)
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, encoding="utf-8")
@@ -66,24 +66,24 @@ def test_it_keeps_its_contract(world: World, kind: str) -> None:
         ("own_strategy", '    """Words to write in capitals."""\n', "",
          "strategy", "strategy.settings.words has no help"),
         ("own_strategy", "Annotated[AtLeastOne, Door(", "Annotated[object, Door(",
-         "strategy", "takes any value"),
-        ("own_strategy", 'Door(flag="*", http=True)', 'Door(flag="max_trials")',
+         "strategy", "accepts any value"),
+        ("own_strategy", 'Door(flag="*", http=Access.CLIENT)', 'Door(flag="max_trials")',
          "strategy", "every run has a flag --max-trials already"),
-        ("own_strategy", 'Door(flag="*", http=True)', 'Door(flag="dry_run")',
+        ("own_strategy", 'Door(flag="*", http=Access.CLIENT)', 'Door(flag="dry_run")',
          "strategy", "the command itself has a flag --dry-run"),
         ("own_strategy", "short_id([self.name,", "short_id([self.name, id(self),",
          "strategy", "its fingerprint differs when it is built again"),
         ("own_strategy", "    def build(",
          "    def report(self, run):\n        raise KeyError(1)\n\n    def build(",
          "strategy", "the report fails on a finished run"),
-        ("own_target", 'name="parrot"', 'name="bird"', "target", "of the kind 'bird'"),
+        ("own_target", 'name="parrot"', 'name="bird"', "target", "has the kind 'bird'"),
         ("own_target", 'place="says"', 'place="sings"',
          "target", "parrot.yaml#sings: there is no such value in the file"),
         ("own_target", 'place="says"', 'place="words"',
-         "target", "text: it is 2 now, and was 'hello dear world' in the run"),
+         "target", "text: it is 2 now, but was 'hello dear world' in the run"),
         ("own_metric", "name=self.name(block)", 'name="volume"', "metric", "the metric 'volume'"),
         ("own_dialect", '"target.text"', '"target.texts"', "dialect",
-         "the key 'says' sets 'target.texts', which no strategy and no target has"),
+         "the key 'says' sets 'target.texts', which no strategy or target has"),
     ],
 )  # fmt: skip
 def test_what_authors_get_wrong_is_caught(
@@ -118,16 +118,16 @@ def test_a_candidate_of_their_target_is_adopted_and_undone(world: World) -> None
     world.write("parrot.yaml", text)
     said = world.run("optimize", "parrot.yaml", "-o", "run")
     assert said.code == 0, said
-    assert "adopt    burnish adopt run   (shows the diff first; can be undone)" in said.lines
+    assert "next     burnish adopt run   (shows the diff first; can be undone)" in said.lines
     shown = world.run("adopt", "run", "--diff")
     assert (shown.code, shown.err) == (0, ""), shown
-    assert "-says: hello dear world\n+says: HELLO DEAR world\n" in shown.out
+    assert "~says: [-hello-]{+HELLO+} [-dear-]{+DEAR+} world\n" in shown.out
     assert file.read_text(encoding="utf-8") == text
     adopted = world.run("adopt", "run", "--yes")
     assert adopted.lines[-2:] == ["changed  parrot.yaml", "undo     burnish adopt run --undo"]
     assert file.read_text(encoding="utf-8") == text.replace("hello dear", "HELLO DEAR")
     again = world.run("adopt", "run", "--yes")
-    assert again.out.startswith("nothing to adopt: trial 2 is adopted already"), again
+    assert again.out.startswith("nothing to adopt: trial 2 has been adopted since"), again
     undone = world.run("adopt", "run", "--undo")
     assert (undone.code, undone.lines[-1]) == (0, "changed  parrot.yaml"), undone
     assert file.read_text(encoding="utf-8") == text
@@ -136,7 +136,7 @@ def test_a_candidate_of_their_target_is_adopted_and_undone(world: World) -> None
     assert refused.code == 1
     assert "parrot.yaml is not what the run measured" in refused.err
     moved = world.run("adopt", "run", "--yes", "--file", "parrot.yaml")
-    assert "--file: these files are adopted where they lie" in moved.err
+    assert "--file: these files are always adopted in place" in moved.err
 
 
 def test_their_metric_measures_any_agent(world: World) -> None:
@@ -180,7 +180,7 @@ def test_their_metric_stands_in_an_agent_file(world: World) -> None:
     world.write("agent.yaml", AGENT_FILE)
     said = world.run("eval", "agent.yaml", "--metric", "loud", NEST_KEY="k" * 20)
     assert said.code == 3
-    assert "no such metric — there are: loudness" in said.err
+    assert "no such metric — did you mean 'loudness'?" in said.err
     world.write("agent.yaml", AGENT_FILE.replace("enough", "enuf"))
     said = world.run("eval", "agent.yaml", NEST_KEY="k" * 20)
     assert "agent.yaml:5 evaluations.metrics[0].enuf: unknown key 'enuf'" in said.err

@@ -10,7 +10,7 @@ from burnish.core.cases import Case
 from burnish.core.evaluations import Score
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
-from burnish.strategies.reflective.rounds import Reflection, ReflectRequest
+from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
 from burnish.testing.reflection_world import (
     CONFLICT,
     ONE_RULE_A_FIELD,
@@ -155,7 +155,7 @@ def test_a_rewrite_can_repair_what_another_has_spoilt() -> None:
 async def test_the_reflector_reads_the_reasons_and_nothing_else_of_the_records() -> None:
     world = World(idle_share=0.0, harmful_share=0.0)
     assert "r05" in stated((await _reflect(world, _RECORDS, 0)).new_text)
-    without = _RECORDS.replace("  reason: the planner lacks [r05]", "")
+    without = _RECORDS.replace(": the planner lacks [r05]", "")
     assert stated((await _reflect(world, without, 0)).new_text) == ["r00"]
     assert reasons_in(_RECORDS) == ["the planner lacks [r05]"]
 
@@ -176,14 +176,12 @@ def test_the_splits_are_fit_for_a_run() -> None:
     assert dataset(World(train=40, holdout=40, test=40)).problems() == []
 
 
-_RECORDS = """### case case-0003 (score 0.0000)
-#### Turn 1
-**User**: Customer 0003 asks about order 12345
-**Expected**: [r04] [r05]
-**Agent Response**: [r04]
-[FAIL] complete: score=0.0000, threshold=1.0000
-  reason: the planner lacks [r05]
-Said before, score 0.0000: [r06]"""
+_RECORDS = """Case case-0003
+Input: Customer 0003 asks about order 12345
+Expected answer: [r04] [r05]
+The agent's answer: [r04]
+Wrong by complete: the planner lacks [r05]
+Earlier answer, worth 0.00: [r06]"""
 
 
 async def _reflect(world: World, records: str, draw: int) -> Reflection:

@@ -20,24 +20,21 @@ from burnish.testing.standin import (
     run_beside,
 )
 
-RECORDS = """### case c1 (score 0.0000)
-#### Turn 1
-**User**: How much?
-**Expected**: Result: 5 g
-**Agent Response**: 2 + 3 = 5
+RECORDS = """Case c1
+Input: How much?
+Expected answer: Result: 5 g
+The agent's answer: 2 + 3 = 5
 5
-[FAIL] final_response_avg_score: score=0.0000, threshold=1.0000
-  reason: not found
-[FAIL] llm_rubric_response: score=0.5000
-  · rubric[unit]: FAIL (no unit)
-  · rubric[value]: PASS
-Said before, score 0.0000: 4
+Wrong by final_response_avg_score: not found
+Not good enough by llm_rubric_response (worth 0.50)
+- unit is not met (no unit)
+- value is met
+Earlier answer, worth 0.00: 4
 
-### case c2 (score 0.0000)
-#### Turn 1
-**User**: And now?
-**Expected**: Result: 6 g
-**Agent Response**: (nothing)
+Case c2
+Input: And now?
+Expected answer: Result: 6 g
+The agent's answer: (nothing)
 The agent failed: ValueError: no number"""
 
 
@@ -54,9 +51,9 @@ def test_a_request_to_rewrite_is_read_as_it_was_meant() -> None:
         field="skill",
         current_text="Weigh.\n",
         records=RECORDS,
-        other_texts="#### system\nBe brief.\n\n#### rule\nNo jokes.",
-        rejected="(none)",
-        must_keep="(nothing in particular)",
+        other_texts="The text system:\nBe brief.\n\nThe text rule:\nNo jokes.",
+        rejected="",
+        must_keep="",
         max_chars="8000",
     )
     assert read_request(request) == Rewriting(

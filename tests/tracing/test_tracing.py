@@ -15,7 +15,7 @@ from burnish.core.content import codec
 from burnish.core.errors import BurnishError
 from burnish.core.outcomes import Outcome, Step, Trace, Usage
 from burnish.targets.callables import CallableTarget
-from burnish.targets.current_prompts import CurrentPrompts, providing
+from burnish.targets.user_code import CurrentPrompts, providing
 from burnish.tracing.recorder import StepRecorder, recording
 from tests.targets.calling_agents import outcome
 

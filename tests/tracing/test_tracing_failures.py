@@ -1,16 +1,19 @@
 """Steps of an agent that raises, or runs out of time, are kept: they can be walked back too."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from burnish import Case, Dataset, Objective, Setup, Turn, optimize, step
 from burnish.core.outcomes import Outcome
-from burnish.runs.evaluation import CasePolicy
+from burnish.runs.case_work import CasePolicy
+from burnish.strategies.backprop.losses import terminal_steps
 from burnish.strategies.measure import Measure
 from burnish.targets.callables.functions import CallableTarget
 from burnish.testing.doubles import ExpectedText
+from burnish.tracing.recorder import recording
 
 
 async def broken(query: str) -> str:
@@ -33,7 +36,7 @@ def outcome_of(folder: Path, *turns: str) -> Outcome:
         objective=Objective(weights={"expected_text": 1.0}),
         dataset=Dataset(train=(case,)),
         strategy=measure,
-        case_policy=CasePolicy(time_limit=0.2),
+        case_policy=CasePolicy(time_limit=1),
     )
     optimize(setup, folder / "run")
     assert measure.evaluation is not None
@@ -53,3 +56,31 @@ def test_the_turns_before_a_failure_are_kept(tmp_path: Path) -> None:
     steps = outcome_of(tmp_path, "fine", "odd").trace.steps
     assert [each.turn for each in steps] == [0, 0, 1, 1]
     assert steps[2].predecessors == (steps[1].id,)
+
+
+def test_a_retry_follows_the_tries_that_failed() -> None:
+    with recording() as recorder:
+        with step("planner") as plan:
+            pass
+        for failing in (True, True, False):
+            with suppress(ValueError), step("writer", after=[plan]):
+                if failing:
+                    raise ValueError("no words")
+    trace = recorder.trace()
+    assert [each.predecessors for each in trace.steps] == [
+        (),
+        ("planner-1",),
+        ("planner-1", "writer-1"),
+        ("planner-1", "writer-2"),
+    ]
+    assert [each.id for each in terminal_steps(trace)] == ["writer-3"]
+
+
+def test_a_try_that_failed_last_is_where_the_run_ended() -> None:
+    with recording() as recorder:
+        with step("planner") as plan:
+            pass
+        for _ in range(2):
+            with suppress(ValueError), step("writer", after=[plan]):
+                raise ValueError("no words")
+    assert [each.id for each in terminal_steps(recorder.trace())] == ["writer-2"]

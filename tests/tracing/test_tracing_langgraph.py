@@ -16,6 +16,7 @@ from langgraph.types import Command, RetryPolicy, Send
 
 import burnish
 from burnish.core.errors import BurnishError
+from burnish.strategies.backprop.losses import terminal_steps
 from burnish.tracing.langgraph import traced_graph
 from burnish.tracing.recorder import StepRecorder, recording
 
@@ -213,9 +214,41 @@ async def test_errors_and_further_tries_are_steps(way: str) -> None:
     assert told == [
         ("plan-1", (), ""),
         ("shaky-1", ("plan-1",), "ValueError: first"),
-        ("shaky-2", ("plan-1",), ""),
+        ("shaky-2", ("plan-1", "shaky-1"), ""),
         ("break-1", ("shaky-2",), "RuntimeError: broken"),
     ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_try_that_failed_is_followed_by_its_own_retry(way: str) -> None:
+    failed: set[str] = set()
+
+    def shaky(state: State) -> State:
+        name = str(state.get("question"))
+        if name not in failed:
+            failed.add(name)
+            raise ValueError(name)
+        return {"log": [name]}
+
+    again = RetryPolicy(initial_interval=0.0, jitter=False, max_attempts=2, retry_on=ValueError)
+    graph = drawing("plan")
+    graph.add_node("shaky", shaky, retry_policy=again)
+    graph.add_edge(START, "plan")
+    sends = [Send("shaky", {"question": name}) for name in ("a", "b")]
+
+    def fan_out(state: State) -> list[Send]:
+        return sends
+
+    graph.add_conditional_edges("plan", fan_out, ["shaky"])
+    with recording() as recorder:
+        await run(traced_graph(graph.compile()), way, log=[])
+    trace = recorder.trace()
+    steps = {step.id: step for step in trace.steps}
+    for step in trace.steps:
+        tries = [steps[name] for name in step.predecessors if name != "plan-1"]
+        if step.node == "shaky":
+            assert [each.input for each in tries] == ([] if step.error else [step.input])
+    assert all(not step.error for step in terminal_steps(trace))
 
 
 async def test_models_and_tools_of_langchain_are_told_in_their_step() -> None:
@@ -270,7 +303,7 @@ def test_where_nobody_records_it_is_the_graph_it_was() -> None:
     graph.add_edge(START, "only")
     compiled = cast("Any", traced_graph(graph.compile()))
     assert compiled.invoke({"log": []}) == {"log": ["only"]}
-    with pytest.raises(BurnishError, match="no compiled graph"):
+    with pytest.raises(BurnishError, match="not a compiled graph"):
         traced_graph(graph)
 
 

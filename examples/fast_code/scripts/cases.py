@@ -1,4 +1,4 @@
-"""The cases of a file: calendars, written out or made from a seed, and the right answers."""
+"""The cases of a file: calendars, written out or made from a seed. The answers lie elsewhere."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ LONGEST = 4 * 60
 
 
 def read_cases(path: str) -> list[dict[str, Any]]:
-    """Every case with its name, its bookings and its answer."""
+    """Every case with its name and its bookings."""
     cases: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8"))
     return [
         {**case, "bookings": case.get("bookings") or calendar(**case["made"])} for case in cases

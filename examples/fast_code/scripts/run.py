@@ -15,7 +15,8 @@ from cases import read_cases
 
 def main(path: str) -> None:
     """Write work/run.json."""
-    asked = json.dumps([case["bookings"] for case in read_cases(path)])
+    cases = read_cases(path)
+    asked = json.dumps([case["bookings"] for case in cases])
     answering = [sys.executable, "-I", "-S", "scripts/answer.py"]
     done = subprocess.run(  # noqa: S603
         answering, input=asked, capture_output=True, text=True, check=False
@@ -23,7 +24,9 @@ def main(path: str) -> None:
     if done.returncode != 0:
         sys.exit(done.stderr)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = {"answers": json.loads(done.stdout), "cpu_seconds": used.ru_utime + used.ru_stime}
+    names = [case["name"] for case in cases]
+    answers = dict(zip(names, json.loads(done.stdout), strict=True))
+    ran = {"answers": answers, "cpu_seconds": used.ru_utime + used.ru_stime}
     Path("work").mkdir(exist_ok=True)
     Path("work/run.json").write_text(json.dumps(ran), encoding="utf-8")
 

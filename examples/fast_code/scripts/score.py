@@ -5,17 +5,15 @@ import json
 import sys
 from pathlib import Path
 
-from cases import read_cases
-
 
 def main(path: str) -> None:
-    """Print one JSON object."""
+    """Print one JSON object; `path` has the right answers, which no candidate can read."""
     ran = json.loads(Path("work/run.json").read_text(encoding="utf-8"))
-    pairs = list(zip(read_cases(path), ran["answers"], strict=True))
+    right = json.loads(Path(path).read_text(encoding="utf-8"))
     wrong = [
-        f"{case['name']}: {given}, right is {case['answer']}"
-        for case, given in pairs
-        if given != case["answer"]
+        f"{name}: {ran['answers'].get(name)}, right is {answer}"
+        for name, answer in right.items()
+        if ran["answers"].get(name) != answer
     ]
     told = {
         "cpu_seconds": ran["cpu_seconds"],

@@ -17,32 +17,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence_stdout()
-    end_program(code)
+        # The reader has gone; python would complain again when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    end_program(code, alone=argv is None)
 
 
 def _run(arguments: list[str]) -> int:
-    """The version is told before the commands load, unless there are files to put back first."""
-    if arguments == ["--version"] and not _is_anything_borrowed() and _tell_version():
+    """Print the version before loading the commands, unless files must be put back first."""
+    only_version = arguments == ["--version"]
+    if only_version and not any(records_in(borrowed_folder(), "[0-9]*.json")) and _tell_version():
         return 0
     from burnish.cli.program import run
 
     return run(arguments)
 
 
-def _is_anything_borrowed() -> bool:
-    return any(records_in(borrowed_folder(), "[0-9]*.json"))
-
-
 def _tell_version() -> bool:
-    """Whether it could be written; the program knows how to complain where it could not."""
+    """Whether the version could be written; if not, the program reports why."""
     try:
         print(f"burnish {VERSION}", flush=True)  # noqa: T201 - typer.echo would load typer
     except OSError:
         return False
     return True
-
-
-def _silence_stdout() -> None:
-    """The reader has gone; python would complain again when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,6 @@
 """`burnish adopt`: the diff, the question, what was done; and `--update-source`, `--in-place`."""
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from burnish.cli import options
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 
 if TYPE_CHECKING:
@@ -16,29 +18,32 @@ if TYPE_CHECKING:
     from burnish.runs.directory import Project, RunRecord
     from burnish.runs.homes import FileChange
 
-_NOTE = 60
-
 
 def adopt(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or its folder.")
+        str,
+        typer.Argument(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="The id of a run, the beginning of its id, or its folder.",
+        ),
     ],
     *,
     trial: Annotated[
         int | None, typer.Option(metavar="N", help="An accepted trial other than the best.")
     ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Only show what would change.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Put the files back as they were.")] = False,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help="Also where files were edited since: only fields that nobody touched change.",
+            help="Also change files that were edited since; only untouched fields change.",
         ),
     ] = False,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the agent file lies now.")
+        Path | None, typer.Option(metavar="FILE", help="The new location of the agent file.")
     ] = None,
     to: Annotated[
         Path | None,
@@ -57,8 +62,6 @@ def adopt(
 
 @dataclass(frozen=True, kw_only=True)
 class _AdoptRequest:
-    """What the flags ask for."""
-
     trial: int | None = None
     diff: bool = False
     yes: bool = False
@@ -68,22 +71,19 @@ class _AdoptRequest:
     to: Path | None = None
 
     def check(self) -> None:
-        """Refuse flags that do not go together."""
         pairs = (
-            (self.diff and self.yes, "--diff only shows, so --yes has no meaning"),
+            (self.diff and self.yes, "--diff only shows the changes, so --yes has no effect"),
             (
                 self.undo and self.trial is not None,
-                "--undo puts back what was adopted, so --trial has no meaning",
+                "--undo puts back what was adopted, so --trial has no effect",
             ),
             (self.undo and self.to is not None, "--undo and --to do not go together"),
             (self.diff and self.to is not None, "--diff and --to do not go together"),
         )
-        problems = [Problem(message=message) for wrong, message in pairs if wrong]
-        if problems:
+        if problems := [Problem(message=message) for wrong, message in pairs if wrong]:
             raise ConfigError(problems)
 
     def plan(self, run: "RunRecord") -> "Plan":
-        """What would change."""
         from burnish.projects.adopt import plan_adoption, plan_undo
 
         if self.undo:
@@ -92,43 +92,34 @@ class _AdoptRequest:
 
 
 def _adopt_run(name: str, wish: _AdoptRequest) -> None:
-    """Adopt a run, undo that, or say where its candidate lies."""
-    from burnish.projects.adopt import adopting, homes_of, require_whole
+    from burnish.projects.adopt import adopting, homes_of
+    from burnish.projects.adopt import undo as undo_adoption
     from burnish.runs.directory import RunRecord, find_run
 
     run = RunRecord.read(find_run(name))
     if homes_of(run.header) is None:
-        _refuse_undo(wish)
+        if wish.undo:
+            message = "this run does not change your files: it only copies candidates, so there is "
+            raise ConfigError([Problem(where="--undo", message=f"{message}nothing to undo")])
         _copy_candidate(run, trial=wish.trial, to=wish.to)
         return
     if wish.to is not None:
-        message = "this run is about files of yours, which are adopted where they lie"
+        message = "this run changes your own files, which are adopted in place"
         raise ConfigError([Problem(where="--to", message=message, remedy="leave out --to")])
     if wish.diff:
-        require_whole(run)
         _show(wish.plan(run), wish)
         return
     with adopting(run, wish.file):
-        if wish.undo:
-            _undo(run, wish)
-        else:
+        if not wish.undo:
             _adopt(run, wish)
-
-
-def _refuse_undo(wish: _AdoptRequest) -> None:
-    if wish.undo:
-        message = (
-            "this run is about no files of yours: its candidates are copied, and copies are yours"
-        )
-        raise ConfigError([Problem(where="--undo", message=message)])
+        elif _show(plan := wish.plan(run), wish):
+            undo_adoption(plan)
+            _tell_changed(plan)
 
 
 def _adopt(run: "RunRecord", wish: _AdoptRequest) -> None:
     from burnish.projects import adopt as adoption
 
-    if (mended := adoption.mend(run)) is not None:
-        typer.echo("an adoption was cut off between two files, so they were put back first:")
-        _tell_changed(mended)
     plan = wish.plan(run)
     if not _show(plan, wish):
         return
@@ -140,72 +131,58 @@ def _adopt(run: "RunRecord", wish: _AdoptRequest) -> None:
     _tell_undo(run.folder)
 
 
-def _undo(run: "RunRecord", wish: _AdoptRequest) -> None:
-    from burnish.projects import adopt as adoption
-
-    plan = wish.plan(run)
-    if _show(plan, wish):
-        adoption.undo(plan)
-        _tell_changed(plan)
-
-
 def _agreed(plan: "Plan") -> bool:
     from burnish.cli.progress import run_name
     from burnish.core.formatting import counted
 
     files = counted(len(plan.files), "file")
     if not sys.stdin.isatty():
-        message = f"{files} would change, and nobody is there to ask: this is no terminal"
-        remedy = f"go on with `burnish adopt {run_name(plan.run.folder)} --yes`"
+        message = f"{files} would change, but this is not a terminal, so burnish cannot ask"
+        remedy = f"confirm with `burnish adopt {run_name(plan.run.folder)} --yes`"
         raise ConfigError([Problem(message=message, remedy=remedy)])
     return typer.confirm(f"change {files}?")
 
 
-# -- what is shown -----------------------------------------------------------------------------
-
-
 def _show(plan: "Plan", wish: _AdoptRequest) -> bool:
-    """The evidence and the diff; whether there is anything to do."""
     if plan.nothing:
         typer.echo(f"nothing to {'undo' if wish.undo else 'adopt'}: {plan.nothing}")
         return False
     if not wish.undo:
         assert plan.row is not None
-        for line in (*_evidence(plan.run, plan.row), *_warnings(plan.run)):
+        for line in _evidence(plan.run, plan.row):
             typer.echo(line)
+        if plan.run.status != "finished":
+            state = f"the run is {plan.run.status}"
+            typer.echo(f"note     {state}: once adopted, it cannot be resumed unless undone")
     _show_diff(plan.files)
     return True
 
 
 def _evidence(run: "RunRecord", row: "TrialRow") -> Iterator[str]:
-    """The trial and its numbers, the most honest first."""
     from burnish.core.formatting import number, shorten
-    from burnish.runs.directory import loss_of, sealed_words
+    from burnish.runs.claims import claim_words
+    from burnish.runs.directory import loss_of
 
     note = row.trial.candidate.origin.note or ", ".join(row.trial.touched)
-    about = f" · {shorten(note, _NOTE)}" if note else ""
+    about = f" · {shorten(note, 60)}" if note else ""
     yield f"adopts   trial {row.number} of {run.header.id} · {row.trial.phase}{about}"
-    if run.sealed is not None and row == run.best:
-        yield f"test     {sealed_words(run.sealed)}"
+    claim = run.claim
+    if claim is not None and row == run.best:
+        yield f"claim    {claim_words(claim)}"
         return
-    if run.sealed is not None and run.best is not None:
-        yield f"test     it measured trial {run.best.number}, not this one"
+    if claim is not None and claim.gain is not None and run.best is not None:
+        yield f"claim    it is about trial {run.best.number}, not this one"
     for split in ("holdout", "train"):
         before, after = loss_of(run.baseline, split), loss_of(row, split)
         if after is not None:
             losses = f"{number(before)} → {number(after)}"
-            yield f"{split:<8} loss {losses}; it chose the result, so it flatters it"
+            yield f"{split:<8} loss {losses}; it chose the result, so it is optimistic"
             return
 
 
-def _warnings(run: "RunRecord") -> Iterator[str]:
-    if run.status != "finished":
-        yield f"note     the run is {run.status}: once adopted, it cannot be resumed unless undone"
-
-
 def _show_diff(files: Sequence["FileChange"]) -> None:
-    """A unified diff of every file, without secrets."""
     from burnish.core.formatting import visible
+    from burnish.core.word_diff import CHANGED
     from burnish.system import Redactor
 
     redactor = Redactor.from_environment()
@@ -213,12 +190,22 @@ def _show_diff(files: Sequence["FileChange"]) -> None:
     for change in files:
         for line in change.diff(_seen_from_here(change.path)):
             shown = visible(redactor.text(line))
-            typer.echo(typer.style(shown, fg=colours.get(line[:1])))
+            if line.startswith(CHANGED):
+                typer.echo(_coloured_words(shown))
+            else:
+                typer.echo(typer.style(shown, fg=colours.get(line[:1])))
+
+
+def _coloured_words(line: str) -> str:
+    """A line that changed in part, with its old and new words in colour."""
+    parts = re.split(r"(\[-.*?-\]|\{\+.*?\+\})", line)
+    colours = {"[-": "red", "{+": "green"}
+    return "".join(typer.style(part, fg=colours.get(part[:2])) if part else "" for part in parts)
 
 
 def _tell_changed(plan: "Plan") -> None:
     for change in plan.files:
-        typer.echo(f"changed  {_seen_from_here(change.path)}")
+        typer.echo(f"{change.verb:<8} {_seen_from_here(change.path)}")
 
 
 def _tell_undo(folder: Path) -> None:
@@ -232,43 +219,42 @@ def _seen_from_here(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-# -- candidates that live in no file of the user: where they lie, and copies of them -----------
-
-
 def _copy_candidate(run: "RunRecord", *, trial: int | None, to: Path | None) -> None:
-    """Copy a trial's files to a folder, or say where they lie."""
     from burnish.cli.progress import run_name
     from burnish.core.formatting import counted
     from burnish.projects.adopt import chosen_trial
+    from burnish.runs.events import CANDIDATES
 
     row = chosen_trial(run, trial)
     if row is None or not row.trial.accepted:
-        typer.echo("nothing to adopt: no candidate was better than what you have")
+        typer.echo("nothing to adopt: no candidate was better than the baseline")
         return
-    files = _exported(run, row)
-    home = _home(row, files)
+    if row.number not in run.files:
+        message = f"trial {row.number} was accepted, but its files were never written"
+        raise ConfigError([Problem(message=message, remedy="resume the run, then adopt it")])
+    files = [_inside(run.folder, name) for name in run.files[row.number]]
+    home = PurePosixPath(CANDIDATES, f"iter-{row.number:02d}")
+    if not all(file.is_relative_to(home) for file in files):
+        home = PurePosixPath()
     if to is None:
-        typer.echo(f"trial {row.number} lies in {run.folder / home}")
+        typer.echo(f"trial {row.number} is in {run.folder / home}")
         typer.echo(f"copy it  burnish adopt {run_name(run.folder)} --to FOLDER")
         return
     _copy(run, files, home, to)
     typer.echo(f"copied   {counted(len(files), 'file')} of trial {row.number} to {to}")
 
 
-def _exported(run: "RunRecord", row: "TrialRow") -> list[PurePosixPath]:
-    """The files that were written when the trial became the leader."""
-    if row.number in run.files:
-        return [PurePosixPath(name) for name in run.files[row.number]]
-    message = f"trial {row.number} was accepted, but its files were never written"
-    raise ConfigError([Problem(message=message, remedy="resume the run, then adopt it")])
+def _inside(folder: Path, name: str) -> PurePosixPath:
+    """A file of a candidate, if it is in the run's folder: the folder may be from anybody."""
+    from burnish.system.workspaces import path_problem
 
-
-def _home(row: "TrialRow", files: list[PurePosixPath]) -> PurePosixPath:
-    """The folder of the candidate, where it has one of its own."""
-    from burnish.runs.events import CANDIDATES
-
-    own = PurePosixPath(CANDIDATES, f"iter-{row.number:02d}")
-    return own if all(file.is_relative_to(own) for file in files) else PurePosixPath()
+    problem = path_problem(name)
+    if not problem and not (folder / name).resolve().is_relative_to(folder.resolve()):
+        problem = "it is a link that leads out of the run's folder"
+    if problem:
+        message = f"this file of the candidate is not in the run's folder: {problem}"
+        raise ConfigError([Problem(where=name, message=message, remedy="do not trust this run")])
+    return PurePosixPath(name)
 
 
 def _copy(run: "RunRecord", files: list[PurePosixPath], home: PurePosixPath, to: Path) -> None:
@@ -282,14 +268,11 @@ def _copy(run: "RunRecord", files: list[PurePosixPath], home: PurePosixPath, to:
 
     to.parent.mkdir(parents=True, exist_ok=True)
     if not make_folder(to, fill):
-        raise FileTrouble(f"{to} exists already", remedy="name a folder that is not there yet")
-
-
-# -- `--update-source` and `--in-place`: adopted without a question, once a run ended well -----
+        raise FileTrouble(f"{to} already exists", remedy="name a folder that does not exist yet")
 
 
 def asks_for_update(project: "Project") -> bool:
-    """Whether the command said so, now or when the run was started."""
+    """Whether a flag asked for it, now or when the run was started."""
     flags = ("update_source", "in_place")
     places = (project.spec.get("output"), project.config.get("overrides"))
     return any(
@@ -298,14 +281,13 @@ def asks_for_update(project: "Project") -> bool:
 
 
 def update_source(folder: Path) -> None:
-    """Adopt the run's best without asking: all files or none, and only if nobody touched one."""
+    """Adopt the run's best candidate without asking: all files or none, and only untouched ones."""
     from burnish.projects import adopt as adoption
     from burnish.runs.directory import RunRecord
 
     run = RunRecord.read(folder)
     try:
         with adoption.adopting(run):
-            adoption.mend(run)
             plan = adoption.plan_adoption(run)
             if plan.nothing:
                 typer.echo(f"source   nothing to update: {plan.nothing}")

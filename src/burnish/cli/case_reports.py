@@ -9,14 +9,13 @@ from pathlib import Path
 import typer
 
 from burnish.cli.execution import chosen_progress, resumable
-from burnish.cli.progress import Progress, view
+from burnish.cli.progress import view
 from burnish.core.cases import Split
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted, spending
-from burnish.datasets.case_files import CaseFile
 from burnish.datasets.checks import Findings, SplitFacts, check
-from burnish.datasets.formats import convert, format_of, read_cases, write_cases
+from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
 from burnish.datasets.splits import split
 from burnish.metrics.agreement import Agreement
 from burnish.projects.dialects import Flags
@@ -25,23 +24,23 @@ from burnish.reports.rendering import Columns
 
 
 def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:
-    """Check the files against each other; exit code 1 when something is an error."""
+    """Check the files against each other; exit code 1 if there is an error."""
     twice = {path for path in files if files.count(path) > 1}
     if twice:
         raise ConfigError([Problem(where=str(p), message="named twice") for p in sorted(twice)])
-    names = {path: _name(path, files) for path in files}
+    stems = [path.name for path in files]
+    names = {path: path.name if stems.count(path.name) == 1 else str(path) for path in files}
     findings = check({names[path]: read_cases(path).cases for path in files}, near=near)
     if as_json:
-        typer.echo(json.dumps(_plain(findings), indent=2, ensure_ascii=False))
+        # What cannot be shown at all is infinite, which JSON cannot say.
+        data = json.loads(
+            json.dumps(codec(Findings).encode(findings)), parse_constant=lambda _: None
+        )
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         _show(findings)
     if findings.errors:
         raise typer.Exit(1)
-
-
-def _name(path: Path, files: list[Path]) -> str:
-    alike = sum(other.name == path.name for other in files)
-    return path.name if alike == 1 else str(path)
 
 
 def _show(findings: Findings) -> None:
@@ -51,8 +50,11 @@ def _show(findings: Findings) -> None:
     table.show()
     typer.echo("can show: the smallest difference in pass rate that a paired comparison on this")
     typer.echo("many cases finds in 4 of 5 tries, at 95 % confidence")
-    for line in _lines(findings):
-        typer.echo(line)
+    if not findings.found:
+        typer.echo("no other findings: no repeats, no leaks")
+    for finding in findings.found:
+        remedy = f" — {finding.remedy}" if finding.remedy else ""
+        typer.echo(f"{finding.severity.value:8} {finding.where}: {finding.message}{remedy}")
 
 
 def _row(facts: SplitFacts) -> Iterator[str]:
@@ -61,26 +63,6 @@ def _row(facts: SplitFacts) -> Iterator[str]:
     small = facts.smallest_difference
     yield from (facts.name, str(facts.cases), str(facts.turns), labels or "—", usual)
     yield f"{small:.2f}" if math.isfinite(small) else "nothing"
-
-
-def _lines(findings: Findings) -> Iterator[str]:
-    if not findings.found:
-        yield "nothing else to say: no repeats, no leaks"
-    for finding in findings.found:
-        remedy = f" — {finding.remedy}" if finding.remedy else ""
-        yield f"{finding.severity.value:8} {finding.where}: {finding.message}{remedy}"
-
-
-def _plain(findings: Findings) -> object:
-    """As JSON; what cannot be shown at all is null there."""
-    data = codec(Findings).encode(findings)
-    return json.loads(json.dumps(data), parse_constant=lambda _: None)
-
-
-# -- Converting and splitting files of cases ------------------------------------------------------
-
-
-_ENDINGS = (".evalset.json", ".test.json")
 
 
 def convert_cases(
@@ -92,19 +74,21 @@ def convert_cases(
     lossy: bool,
     force: bool,
 ) -> None:
-    """Read, convert, write; stop before anything is lost unasked."""
+    """Read, convert and write cases; stop before anything is lost unless allowed."""
     file = read_cases(source, format=read_as)
     format_name = write_as or format_of(target)
     converted, losses = convert(file, format_name)
     if losses and not lossy:
         raise ConfigError(
             [Problem(where=format_name, message=loss) for loss in losses],
-            remedy="--lossy writes the rest; JSONL holds everything",
+            remedy="use --lossy to write the rest; JSONL can hold everything",
         )
     _refuse_overwriting([target], force=force)
     write_cases(target, converted, format=format_name)
     for loss in losses:
         typer.echo(f"lost     {loss}", err=True)
+    for note in label_notes(file, format_name):
+        typer.echo(f"dropped  {note}", err=True)
     typer.echo(
         f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {format_name}"
     )
@@ -123,51 +107,50 @@ def split_cases(
     file = read_cases(source)
     by_split = dict(zip(Split, shares, strict=True))
     result = split(file.cases, seed=seed, shares=by_split, near=near)
-    folder = out or source.parent
-    files = {s: folder / _named(source, s) for s in Split if result.dataset.cases(s)}
+    folder, endings = out or source.parent, (".evalset.json", ".test.json")
+    ending = next((each for each in endings if source.name.endswith(each)), source.suffix)
+    stem = source.name.removesuffix(ending)
+    parts = [part for part in Split if result.dataset.cases(part)]
+    files = {part: folder / f"{stem}-{part.value}{ending}" for part in parts}
     _refuse_overwriting(files.values(), force=force)
     folder.mkdir(parents=True, exist_ok=True)
     for each, path in files.items():
         cases = result.dataset.cases(each)
-        write_cases(path, replace(_part(file, each), cases=cases), format=file.format)
+        name = f"{file.eval_set_id}-{each}" if file.eval_set_id else ""
+        write_cases(path, replace(file, eval_set_id=name, cases=cases), format=file.format)
         typer.echo(f"{each.value:8} {counted(len(cases), 'case'):10} {path}")
     for note in result.notes:
         typer.echo(f"note     {note}")
     typer.echo("next     burnish data check " + " ".join(map(str, files.values())))
 
 
-def _part(file: CaseFile, part: Split) -> CaseFile:
-    return replace(file, eval_set_id=f"{file.eval_set_id}-{part}" if file.eval_set_id else "")
-
-
-def _named(source: Path, part: Split) -> str:
-    ending = next((e for e in _ENDINGS if source.name.endswith(e)), source.suffix)
-    return f"{source.name.removesuffix(ending)}-{part.value}{ending}"
-
-
 def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
     there = [path for path in paths if path.exists()]
     if there and not force:
         raise ConfigError(
-            [Problem(where=str(path), message="this file is there already") for path in there],
-            remedy="--force writes over it",
+            [Problem(where=str(path), message="this file already exists") for path in there],
+            remedy="use --force to overwrite it",
         )
-
-
-# -- What checking judges against labels says -----------------------------------------------------
 
 
 _SHOWN = 10
 
 
 def check_judges(labels: Path, flags: Flags, *, progress: str, as_json: bool) -> None:
-    """Ask the judges, compare with the labels, say what follows."""
+    """Ask the judges, compare them with the labels, and print the agreement."""
     check = prepare_judge_check(labels, flags)
-    chosen: Progress = chosen_progress(progress)
-    with resumable([]), view(chosen, check.setup.budget) as listeners:
+    with resumable([]), view(chosen_progress(progress), check.setup) as listeners:
         result = check.run(listeners)
     if as_json:
-        typer.echo(json.dumps(_plain_agreement(result), indent=2, ensure_ascii=False))
+        data = {
+            "metrics": {
+                name: {"said": list(agreed.sentences()), **_fields(agreed)}
+                for name, agreed in result.agreements.items()
+            },
+            "disagreements": [codec(Disagreement).encode(each) for each in result.disagreements],
+            "folder": str(result.ending.folder),
+        }
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         _show_agreement(result)
 
@@ -192,17 +175,6 @@ def _disagreement_words(each: Disagreement) -> str:
     label = each.label if not isinstance(each.label, bool) else ("pass" if each.label else "fail")
     verdict = "nothing" if each.value is None else f"{each.value:.2f}"
     return f"label {label}, judge {verdict}{f' ({each.reason})' if each.reason else ''}"
-
-
-def _plain_agreement(checked: JudgeChecked) -> object:
-    return {
-        "metrics": {
-            name: {"said": list(agreed.sentences()), **_fields(agreed)}
-            for name, agreed in checked.agreements.items()
-        },
-        "disagreements": [codec(Disagreement).encode(each) for each in checked.disagreements],
-        "folder": str(checked.ending.folder),
-    }
 
 
 def _fields(agreed: Agreement) -> dict[str, object]:

@@ -7,37 +7,40 @@ import typer
 
 from burnish.cli import options
 
-app = typer.Typer(no_args_is_help=True, help="Look after the cases that everything rests on.")
+app = typer.Typer(
+    no_args_is_help=True, help="Convert, split and check the cases that everything depends on."
+)
 
 _CASES, _JUDGES = "Cases", "Judges"
 
-_Format = Annotated[
-    str | None,
-    typer.Option(metavar="FORMAT", help="evalset, promptiter, test_cases, jsonl, json or csv."),
-]
 _Near = Annotated[
-    float, typer.Option(help="From which likeness on two questions count as near-duplicates.")
+    float, typer.Option(help="The similarity from which two questions count as near-duplicates.")
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
+_Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
 @app.command(rich_help_panel=_CASES)
 def convert(
     source: Annotated[Path, typer.Argument(metavar="FROM", help="A file of cases.")],
-    target: Annotated[Path, typer.Argument(metavar="TO", help="Its name tells the format.")],
+    target: Annotated[Path, typer.Argument(metavar="TO", help="Its name determines the format.")],
     *,
     read_as: Annotated[
-        str | None, typer.Option("--from", metavar="FORMAT", help="Where the name does not tell.")
+        str | None,
+        typer.Option(
+            "--from", metavar="FORMAT", help="Needed if the name does not tell the format."
+        ),
     ] = None,
     write_as: Annotated[
-        str | None, typer.Option("--to", metavar="FORMAT", help="Where the name does not tell.")
+        str | None,
+        typer.Option("--to", metavar="FORMAT", help="Needed if the name does not tell the format."),
     ] = None,
     lossy: Annotated[
-        bool, typer.Option("--lossy", help="Go on where the new format cannot hold everything.")
+        bool,
+        typer.Option("--lossy", help="Continue even if the new format cannot hold everything."),
     ] = False,
     force: _Force = False,
 ) -> None:
-    """Write cases in another format. What it cannot hold is said, and stops it."""
+    """Write cases in another format. Stops if the format cannot hold everything."""
     from burnish.cli.case_reports import convert_cases
 
     convert_cases(source, target, read_as=read_as, write_as=write_as, lossy=lossy, force=force)
@@ -49,15 +52,17 @@ def split(
     *,
     train: Annotated[float, typer.Option(help="The share to learn from.")] = 0.5,
     holdout: Annotated[float, typer.Option(help="The share that decides.")] = 0.3,
-    test: Annotated[float, typer.Option(help="The share that is looked at once.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 42,
+    test: Annotated[
+        float, typer.Option(help="The share that is only read once, at the end.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 42,
     near: _Near = 0.8,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="Beside FILE by default.")
     ] = None,
     force: _Force = False,
 ) -> None:
-    """Make train, holdout and test files. Near-duplicates stay together, labels are spread."""
+    """Create train, holdout and test files. Near-duplicates stay together, labels are balanced."""
     from burnish.cli.case_reports import split_cases
 
     split_cases(source, (train, holdout, test), seed=seed, near=near, out=out, force=force)
@@ -66,7 +71,7 @@ def split(
 @app.command(rich_help_panel=_CASES)
 def check(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="One file a split, train first.")
+        list[Path], typer.Argument(metavar="FILE...", help="One file per split, train first.")
     ],
     *,
     near: _Near = 0.8,
@@ -74,7 +79,7 @@ def check(
 ) -> None:
     """Look for repeats, leaks between files, empty references, and what a set can show.
 
-    Exit code 1 when a case is in two files or a name is there twice.
+    Exit code 1 if a case is in two files or a name occurs twice.
     """
     from burnish.cli.case_reports import check_cases
 
@@ -84,18 +89,22 @@ def check(
 @app.command("judge-check", rich_help_panel=_JUDGES)
 def judge_check(
     labels: Annotated[
-        Path, typer.Argument(metavar="LABELS", help="Rows with input, reply, label; expected.")
+        Path,
+        typer.Argument(
+            metavar="LABELS", help="Rows with input, reply and label, and optionally expected."
+        ),
     ],
     *,
     metrics: Annotated[
-        Path, typer.Option("--metrics", metavar="FILE", help="A file that has the metrics.")
+        Path, typer.Option("--metrics", metavar="FILE", help="A file that contains the metrics.")
     ],
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this one; repeat.")
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help="Only this metric; may be repeated."),
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Who judges where a metric names nobody."),
+        typer.Option(metavar="MODEL", help="The judge for metrics that do not name one."),
     ] = None,
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
@@ -105,7 +114,7 @@ def judge_check(
 ) -> None:
     """Measure a judge against your own labels: agreement, what it misses, what it leans to.
 
-    The same command again goes on where it was, and pays for nothing twice.
+    Run the same command again to continue; nothing is paid twice.
     """
     from burnish.cli.case_reports import check_judges
 

@@ -19,19 +19,14 @@ class TaskCommand(FieldsCommand):
     explains: ClassVar[bool] = False
 
     def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
-        """The same whatever the arguments are."""
         del args, own
         return self.every_flag()
 
     def every_flag(self) -> Iterator[Flag]:
-        """The fields that have a flag; the command settles which strategy it is."""
         from burnish.projects.description import STRATEGY, Doors
         from burnish.projects.file_kinds import WorkflowFile
-        from burnish.runs.plugins import strategy_plugin, target_plugin
 
-        doors = Doors(
-            target=target_plugin(WorkflowFile.target), strategy=strategy_plugin(self.strategy)
-        )
+        doors = Doors.of(WorkflowFile.target, self.strategy)
         for name, setting in doors.named().items():
             if name != STRATEGY and setting.path[0] in self.parts:
                 yield flag_of(setting)
@@ -44,7 +39,7 @@ def delegate(
     ] = None,
     *,
     task_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file that says what is to be done.")
+        Path | None, typer.Option(metavar="FILE", help="A file that contains the task.")
     ] = None,
     target: Annotated[
         str | None,
@@ -52,15 +47,20 @@ def delegate(
     ] = None,
     primary: Annotated[
         str | None,
-        typer.Option(metavar="TASK", help="With --target: go on from the BEST of this task."),
+        typer.Option(metavar="TASK", help="With --target: continue from the BEST of this task."),
     ] = None,
     db: options.Db = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with a run: its folder, or its name.")
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Continue a run: its folder, or its name.",
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, pay for nothing.")
+        bool, typer.Option("--dry-run", help="Validate everything without making paid calls.")
     ] = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,

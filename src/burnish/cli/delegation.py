@@ -1,12 +1,11 @@
-"""Running `burnish delegate`: from flags to a delegation, its progress, and its last words."""
+"""Running `burnish delegate`: from flags to a delegation, its progress, and its summary."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 from pydantic import JsonValue
@@ -16,7 +15,7 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Interrupted, Problem, ResumeRefused, RunNotFound
 from burnish.core.formatting import counted, shorten, spending
 from burnish.delegation.home import is_delegation, new_run_id
-from burnish.delegation.plugin import Attached, Delegate, attach, would_attach
+from burnish.delegation.plugin import Delegate, attach, would_attach
 from burnish.delegation.record import COMPLETION
 from burnish.delegation.result import DelegationResult, ending_words, next_step
 from burnish.delegation.runs import describe_task, run_delegation
@@ -30,9 +29,11 @@ from burnish.runs.build import build
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import find_run
 from burnish.runs.events import Event, Stopping, Tick
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
 from burnish.system import read_text
+from burnish.system.sandbox import resolve
+from burnish.system.shutdown import run_to_end
 
 _ROOT = Path("results") / "delegations"
 """Where runs lie, beside the workflow file, when nobody says otherwise."""
@@ -40,18 +41,15 @@ _ROOT = Path("results") / "delegations"
 
 @dataclass(frozen=True, kw_only=True)
 class DelegateRequest:
-    """What the command line says."""
+    """The arguments of the command."""
 
     file: Path | None = None
     flags: Flags = field(default_factory=dict[str, JsonValue])
-    """Fields of the run, by the names of their flags."""
     task_file: Path | None = None
     target: str | None = None
-    """The experiment that the task is added to."""
     primary: str | None = None
     """The task whose BEST it goes on from."""
     db: Path | None = None
-    """The registry whose policy texts are read."""
     output_dir: Path | None = None
     resume: str | None = None
     dry_run: bool = False
@@ -59,28 +57,28 @@ class DelegateRequest:
     quiet: bool = False
 
     def check(self) -> None:
-        """Refuse flags that do not go together."""
         problems: list[Problem] = []
         if self.resume is not None:
-            message = "a run that goes on keeps what it was started with"
+            message = "a resumed run keeps the settings it was started with"
             problems += [Problem(where=flag, message=message) for flag in self._of_new_runs()]
         elif self.file is None:
-            problems.append(Problem(message="no workflow file is named", remedy="name one"))
+            problems.append(Problem(message="there is no workflow file", remedy="name one"))
         has_task = self.flags.get("task") is not None
         if self.resume is None and has_task == (self.task_file is not None):
-            remedy = 'say it with --task "…" or --task-file FILE, one of the two'
-            problems.append(Problem(message="what is to be done?", remedy=remedy))
+            remedy = 'give either --task "…" or --task-file FILE'
+            problems.append(Problem(message="a delegation needs exactly one task", remedy=remedy))
         if self.primary is not None and self.target is None:
-            message = "it goes with --target: a task can only go on in an experiment"
+            message = "--primary needs --target: a task can only be continued in an experiment"
             problems.append(Problem(where="--primary", message=message))
         if self.target is not None and self.output_dir is not None:
-            problems.append(Problem(where="-o", message="with --target the run lies in its task"))
+            problems.append(
+                Problem(where="-o", message="with --target, the run is stored in its task")
+            )
         if problems:
             raise ConfigError(problems)
 
     def _of_new_runs(self) -> Iterator[str]:
-        """The flags of this request that only a new run can be given."""
-        doors = Doors(target=target_plugin("delegation"), strategy=strategy_plugin(Delegate.name))
+        doors = Doors.of("delegation", Delegate.name)
         named = [name for name, value in self.flags.items() if value is not None]
         yield from (doors.named()[name].flag for name in named if name in doors.named())
         own = {
@@ -93,30 +91,27 @@ class DelegateRequest:
         yield from (flag for flag, value in own.items() if value is not None)
 
     def task(self) -> str:
-        """What is to be done."""
         if self.task_file is not None:
             where, task = str(self.task_file), read_text(self.task_file)
         else:
             where, task = "--task", str(self.flags.get("task"))
         if not task.strip():
-            problem = Problem(where=where, message="it is empty", remedy="say what to do")
-            raise ConfigError([problem])
+            raise ConfigError(
+                [Problem(where=where, message="the task is empty", remedy="say what to do")]
+            )
         return task
 
 
 def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> None:
-    """Do what is asked; exit code 1 where the gates were not passed, 2 when interrupted.
-
-    `models` stand in for the real ones.
-    """
+    """Delegate one task; exit code 1 if the gates were not passed, 2 when interrupted."""
     request.check()
     if request.resume is not None:
         folder = _run_named(request.resume, request.file)
         setup = reload_project(folder, {}, file=request.file, models=models).setup
-        for note in setup.notes if not request.as_json else ():
-            typer.echo(f"! {note}")
     else:
         folder, setup = _new(request, models)
+    for note in setup.notes if not (request.as_json or request.dry_run) else ():
+        typer.echo(f"! {note}")
     strategy = setup.strategy
     assert isinstance(strategy, Delegate)
     if request.dry_run:
@@ -126,7 +121,7 @@ def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> 
         _show_plan(strategy.delegation.workflow, folder=place, task=task, as_json=request.as_json)
         return
     strategy.listen = None if request.quiet or request.as_json else _say
-    result = asyncio.run(_driven(setup, folder))
+    result = run_to_end(_driven(setup, folder))
     if request.as_json:
         typer.echo(read_text(result.run_dir / COMPLETION).rstrip())
     else:
@@ -136,11 +131,11 @@ def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> 
 
 
 def _new(request: DelegateRequest, models: Models | None) -> tuple[Path, Setup]:
-    """A delegation that could start, and the folder that it would have."""
     assert request.file is not None
     task = request.task()
-    inputs: Any = request.flags.get("input") or ()
-    StartingFiles(inputs=tuple(_as_seen(Path(each)) for each in inputs)).check()
+    here, inputs = Path.cwd(), map(Path, cast("list[str]", request.flags.get("input") or ()))
+    shown = (each.relative_to(here) if each.is_relative_to(here) else each for each in inputs)
+    StartingFiles(inputs=tuple(shown)).check()
     flags = {**request.flags, "task": task}
     fields: dict[str, Any] = {
         "db": None if request.db is None else str(request.db.absolute()),
@@ -155,34 +150,24 @@ def _new(request: DelegateRequest, models: Models | None) -> tuple[Path, Setup]:
         return folder, setup
     # Only what is sound becomes a task of the experiment.
     attached = attach(request.target, task, primary=request.primary)
-    fields |= _attached(attached)
-    setup = build(describe_task(document, flags, target=fields), models=models)
-    return attached.folder, setup
-
-
-def _attached(attached: Attached) -> dict[str, Any]:
     seed = attached.seed_deliverable
-    return {
+    fields |= {
         "experiment_task": str(attached.task),
         "steer": attached.steer,
         "seed_deliverable": None if seed is None else str(seed.resolve()),
     }
-
-
-def _as_seen(path: Path) -> Path:
-    """A path as the user would write it here."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    setup = build(describe_task(document, flags, target=fields), models=models)
+    return attached.folder, setup
 
 
 def _run_named(name: str, file: Path | None) -> Path:
-    """A delegation by its path, by its name beside the workflow file, or as any run is found."""
+    """Find a delegation by its path, by its name next to the workflow file, or like any run."""
     beside = [] if file is None else [file.resolve().parent / _ROOT / name]
     for folder in (Path(name), _ROOT / name, *beside):
         if is_delegation(folder) and not (folder / HEADER).is_file():
             raise ResumeRefused(
-                f"{folder} was delegated by an earlier version, and cannot be resumed",
-                remedy="delegate its task again; what it delivered can be refined",
+                f"{folder} was made by an earlier version and cannot be resumed",
+                remedy="delegate its task again; its deliverables can be refined",
             )
         if is_delegation(folder):
             return folder.resolve()
@@ -196,30 +181,31 @@ def _run_named(name: str, file: Path | None) -> Path:
 
 
 async def _driven(setup: Setup, folder: Path) -> DelegationResult:
-    """Drive it; a first signal stops it after the iteration, a second at once."""
-    go_on = f"go on    burnish delegate --resume {_shown_path(folder)}"
+    """Run it; the first signal stops it after the iteration, the second at once."""
     try:
         return await run_delegation(setup, folder, listeners=(StopNotice(Delegate.name),))
     except Interrupted as error:
+        go_on = f"go on    burnish delegate --resume {_shown_path(folder)}"
         raise Interrupted(error.message, remedy=go_on) from error
 
 
-# -- what is said --------------------------------------------------------------------------
-
 _MOST = 400
-"""Columns of one line about something that happened; the whole stands in the run's folder."""
+"""Columns of one line about an event; the whole text is in the run's folder."""
 
 
 def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> None:
-    """What would run; `task` is the place in an experiment, where it has one."""
+    """Print what would run; `task` is the place in an experiment, if any."""
     metrics = [metric.name for metric in workflow.metrics]
+    sandbox = resolve(workflow.sandbox).notice
     if as_json:
         plan = {
             "dry_run": True,
             "workflow": workflow.name,
             "models": workflow.models,
+            "answers": workflow.answer_forms,
             "budget": workflow.envelope.to_json(),
             "metrics": metrics,
+            "sandbox": sandbox,
             "notes": workflow.notes(),
             "folder": folder,
         }
@@ -228,9 +214,12 @@ def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> 
     typer.echo(f"workflow {workflow.name}")
     for role, label in workflow.models.items():
         typer.echo(f"{role:<8} {label}")
+    for label, words in workflow.answer_forms.items():
+        typer.echo(f"answers  {label}: {words}")
     for line in workflow.envelope.lines():
         typer.echo(line)
     typer.echo(f"metrics  {', '.join(metrics) or 'none'}")
+    typer.echo(f"sandbox  {sandbox}")
     for note in workflow.notes():
         typer.echo(f"! {note}")
     if task:
@@ -240,7 +229,7 @@ def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> 
 
 
 def _say(event: Mapping[str, Json]) -> None:
-    """One event in one line, whatever a worker or a program put into it."""
+    """Print an event on one line."""
     fields = event["fields"]
     number = fields.get("iteration", "") if isinstance(fields, dict) else ""
     message = shorten(str(event["msg"]), _MOST)
@@ -249,12 +238,11 @@ def _say(event: Mapping[str, Json]) -> None:
 
 @dataclass(frozen=True)
 class StopNotice:
-    """Says on stderr that a signal was heard, and when the run will stop."""
+    """Reports on stderr that a signal arrived, and when the run will stop."""
 
     strategy: str
 
     def event(self, event: Event) -> None:
-        """Look for the one that says so."""
         if event.read(Stopping):
             typer.echo(strategy_plugin(self.strategy).progress().stopping, err=True)
 
@@ -263,8 +251,9 @@ class StopNotice:
 
 
 def _last_words(result: DelegationResult, *, task: str) -> None:
-    """How it ended, what it cost, what was delivered and what could be done next."""
-    why = "" if result.reason == result.status else f"{_why(result)}, "
+    why = "" if result.reason == result.status else f"{ending_words(result.reason)}, "
+    if why and result.reason == "fail" and result.result:
+        why = f"{ending_words(result.reason)}: {shorten(result.result, _MOST)}, "
     typer.echo(f"{result.status:<8} {why}{counted(result.iterations, 'iteration')}")
     total = None if result.evaluation is None else result.evaluation.total
     scores = (("metrics", total), ("critic", result.critique))
@@ -284,22 +273,15 @@ def _last_words(result: DelegationResult, *, task: str) -> None:
         typer.echo(f"next     {step}")
 
 
-def _why(result: DelegationResult) -> str:
-    gave_up = result.reason == "fail" and result.result
-    return ending_words(result.reason) + (f": {shorten(result.result, _MOST)}" if gave_up else "")
-
-
 def _next(result: DelegationResult, *, in_task: bool) -> str:
-    """Refine what is not right yet; where there is nothing to refine, what else helps."""
     if not result.deliverables:
         return next_step(result.reason)
     scores = () if result.evaluation is None else result.evaluation.measured
-    lacking = [each for each in scores if each.score is not None and each.score < each.threshold]
+    lacking = [each for each in scores if each.below()]
     if in_task or not (result.defects or result.rejections or lacking):
         return ""
     return f"burnish refine {_shown_path(result.run_dir)}"
 
 
 def _shown_path(path: Path) -> str:
-    """A path as seen from here, ready for a shell."""
     return file_name(str(path.resolve()))

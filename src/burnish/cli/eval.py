@@ -1,6 +1,7 @@
-"""`burnish eval`, which is `burnish test run` too."""
+"""`burnish eval`, also known as `burnish test run`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,24 +9,60 @@ from typing import Annotated, Any
 import typer
 
 from burnish.cli import options
-from burnish.cli.exits import CodedCommand
 from burnish.cli.flags import FieldsCommand, Flag, file_arguments, flag_of, flag_values
+from burnish.core.errors import (
+    BurnishError,
+    ConfigError,
+    MissingExtra,
+    PriceUnknown,
+    ResumeRefused,
+    RunNotFound,
+    TargetMismatch,
+)
+from burnish.models.errors import ModelRefused
 
-_MEASURE, _REPORTS = "What is measured", "Reports"
+_MEASURE = "What is measured"
+_measured, _report = options.in_panel(_MEASURE), options.in_panel("Reports")
+_CONFIGURATION: tuple[type[BurnishError], ...] = (
+    ConfigError,
+    MissingExtra,
+    ModelRefused,
+    PriceUnknown,
+    ResumeRefused,
+    RunNotFound,
+    TargetMismatch,
+)
+"""Errors that say: change a file, a flag, a key or an installation. They have their own exit code,
+since 1 says that a case fails."""
 
 
-class EvalCommand(CodedCommand, FieldsCommand):
-    """Its flags are fields of a measurement, and its 1 says that a case fails."""
+class EvalCommand(FieldsCommand):
+    """Its flags are the fields of a measurement; exit code 1 means that a case fails."""
 
     usage_exit = options.EVAL_USAGE_EXIT
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _coded():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _coded():
+            return super().invoke(ctx)
+
     def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
-        """The flags of a measurement of what the file is about."""
         return _flags(next(file_arguments(args, own, _flags(None)), None))
 
     def every_flag(self) -> Iterator[Flag]:
-        """The flags of every measurement."""
         return _flags(None)
+
+
+@contextmanager
+def _coded() -> Generator[None, None, None]:
+    try:
+        yield
+    except _CONFIGURATION as error:
+        error.exit_code = options.EVAL_USAGE_EXIT
+        raise
 
 
 def _flags(path: Path | None) -> Iterator[Flag]:
@@ -44,44 +81,35 @@ test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its Holo
 @test.command("run", cls=EvalCommand)
 def evaluate(
     ctx: typer.Context,
-    agent: Annotated[
+    file: Annotated[
         Path,
-        typer.Argument(
-            metavar="AGENT", help="An agent file, or cases that carry recorded replies."
-        ),
+        typer.Argument(metavar="AGENT", help="An agent file, or cases with recorded replies."),
     ],
     *,
     aa: Annotated[
         int | None,
-        typer.Option(
-            "--aa",
-            metavar="N",
-            rich_help_panel=_MEASURE,
-            help="Noise check: the agent N times against itself.",
-        ),
+        _measured("--aa", metavar="N", help="Noise check: compare the agent with itself N times."),
     ] = None,
     assignments: options.Assignments = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with a run of this agent.")
-    ] = None,
-    json_file: Annotated[
         str | None,
         typer.Option(
-            "--json", metavar="FILE", rich_help_panel=_REPORTS, help="As JSON; - for stdout."
+            metavar="RUN", autocompletion=options.run_ids, help="Continue a run of this agent."
         ),
     ] = None,
+    json_file: Annotated[
+        str | None, _report("--json", metavar="FILE", help="As JSON; - for stdout.")
+    ] = None,
     junit_file: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", rich_help_panel=_REPORTS, help="As JUnit XML."),
+        Path | None, _report("--junit", metavar="FILE", help="As JUnit XML.")
+    ] = None,
+    html_file: Annotated[
+        Path | None, _report("--html", metavar="FILE", help="As a page for the browser.")
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(
-            metavar="REPORT",
-            rich_help_panel=_REPORTS,
-            help="Compare with a --json report or an earlier run.",
-        ),
+        _report(metavar="REPORT", help="Compare with a --json report or an earlier run."),
     ] = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
@@ -89,18 +117,19 @@ def evaluate(
     """Measure an agent: every case, every metric, what fails and why.
 
     Exit code 0: every case passes; 1: one fails or is missing; 2: interrupted,
-    go on with --resume; 3: the configuration or the command line is wrong.
+    continue with --resume; 3: the configuration or the command line is wrong.
     """
     from burnish.cli.evaluation import EvalRequest, evaluate_agent
 
     request = EvalRequest(
-        agent=agent,
+        agent=file,
         flags=flag_values(ctx, assignments),
         noise_sweeps=aa,
         output_dir=output_dir,
         resume=resume,
         json_file=json_file,
         junit_file=junit_file,
+        html_file=html_file,
         baseline=baseline,
         progress="none" if quiet else progress,
         quiet=quiet,

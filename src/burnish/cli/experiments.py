@@ -14,19 +14,19 @@ _Root = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Where experiments lie; $BURNISH_EXPERIMENTS_ROOT, or results/experiments.",
+        help="The folder of experiments; $BURNISH_EXPERIMENTS_ROOT, or results/experiments.",
     ),
 ]
 
 
 @app.command("new")
 def new(
-    name: Annotated[str, typer.Argument(help="What it is called.")],
+    name: Annotated[str, typer.Argument(help="The name of the experiment.")],
     *,
-    goal: Annotated[str, typer.Option(help="What it is for.")] = "",
+    goal: Annotated[str, typer.Option(help="The goal of the experiment.")] = "",
     root: _Root = None,
 ) -> None:
-    """Make an experiment, and print its id."""
+    """Create an experiment, and print its id."""
     from burnish.delegation.experiments import Experiment
 
     typer.echo(Experiment.new(name, goal=goal, root=root).folder.name)
@@ -43,7 +43,7 @@ def show_all(*, root: _Root = None, as_json: options.AsJson = False) -> None:
         typer.echo(json.dumps([each.to_json() for each in records], ensure_ascii=False))
         return
     if not records:
-        typer.echo('there is no experiment; `burnish experiments new "…"` makes one')
+        typer.echo('there are no experiments; `burnish experiments new "…"` makes one')
         return
     table = Columns("experiment", "tasks", "name", "goal", cut=("goal",))
     for each in records:
@@ -73,18 +73,21 @@ def show(
 def best(
     target: Annotated[str, typer.Argument(metavar="EXP:TASK", help="The task.")],
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="The run that is to be its BEST.")
+        str | None,
+        typer.Argument(
+            metavar="RUN", autocompletion=options.run_ids, help="The run to choose as BEST."
+        ),
     ] = None,
     *,
     auto: Annotated[bool, typer.Option("--auto", help="Let the lowest loss decide again.")] = False,
     root: _Root = None,
 ) -> None:
-    """Choose the BEST of a task by hand; no lower loss takes it away."""
+    """Choose the BEST of a task by hand; a lower loss does not replace it."""
     from burnish.core.errors import ConfigError, Problem
     from burnish.delegation.experiments import TaskBest, find_task
 
     if (run is None) != auto:
-        problem = Problem(message="which run is the best?", remedy="name one, or say --auto")
+        problem = Problem(message="which run is the best?", remedy="name a run, or use --auto")
         raise ConfigError([problem])
     place = TaskBest(find_task(target, root=root))
     put = place.choose_by_loss() if run is None else place.choose(run)

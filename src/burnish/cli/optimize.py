@@ -1,4 +1,4 @@
-"""`burnish optimize`, which is `burnish test optimize` too."""
+"""`burnish optimize`, also known as `burnish test optimize`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ import typer
 from burnish.cli import options
 from burnish.cli.flags import FieldsCommand, flag_values
 
-_LOOK, _SHOW = "Look first", "Output"
+_look, _output = options.in_panel("Look first"), options.in_panel("Output")
 
 
 class OptimizeCommand(FieldsCommand):
@@ -22,68 +22,71 @@ def optimize(
         typer.Argument(
             metavar="FILE",
             help="An agent file, a graph file, an optimizer.json, a task file, a suite or a "
-            "project file; agent.yaml unless said.",
+            "project file; agent.yaml by default.",
         ),
     ] = None,
     *,
     assignments: options.Assignments = None,
     output_dir: options.OutputDir = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Go on with a run, with the flags it had.")
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Continue a run, with the flags it had.",
+        ),
     ] = None,
     fork: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="A new run that pays again for nothing RUN has paid."),
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Start a new run that reuses everything RUN has paid for.",
+        ),
     ] = None,
     retry_missing: Annotated[
-        bool, typer.Option("--retry-missing", help="With --fork: ask again for what is missing.")
+        bool, typer.Option("--retry-missing", help="With --fork: try again what is missing.")
     ] = False,
     request: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             rich_help_panel="Graphs of agents",
-            help="A PromptIter run request as JSON, over what the graph file says.",
+            help="A PromptIter run request as JSON; it overrides the graph file.",
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            rich_help_panel=_LOOK,
-            help="Check everything, estimate, pay for nothing.",
+        _look(
+            "--dry-run", help="Validate everything and estimate costs, without making paid calls."
         ),
     ] = False,
     suggest_axes: Annotated[
-        bool,
-        typer.Option(
-            "--suggest-axes",
-            rich_help_panel=_LOOK,
-            help="Print a block with what can be tuned.",
-        ),
+        bool, _look("--suggest-axes", help="Print a block with everything that can be tuned.")
     ] = False,
     report_only: Annotated[
         str | None,
-        typer.Option(
-            metavar="RUN", rich_help_panel=_LOOK, help="Only write a run's report.md again."
+        _look(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Only rewrite the report.md of a run.",
         ),
     ] = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
     verbose: Annotated[
         bool,
-        typer.Option(
+        _output(
             "-v",
             "--verbose",
-            rich_help_panel=_SHOW,
-            help="Also what critic, applier, reflector, patcher or editor said.",
+            help="Also show what critic, applier, reflector, patcher or editor said.",
         ),
     ] = False,
 ) -> None:
     """Make an agent file, a graph of agents, prompts, files or policy texts measurably better.
 
-    A flag wins over the file, the file over BURNISH_MAX_TRIALS and the like.
-    The first limit that is reached ends the run.
+    Flags override the file; the file overrides variables such as BURNISH_MAX_TRIALS.
+    The run ends at the first limit that it reaches.
     """
     from burnish.cli.execution import RunOpening
     from burnish.cli.optimization import OptimizeRequest, optimize_project

@@ -1,43 +1,89 @@
 """Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
 
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def in_panel(panel: str) -> Callable[..., Any]:
+    """Makes options that `--help` shows in one group."""
+    return partial(typer.Option, rich_help_panel=panel)
+
+
+def flags_for(
+    parameter: str,
+    flags: Mapping[str, tuple[Any, Any]],
+    build: Callable[[Mapping[str, Any]], object],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a group of flags in the place of one parameter.
+
+    `flags` has an annotation and a default for each; `build` makes the parameter from their values.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def with_flags(*arguments: Any, **values: Any) -> None:
+            own = {name: values.pop(name) for name in flags}
+            command(*arguments, **{parameter: build(own)}, **values)
+
+        parameters: list[Parameter] = []
+        for each in signature(command).parameters.values():
+            if each.name != parameter:
+                parameters.append(each)
+                continue
+            parameters += [
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=flag)
+                for name, (flag, default) in flags.items()
+            ]
+        with_flags.__signature__ = Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+        with_flags.__annotations__ = {each.name: each.annotation for each in parameters}
+        return with_flags
+
+    return decorate
+
+
+def run_ids(incomplete: str) -> list[str]:
+    """The ids of runs that begin like this, newest first, for the completion of a shell."""
+    from burnish.runs.directory import known_runs
+
+    return [folder.name for folder in known_runs() if folder.name.startswith(incomplete)]
+
+
+def file_kinds(incomplete: str) -> list[str]:
+    """The kinds of files that begin like this, for the completion of a shell."""
+    from burnish.projects.dialects import dialect_names
+
+    return [kind for kind in dialect_names() if kind.startswith(incomplete)]
+
 
 EVAL_USAGE_EXIT = 3
 """The exit code of `eval` for a configuration or a command line that is wrong."""
 
-_LIMITS = "Limits"
-_SHOW = "Output"
+_limit, _output = in_panel("Limits"), in_panel("Output")
 
-MaxCalls = Annotated[
-    int | None,
-    typer.Option(rich_help_panel=_LIMITS, help="Paid calls: agent, judge, proposer."),
-]
-MaxUsd = Annotated[float | None, typer.Option(rich_help_panel=_LIMITS, help="US dollars.")]
-Concurrency = Annotated[int | None, typer.Option(help="Cases run at once.")]
+MaxCalls = Annotated[int | None, _limit(help="Paid calls: agent, judge, proposer.")]
+MaxUsd = Annotated[float | None, _limit(help="US dollars.")]
+Concurrency = Annotated[int | None, typer.Option(help="The number of cases to run at once.")]
 OutputDir = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output-dir", metavar="FOLDER", help="Make the run in exactly this folder."
+        "-o", "--output-dir", metavar="FOLDER", help="Create the run in exactly this folder."
     ),
 ]
 Progress = Annotated[
-    str,
-    typer.Option(
-        metavar="VIEW", rich_help_panel=_SHOW, help="How to show it: auto, live, lines, json, none."
-    ),
+    str, _output(metavar="VIEW", help="How to show progress: auto, live, lines, json or none.")
 ]
-Quiet = Annotated[
-    bool, typer.Option("-q", "--quiet", rich_help_panel=_SHOW, help="No progress, only the end.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Quiet = Annotated[bool, _output("-q", "--quiet", help="Do not show progress, only the result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Db = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="The registry of policy texts; $BURNISH_POLICY_DB, or the user's own.",
+        help="The registry of policy texts; by default $BURNISH_POLICY_DB, or the user's own.",
     ),
 ]
 Assignments = Annotated[
@@ -45,6 +91,6 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="PATH=VALUE",
-        help="Any setting, by its path, such as budget.max_calls=200; may be repeated.",
+        help="Set any setting by its path, such as budget.max_calls=200; may be repeated.",
     ),
 ]

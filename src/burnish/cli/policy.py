@@ -11,7 +11,7 @@ from burnish.cli import options
 if TYPE_CHECKING:
     from burnish.delegation.policy import PolicyRegistry
 
-app = typer.Typer(no_args_is_help=True, help="The texts that prompts of delegations are made of.")
+app = typer.Typer(no_args_is_help=True, help="The texts that make up the prompts of delegations.")
 
 _Name = Annotated[str, typer.Argument(metavar="TEXT", help="Such as worker_pitfalls.")]
 _Number = Annotated[int, typer.Argument(metavar="VERSION", help="0 is the shipped one.")]
@@ -24,7 +24,7 @@ _Experiment = Annotated[
 def show_all(
     *, db: options.Db = None, target: _Experiment = None, as_json: options.AsJson = False
 ) -> None:
-    """List the texts: which version of each is read, and how many there are."""
+    """List the texts: the version of each in use, and how many there are."""
     from burnish.delegation.policy import NAMES
     from burnish.reports.rendering import Columns
 
@@ -44,7 +44,7 @@ def show_all(
         size = len(registry.content(name, pins.get(name, active[name])))
         table.add(name, f"v{active[name]}", pinned, str(len(versions)), f"{size:,}")
     table.show()
-    typer.echo(f"registry {registry.path}{'' if registry.path.exists() else ' (not made yet)'}")
+    typer.echo(f"registry {registry.path}{'' if registry.path.exists() else ' (not created yet)'}")
 
 
 @app.command("epochs")
@@ -55,7 +55,7 @@ def epochs(
     target: _Experiment = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the epochs of a suite with their mean loss; an edited suite is a new version of it."""
+    """List the epochs of a suite with their mean loss; an edited suite is a new version."""
     from burnish.delegation.training.target import TrainingLog
     from burnish.reports.rendering import Columns
 
@@ -64,7 +64,7 @@ def epochs(
         typer.echo(json.dumps(rows))
         return
     if not rows:
-        typer.echo(f"there is no epoch of a suite '{suite}' here")
+        typer.echo(f"there are no epochs of a suite '{suite}' here")
         return
     table = Columns("suite", "epoch", "mean loss", "when")
     for row in rows:
@@ -80,7 +80,8 @@ def epochs(
 def show(
     name: _Name,
     version: Annotated[
-        int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
+        int | None,
+        typer.Argument(metavar="VERSION", help="By default, the version that is in use."),
     ] = None,
     *,
     history: Annotated[bool, typer.Option("--history", help="List all versions instead.")] = False,
@@ -108,7 +109,8 @@ def diff(
     name: _Name,
     before: _Number,
     after: Annotated[
-        int | None, typer.Argument(metavar="VERSION", help="The one that is read unless said.")
+        int | None,
+        typer.Argument(metavar="VERSION", help="By default, the version that is in use."),
     ] = None,
     *,
     db: options.Db = None,
@@ -126,33 +128,33 @@ def diff(
 def rollback(
     name: _Name, version: _Number, *, db: options.Db = None, target: _Experiment = None
 ) -> None:
-    """Make a version the active one: runs that start from now on read it."""
+    """Make a version the active one: runs that start from now on use it."""
     registry = _registry(db, target)
     registry.content(name, version)
     before = registry.active()[name]
     registry.activate({name: version})
     typer.echo(f"{name}: v{before} → v{version} is active")
     if name in registry.pins():
-        typer.echo(f"! it is pinned at v{registry.pins()[name]}, which is what runs read")
+        typer.echo(f"! it is pinned at v{registry.pins()[name]}, so runs use that version")
 
 
 @app.command("pin")
 def pin(
     name: _Name,
     version: Annotated[
-        int | None, typer.Argument(metavar="VERSION", help="The active one unless said.")
+        int | None, typer.Argument(metavar="VERSION", help="By default, the active version.")
     ] = None,
     *,
     db: options.Db = None,
     target: _Experiment = None,
 ) -> None:
-    """Hold a text at a version: runs read it, and no training changes it."""
+    """Pin a text to a version: runs use it, and training does not change it."""
     typer.echo(f"{name}: pinned at v{_registry(db, target).pin(name, version)}")
 
 
 @app.command("unpin")
 def unpin(name: _Name, *, db: options.Db = None, target: _Experiment = None) -> None:
-    """Let go of a text: its active version is read, and may be trained."""
+    """Unpin a text: runs use its active version, and training may change it."""
     registry = _registry(db, target)
     registry.unpin(name)
     typer.echo(f"{name}: v{registry.active()[name]} is read")
@@ -166,7 +168,7 @@ def put(
     db: options.Db = None,
     target: _Experiment = None,
 ) -> None:
-    """Add a text of your own as a new version, and make it active."""
+    """Add your own text as a new version, and make it active."""
     from burnish.system import read_text
 
     number = _registry(db, target).add(name, read_text(file), activate=True)

@@ -1,4 +1,4 @@
-"""`burnish`: the commands in their groups, and how errors leave the program."""
+"""`burnish`: the commands in their groups, and the handling of errors."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,12 @@ from burnish.cli import (
     refine,
     roles,
     runs,
+    schema,
     serve,
     structure,
+    tokens,
+    view,
+    why,
 )
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
@@ -29,14 +33,10 @@ app = typer.Typer(
     name="burnish",
     help="Makes AI agents measurably better, and proves it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-_CTRL_C = 130
-"""What typer gives for a Ctrl-C that nobody caught."""
 
 
 @app.callback(invoke_without_command=True)
@@ -65,19 +65,25 @@ app.add_typer(
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
 app.command("structure", rich_help_panel="Set up")(structure.structure)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
-app.add_typer(serve.app, name="serve", rich_help_panel="Serve it")
+app.command("view", rich_help_panel="Look back")(view.view)
+app.command("why", rich_help_panel="Look back")(why.why)
+app.command("serve", rich_help_panel="Serve it")(serve.serve)
+app.add_typer(tokens.app, name="tokens", rich_help_panel="Serve it")
 app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
 app.add_typer(policy.app, name="policy", rich_help_panel="Look back")
 app.add_typer(init.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 app.add_typer(roles.app, name="roles", rich_help_panel="Set up")
+app.command("schema", rich_help_panel="Set up")(schema.schema)
 app.command("doctor", rich_help_panel="Set up")(doctor.doctor)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; the exit code, after one message where a user made an error."""
+    """Run a command and return its exit code; user errors become one message."""
     try:
-        _put_back()
+        # Before all else, files that a killed run left with a candidate in them are put back.
+        for fate in restore_abandoned():
+            typer.echo(f"burnish: {fate}", err=True)
         code: int | None = app(arguments, prog_name="burnish", standalone_mode=False)
     except typer.TyperException as error:
         return _refuse(error)
@@ -91,25 +97,20 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except OSError as error:
         return _complain(f"error: {error.filename or 'the system'}: {error.strerror}", 1)
-    return _complain("interrupted", 2) if code == _CTRL_C else code or 0
-
-
-def _put_back() -> None:
-    """The files of the user that a killed run left with a candidate in them, before all else."""
-    for fate in restore_abandoned():
-        typer.echo(f"burnish: {fate}", err=True)
+    # 130 is what typer returns for a Ctrl-C that nobody caught.
+    return _complain("interrupted", 2) if code == 130 else code or 0
 
 
 def _complain(message: str, code: int) -> int:
-    typer.echo(message, err=True)
+    from burnish.core.formatting import visible
+
+    # A message may quote a file, an agent or an endpoint, which may speak to the terminal.
+    typer.echo(visible(message), err=True)
     return code
 
 
 def _refuse(error: typer.TyperException) -> int:
-    """A command line that makes no sense is an error like any other.
-
-    A command with an exit code of its own for that says so in `usage_exit`.
-    """
+    """Report a wrong command line like any other error, with the exit code of the command."""
     message = error.format_message()
     if not message:
         return 1

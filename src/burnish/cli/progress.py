@@ -1,6 +1,7 @@
-"""Choosing a progress view, and the last words of a run."""
+"""Progress views, and the summary of a run."""
 
 import shlex
+import shutil
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -11,21 +12,26 @@ import typer
 from rich.console import Console
 
 from burnish.core.errors import RunNotFound
-from burnish.core.formatting import counted, spending
+from burnish.core.formatting import counted, shorten, spending
 from burnish.core.trials import FINISHED
-from burnish.journal.limits import Budget
-from burnish.projects.adopt import homes_of
+from burnish.core.word_diff import changes_words
+from burnish.projects.adopt import changes_of, homes_of
+from burnish.reports.holodeck_progress import HolodeckView
 from burnish.reports.progress import WIDTH, LineView, LiveView, NdjsonView
 from burnish.reports.rendering import NAME as REPORT
-from burnish.runs.directory import Header, RunRecord, find_run, sealed_words
+from burnish.runs.claims import claim_words, opinion_words
+from burnish.runs.directory import Header, RunRecord, find_run
 from burnish.runs.driver import Ending
 from burnish.runs.events import BEST, CANDIDATES, Listener
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.report_sections import silences
+from burnish.runs.progress import opening_words
+from burnish.runs.report_sections import alarms
+from burnish.runs.setup import Setup
+from burnish.system import Redactor
 
 
 def run_name(folder: Path) -> str:
-    """Its id where that leads back to it, its path otherwise; ready for a shell."""
+    """The id of a run if it can be found by it, otherwise its path; quoted for a shell."""
     try:
         by_id = find_run(folder.name) == folder.resolve()
     except RunNotFound:
@@ -34,7 +40,7 @@ def run_name(folder: Path) -> str:
 
 
 def resume_command(folder: Path) -> str:
-    """The command that goes on with a run."""
+    """The command that continues a run."""
     header = Header.read(folder)
     command = strategy_plugin(header.strategy).resume_command
     if command and header.project.file:
@@ -43,12 +49,9 @@ def resume_command(folder: Path) -> str:
 
 
 def file_name(path: str) -> str:
-    """A file as seen from here, ready for a shell."""
+    """A path relative to the current folder, quoted for a shell."""
     here, file = Path.cwd(), Path(path)
     return shlex.quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
-
-
-# -- Choosing a progress view ---------------------------------------------------------------------
 
 
 class Progress(StrEnum):
@@ -58,41 +61,74 @@ class Progress(StrEnum):
     LIVE = "live"
     LINES = "lines"
     JSON = "json"
+    HOLODECK = "holodeck"
     NONE = "none"
+
+
+FOR_PROGRAMS = frozenset({Progress.JSON, Progress.HOLODECK})
+"""Views that leave stdout to programs."""
 
 
 @contextmanager
 def view(
-    progress: Progress, budget: Budget, *, to_stderr: bool = False
+    progress: Progress, setup: Setup, *, to_stderr: bool = False
 ) -> Generator[list[Listener], None, None]:
     """The listeners for the chosen view."""
     console = Console(stderr=to_stderr)
-    say = _say_aside if to_stderr else _say
+    stream = sys.stderr if to_stderr else sys.stdout
+
+    def say(line: str) -> None:
+        stream.write(f"{line}\n")
+        stream.flush()
+
     if progress is Progress.AUTO:
         progress = Progress.LIVE if console.is_interactive else Progress.LINES
     if progress is Progress.LIVE:
-        with LiveView(console, budget) as live:
+        with LiveView(console, setup.budget, opening=_opening(setup)) as live:
             yield [live]
     elif progress is Progress.LINES:
-        yield [LineView(say, width=lambda: console.width if console.is_terminal else WIDTH)]
+        opening = _opening(setup, watched=console.is_terminal)
+        width = (lambda: console.width) if console.is_terminal else (lambda: WIDTH)
+        yield [LineView(say, width=width, opening=opening)]
     elif progress is Progress.JSON:
         yield [NdjsonView(say)]
+    elif progress is Progress.HOLODECK:
+        yield [HolodeckView(say)]
     else:
         yield []
 
 
+def _opening(setup: Setup, *, watched: bool = True) -> str:
+    """What a run may cost; a measurement that nobody watches only prints its results."""
+    plugin = strategy_plugin(setup.strategy.name)
+    if not (watched or plugin.proposes):
+        return ""
+    # Nobody who reads a file can stop the run.
+    return opening_words(setup, search=plugin.search_cost(setup), watched=watched)
+
+
 def last_words(ending: Ending, progress: Progress) -> None:
-    """What came out and what to do next: on stderr when stdout is for programs."""
-    lines = [*_result(ending, progress), *_cost(ending), *_next_steps(ending)]
-    typer.echo("\n".join(lines), err=progress is Progress.JSON)
+    """Print the result and what to do next; on stderr if stdout is for programs."""
+    lines = [*_result(ending, progress), f"spent    {spending(ending.spent)}"]
+    if ending.billed != ending.spent:
+        lost = "with calls that were lost or not used"
+        lines.append(f"billed   {spending(ending.billed)}, {lost}")
+    lines += _next_steps(ending)
+    typer.echo("\n".join(lines), err=progress in FOR_PROGRAMS)
 
 
 def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     run = RunRecord.read(ending.folder)
     plugin = strategy_plugin(run.header.strategy)
-    without_view = progress in {Progress.JSON, Progress.NONE}
-    if ending.sealed is not None and without_view:
-        yield f"test     {sealed_words(ending.sealed)}"
+    without_view = progress in {*FOR_PROGRAMS, Progress.NONE}
+    if ending.claim is not None and without_view and (run.sealed or run.best is not run.baseline):
+        yield f"claim    {claim_words(ending.claim)}"
+    if run.second_opinion is not None and without_view:
+        yield f"judge    {opinion_words(run.second_opinion)}"
+    changes = () if run.best is None else changes_of(run, run.best)
+    for number, words in enumerate(changes_words(changes)):
+        text = shorten(Redactor.from_environment().text(words), _columns() - 9)
+        yield f"{'' if number else 'changed':<9}{text}"
     if run.baseline is not None:
         trials = f"{counted(run.trials, 'trial')}, {run.accepted} accepted"
         yield f"{plugin.result_words(run)}; {trials}"
@@ -100,13 +136,12 @@ def _result(ending: Ending, progress: Progress) -> Iterator[str]:
     ended = plugin.ended_words(run.search_end) if run.search_end else detail
     reason = ended if code == FINISHED.code else f"{code}: {detail}"
     yield f"stopped  {reason}"
-    yield from (f"warning  {message}" for message in silences(run) if without_view)
+    yield from (f"warning  {message}" for message in alarms(run) if without_view)
 
 
-def _cost(ending: Ending) -> Iterator[str]:
-    yield f"spent    {spending(ending.spent)}"
-    if ending.billed != ending.spent:
-        yield f"billed   {spending(ending.billed)}, with calls that were lost or not used"
+def _columns() -> int:
+    """The room of a line: of the terminal's, or of a file's."""
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def _next_steps(ending: Ending) -> Iterator[str]:
@@ -119,15 +154,6 @@ def _next_steps(ending: Ending) -> Iterator[str]:
     yield from (f"best     {best}" for best in homes if best.exists())
     run = RunRecord.read(ending.folder)
     if run.accepted and homes_of(run.header) is not None:
-        yield f"adopt    burnish adopt {name}   (shows the diff first; can be undone)"
-    yield f"look     burnish runs show {name}"
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def _say_aside(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+        yield f"next     burnish adopt {name}   (shows the diff first; can be undone)"
+    else:
+        yield f"next     burnish runs show {name}"

@@ -9,16 +9,13 @@ from burnish.cli import options
 from burnish.cli.delegate import TaskCommand
 from burnish.cli.flags import flag_values
 
-_SETUP_EXIT = 2
-"""For what cannot be refined, a command line that makes no sense included."""
-
 
 class RefineCommand(TaskCommand):
-    """A command whose exit code for a command line that makes no sense is its own."""
+    """A command with its own exit code for a wrong command line."""
 
     strategy: ClassVar[str] = "refine"
     parts: ClassVar[tuple[str, ...]] = ("strategy",)
-    usage_exit = _SETUP_EXIT
+    usage_exit = 2
 
 
 def refine(
@@ -29,14 +26,14 @@ def refine(
     *,
     target: Annotated[
         str | None,
-        typer.Option(metavar="EXP:TASK", help="Refine the best run of a task of an experiment."),
+        typer.Option(metavar="EXP:TASK", help="Refine the best run of a task in an experiment."),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(metavar="SESSION", help="Go on with an unfinished session: its id, or last."),
+        typer.Option(metavar="SESSION", help="Continue an unfinished session: its id, or last."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done; pay for nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, without making paid calls.")
     ] = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -44,7 +41,7 @@ def refine(
     """Make one result better: run its task again with a list of what is wrong with it.
 
     Exit code 0: BEST was written, or there is nothing to refine. 1: the seed stays the best, or
-    an error. 2: it cannot be refined. 130: interrupted, can go on with --resume.
+    an error. 2: it cannot be refined. 130: interrupted, can continue with --resume.
     """
     from burnish.cli.refinement import RefineRequest, refine_run
 

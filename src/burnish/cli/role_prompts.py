@@ -12,7 +12,7 @@ import typer
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.formatting import shorten
-from burnish.models.keys import load_dotenv
+from burnish.models.references import load_dotenv
 from burnish.models.roles import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
 from burnish.reports.rendering import Columns
 from burnish.system import Redactor, read_bytes, read_text
@@ -20,19 +20,17 @@ from burnish.system import Redactor, read_bytes, read_text
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """A role in this folder: the prompt in force beside the one that is shipped."""
+    """The prompt of a role that is in use here, next to the shipped one."""
 
     prompt: RolePrompt
     shipped: Path | None
 
     @property
     def source(self) -> str:
-        """Where the prompt comes from."""
         return "package" if self.prompt.source == self.shipped else str(self.prompt.source)
 
     @property
     def state(self) -> str:
-        """How it stands to the shipped one."""
         if self.shipped is None:
             return "your own"
         if read_bytes(self.prompt.source) == read_bytes(self.shipped):
@@ -41,7 +39,6 @@ class _Standing:
         return "changed" if version == self.prompt.version else f"changed; v{version} is shipped"
 
     def facts(self) -> dict[str, Json]:
-        """In a few fields, for programs."""
         return {
             "name": self.prompt.name,
             "version": self.prompt.version,
@@ -54,10 +51,11 @@ class _Standing:
 
 
 def print_list(*, as_json: bool) -> None:
-    """Every role with the prompt in force."""
+    """Print every role with the prompt in use."""
     redactor = _redactor()
     table = Columns("role", "version", "from", "state", "description", cut=("description",))
-    for role in _roles():
+    mine = (path.stem for path in INSTALL_FOLDER.glob("*.yaml"))
+    for role in sorted({*shipped(), *mine}):
         try:
             standing = _Standing(prompt=in_force(role, Path()), shipped=shipped().get(role))
         except BurnishError as error:
@@ -73,20 +71,20 @@ def print_list(*, as_json: bool) -> None:
 
 
 def print_prompt(role: str) -> None:
-    """The file of the prompt in force, under its path."""
+    """Print the prompt in use, and its path."""
     prompt = in_force(role, Path())
     typer.echo(f"# {prompt.source}")
     typer.echo(_redactor().text(read_text(prompt.source)).rstrip())
 
 
 def install_prompts(roles: Sequence[str]) -> None:
-    """Copy shipped prompts to where they can be edited; what is there stays."""
+    """Copy shipped prompts to where they can be edited; existing files stay."""
     paths = _chosen_paths(roles)
     INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
     untouched = [not _install(role, path) for role, path in paths.items()]
-    typer.echo("what lies there is in force from now on; edit it as you like")
+    typer.echo("the prompts there are used from now on; edit them as you like")
     if any(untouched):
-        typer.echo("what was kept: `burnish roles install --diff` shows how it differs")
+        typer.echo("`burnish roles install --diff` shows how the kept files differ")
 
 
 def print_changes(roles: Sequence[str]) -> None:
@@ -95,7 +93,7 @@ def print_changes(roles: Sequence[str]) -> None:
     for role, path in _chosen_paths(roles).items():
         mine = _installed(role)
         if not mine.is_file():
-            typer.echo(f"{role}: not installed; the shipped prompt is in force")
+            typer.echo(f"{role}: not installed; the shipped prompt is used")
         elif lines := list(_difference(path, mine)):
             typer.echo(redactor.text("".join(lines)), nl=False)
         else:
@@ -108,7 +106,7 @@ def _install(role: str, path: Path) -> bool:
         with home.open("xb") as file:
             file.write(read_bytes(path))
     except FileExistsError:
-        typer.echo(f"kept       {home}: it is there already")
+        typer.echo(f"kept       {home}: the file already exists")
         return False
     typer.echo(f"installed  {home}")
     return True
@@ -120,17 +118,12 @@ def _difference(old: Path, new: Path) -> Iterator[str]:
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _roles() -> list[str]:
-    mine = (path.stem for path in INSTALL_FOLDER.glob("*.yaml"))
-    return sorted({*shipped(), *mine})
-
-
 def _chosen_paths(roles: Sequence[str]) -> dict[str, Path]:
     paths = shipped()
     unknown = [role for role in roles if role not in paths]
     if unknown:
         there = f"there are: {', '.join(paths)}"
-        message = "there is no such role to install"
+        message = "there is no such role"
         raise ConfigError([Problem(where=r, message=message, remedy=there) for r in unknown])
     return {role: paths[role] for role in roles or paths}
 

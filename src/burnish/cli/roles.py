@@ -6,7 +6,7 @@ import typer
 
 from burnish.cli import options
 
-app = typer.Typer(no_args_is_help=True, help="Look at the prompts of roles, and make them yours.")
+app = typer.Typer(no_args_is_help=True, help="Show the prompts of roles, and customise them.")
 
 _LOOK, _CHANGE = "Look", "Change"
 

@@ -3,8 +3,9 @@
 import json
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 import typer
 
@@ -16,22 +17,23 @@ from burnish.core.money import Spend
 from burnish.delegation.home import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.delegation.refine.report import PAGE, outcome
-from burnish.delegation.refine.sessions import (
-    SESSIONS,
-    Session,
-    SessionFiles,
-    best_so_far,
-)
-from burnish.delegation.refine.sessions import (
-    loss_of as loss_of_best,
-)
+from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
+from burnish.delegation.refine.sessions import loss_of as loss_of_best
 from burnish.delegation.result import ending_words
 from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
-from burnish.reports.pages import CaseDelta, compare_cases, trial_page
+from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.progress import WIDTH, LineView
-from burnish.reports.rendering import Columns
+from burnish.reports.rendering import (
+    CaseDelta,
+    Columns,
+    compare_cases,
+    to_markdown,
+    trial_page,
+)
+from burnish.runs.claims import claim_summary, verdict_cell
 from burnish.runs.directory import (
+    AFTER_SEARCH,
     LOCK,
     Header,
     RunRecord,
@@ -39,12 +41,12 @@ from burnish.runs.directory import (
     forget_run,
     known_runs,
     look_into,
-    loss_of,
-    sealed_words,
+    whole_loss,
 )
 from burnish.runs.directory import (
     NAME as HEADER,
 )
+from burnish.runs.events import Claim
 from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
 from burnish.system import is_held
@@ -57,15 +59,43 @@ def print_list(*, as_json: bool) -> None:
         for run in runs:
             typer.echo(json.dumps(_facts(run), ensure_ascii=False))
     elif runs:
-        _print_table(runs)
+        names = ("run", "project", "strategy", "status", "result", "spent")
+        table = Columns(*names, cut=("project", "strategy"), shades=_SHADES)
+        for run in runs:
+            head = (run.header.id, _project(run), run.header.strategy, run.status)
+            table.add(*head, _result(run), money(run.spent.usd))
+        table.show()
     elif not broken:
         typer.echo("no runs yet; `burnish optimize FILE` makes one")
     for folder, error in broken:
         typer.echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
 
 
+_SHADES = {
+    "improved": "green",
+    "worse": "red",
+    "failed": "red",
+    "killed": "red",
+    "running": "cyan",
+    "interrupted": "yellow",
+}
+
+
+def _project(run: RunRecord) -> str:
+    """The file that a run is about, with its folder."""
+    return "/".join(Path(run.header.project.file).parts[-2:]) or run.header.project.kind
+
+
+def _result(run: RunRecord) -> str:
+    """`improved 0.932`: what a search claims; for a measurement its score."""
+    if not strategy_plugin(run.header.strategy).proposes:
+        loss = whole_loss(run, run.best, "train")
+        return "—" if loss is None else f"score {number(1 - loss)}"
+    gain = None if run.claim is None else run.claim.gain
+    return verdict_cell(run.claim) + ("" if gain is None else f" {number(gain.mean)}")
+
+
 def _facts(run: RunRecord) -> dict[str, Json]:
-    """A run in a few fields, for programs."""
     return {
         "id": run.header.id,
         "folder": str(run.folder),
@@ -76,10 +106,11 @@ def _facts(run: RunRecord) -> dict[str, Json]:
         "trials": run.trials,
         "accepted": run.accepted,
         "best": run.best_candidate.id if run.best_candidate else None,
-        "train_loss": loss_of(run.best, "train"),
-        "baseline_train_loss": loss_of(run.baseline, "train"),
-        "holdout_loss": loss_of(run.best, "holdout"),
-        "baseline_holdout_loss": loss_of(run.baseline, "holdout"),
+        "train_loss": whole_loss(run, run.best, "train"),
+        "baseline_train_loss": whole_loss(run, run.baseline, "train"),
+        "holdout_loss": whole_loss(run, run.best, "holdout"),
+        "baseline_holdout_loss": whole_loss(run, run.baseline, "holdout"),
+        "claim": None if run.claim is None else codec(Claim).encode(run.claim),
         "spent": codec(Spend).encode(run.spent),
         "billed": codec(Spend).encode(run.billed),
         "active_seconds": run.active_seconds,
@@ -88,15 +119,7 @@ def _facts(run: RunRecord) -> dict[str, Json]:
 
 def _losses(run: RunRecord, split: str) -> str:
     """`1.000 → 0.094`: from the baseline to the best."""
-    return " → ".join(number(loss_of(row, split)) for row in (run.baseline, run.best))
-
-
-def _print_table(runs: list[RunRecord]) -> None:
-    table = Columns("run", "strategy", "status", "trials", "train loss", "spent", cut=("strategy",))
-    for run in runs:
-        head = (run.header.id, run.header.strategy, run.status)
-        table.add(*head, str(run.trials), _losses(run, "train"), money(run.spent.usd))
-    table.show()
+    return " → ".join(number(whole_loss(run, row, split)) for row in (run.baseline, run.best))
 
 
 def _readable(folders: list[Path]) -> tuple[list[RunRecord], list[tuple[Path, BurnishError]]]:
@@ -111,43 +134,64 @@ def _readable(folders: list[Path]) -> tuple[list[RunRecord], list[tuple[Path, Bu
     return newest_first, broken
 
 
-# -- `burnish runs compare` -----------------------------------------------------------------------
-
-
 _SPLITS = ("train", "holdout")
 _SHOWN = 20
 
 
-def print_comparison(left_name: str, right_name: str, *, as_json: bool) -> None:
-    """Two runs side by side."""
-    left, right = (RunRecord.read(find_run(name)) for name in (left_name, right_name))
-    deltas = {split: compare_cases(left, right, split) for split in _SPLITS}
+def print_comparison(names: Sequence[str], *, as_json: bool) -> None:
+    """Runs side by side, and the cases of the first with those of each other one."""
+    first, *others = runs = [RunRecord.read(find_run(name)) for name in names]
     if as_json:
-        cases: dict[str, Json] = {
-            split: [_fields(d) for d in moves] for split, moves in deltas.items()
-        }
-        document = {"left": _facts(left), "right": _facts(right), "cases": cases}
-        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(_comparison(first, others), ensure_ascii=False, indent=2))
         return
-    _print_sides(left, right)
-    for split, moves in deltas.items():
-        _print_cases(split, moves)
+    _print_sides(runs)
+    for other in others:
+        if len(others) > 1:
+            typer.echo(f"\n{first.header.id} and {other.header.id}")
+        for split in _SPLITS:
+            _print_cases(split, compare_cases(first, other, split))
 
 
-def _print_sides(left: RunRecord, right: RunRecord) -> None:
-    names = (left.header.id, right.header.id)
+def _comparison(first: RunRecord, others: Sequence[RunRecord]) -> dict[str, Json]:
+    """Two runs are `left` and `right`; more are `runs`, each compared with the first."""
+    cases = [_case_deltas(first, other) for other in others]
+    if len(others) == 1:
+        return {"left": _facts(first), "right": _facts(others[0]), "cases": cases[0]}
+    return {"runs": [_facts(run) for run in (first, *others)], "cases": [*cases]}
+
+
+def _case_deltas(left: RunRecord, right: RunRecord) -> dict[str, Json]:
+    return {
+        split: [
+            {"case": d.case, "left": d.left, "right": d.right, "word": d.word}
+            for d in compare_cases(left, right, split)
+        ]
+        for split in _SPLITS
+    }
+
+
+def _print_sides(runs: Sequence[RunRecord]) -> None:
+    names = [run.header.id for run in runs]
     table = Columns("", *names, folded=names)
     rows = (
-        ("strategy", *(run.header.strategy for run in (left, right))),
-        ("status", left.status, right.status),
-        ("trials", *(f"{run.trials}, {run.accepted} accepted" for run in (left, right))),
-        *((f"{split} loss", _losses(left, split), _losses(right, split)) for split in _SPLITS),
-        ("sealed test", _sealed(left), _sealed(right)),
-        ("spent", spending(left.spent), spending(right.spent)),
+        ("strategy", *(run.header.strategy for run in runs)),
+        ("status", *(run.status for run in runs)),
+        ("trials", *(f"{run.trials}, {run.accepted} accepted" for run in runs)),
+        *((f"{split} loss", *(_losses(run, split) for run in runs)) for split in _SPLITS),
+        *_claim_rows(*runs),
+        ("spent", *(spending(run.spent) for run in runs)),
     )
     for row in rows:
         table.add(*row)
     table.show()
+
+
+def _claim_rows(*runs: RunRecord) -> Iterator[tuple[str, ...]]:
+    """What the runs claim; a measurement claims nothing."""
+    searched = [strategy_plugin(run.header.strategy).proposes for run in runs]
+    if any(searched):
+        pairs = zip(runs, searched, strict=True)
+        yield "claim", *(claim_summary(run.claim) if search else "—" for run, search in pairs)
 
 
 def _print_cases(split: str, deltas: list[CaseDelta]) -> None:
@@ -166,15 +210,9 @@ def _print_cases(split: str, deltas: list[CaseDelta]) -> None:
         typer.echo(f"  … and {len(moved) - _SHOWN} more")
 
 
-def _fields(delta: CaseDelta) -> Json:
-    return {"case": delta.case, "left": delta.left, "right": delta.right, "word": delta.word}
-
-
-def _sealed(run: RunRecord) -> str:
-    return "not read" if run.sealed is None else sealed_words(run.sealed)
-
-
-# -- `burnish runs show` --------------------------------------------------------------------------
+def _echo(line: str) -> None:
+    """Write a line about a run, whose folder may be from anybody."""
+    typer.echo(visible(line))
 
 
 def print_run(name: str, *, as_json: bool) -> None:
@@ -184,8 +222,8 @@ def print_run(name: str, *, as_json: bool) -> None:
         typer.echo(json.dumps(_facts(run), ensure_ascii=False, indent=2))
         return
     reason = strategy_plugin(run.header.strategy).reason(run)
-    typer.echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
-    lines = LineView(typer.echo, width=_width)
+    _echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
+    lines = LineView(_echo, width=_width)
     for event in run.events:
         lines.event(event)
     typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
@@ -196,23 +234,43 @@ def print_run(name: str, *, as_json: bool) -> None:
         typer.echo(f"go on    {resume_command(run.folder)}")
 
 
+def print_explanation(name: str, *, as_json: bool) -> None:
+    """Why a run ended as it did."""
+    run = RunRecord.read(find_run(name))
+    if not strategy_plugin(run.header.strategy).proposes:
+        raise ConfigError(
+            [
+                Problem(
+                    where=run.header.id,
+                    message="the run measured and searched for nothing, so nothing was decided",
+                    remedy=f"`burnish runs show {run.header.id}` shows what it measured",
+                )
+            ]
+        )
+    found = explain(run, resume=resume_command(run.folder))
+    if as_json:
+        facts = codec(Explanation).encode(found)
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    for line in to_markdown(explanation_sections(found)).splitlines():
+        indent = "  " if line.startswith("- ") else ""
+        typer.echo(fill(visible(line), _width(), subsequent_indent=indent, break_on_hyphens=False))
+
+
 def print_trial(name: str, number: int, *, as_json: bool) -> None:
     """Everything about one trial."""
     run = RunRecord.read(find_run(name))
     row = next((row for row in run.rows if row.number == number), None)
     if row is None:
-        range_words = (
-            f"they go from 0 to {run.rows[-1].number}" if run.rows else "none is recorded yet"
-        )
-        raise ConfigError(
-            [Problem(where="--trial", message=f"there is no trial {number}", remedy=range_words)]
-        )
+        message = f"there is no trial {number}"
+        there = f"trials go from 0 to {run.rows[-1].number}" if run.rows else "none is recorded yet"
+        raise ConfigError([Problem(where="--trial", message=message, remedy=there)])
     if as_json:
         ledger_line = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
         typer.echo(json.dumps(json.loads(ledger_line), ensure_ascii=False, indent=2))
         return
     for line in trial_page(run, row, width=_width()):
-        typer.echo(line)
+        _echo(line)
 
 
 def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
@@ -230,7 +288,8 @@ def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
         for row in rows:
             cost = spending(row.spend, tokens=False) if row.spend.calls else "—"
             made_of = shorten(json.dumps(row.request, ensure_ascii=False), 80)
-            numbers = (row.key[:12], str(row.trial), row.kind, str(row.draw))
+            trial_number = "end" if row.trial == AFTER_SEARCH else str(row.trial)
+            numbers = (row.key[:12], trial_number, row.kind, str(row.draw))
             table.add(*numbers, row.state, cost, made_of)
     table.show()
 
@@ -239,18 +298,19 @@ def _width() -> int:
     return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
-# -- `burnish runs rm` ----------------------------------------------------------------------------
-
-
 def remove(name: str, *, yes: bool) -> None:
     """Remove a run with the runs in its folder, such as refinements; a damaged one too."""
     folder = find_run(name)
-    _require_run(folder)
+    # A folder of the user's own may hold a run.json too: it is not ours to remove.
+    if not any((folder / name).exists() for name in (LOCK, JOURNAL)):
+        message = "the folder has a run.json, but it is not a burnish run"
+        remedy = "remove it yourself if you want to"
+        raise ConfigError([Problem(where=str(folder), message=message, remedy=remedy)])
     inside = [run for run in known_runs() if run.is_relative_to(folder)]
     for run in (folder, *inside):
         if is_held(run / LOCK):
             raise RunLocked(
-                f"run {run.name} is being driven by a process",
+                f"run {run.name} is in use by another process",
                 remedy="stop it first: Ctrl-C there, or touch optimize.stop in its folder",
             )
     if not yes and not typer.confirm(f"remove {folder} and everything in it?"):
@@ -261,31 +321,14 @@ def remove(name: str, *, yes: bool) -> None:
     except OSError as error:
         raise FileTrouble(
             f"cannot remove {error.filename or folder}: {error.strerror}",
-            remedy="check who owns it and its mode: `ls -ld`",
+            remedy="check its owner and mode: `ls -ld`",
         ) from error
     for run in (folder, *inside):
         forget_run(run)
     typer.echo(f"removed {folder}")
 
 
-def _require_run(folder: Path) -> None:
-    """A folder of the user's own may hold a run.json too: it is not ours to remove."""
-    if not any((folder / name).exists() for name in (LOCK, JOURNAL)):
-        raise ConfigError(
-            [
-                Problem(
-                    where=str(folder),
-                    message="it has a run.json, but it is not a run of burnish",
-                    remedy="remove it yourself if you want to",
-                )
-            ]
-        )
-
-
-# -- Old delegations ------------------------------------------------------------------------------
-
-
-_NOT_RESUMABLE = "it was started by an earlier version, and cannot be resumed"
+_NOT_RESUMABLE = "it was started by an earlier version and cannot be resumed"
 
 
 def show_old_delegation(name: str, *, as_json: bool) -> bool:
@@ -296,10 +339,12 @@ def show_old_delegation(name: str, *, as_json: bool) -> bool:
     if is_of_burnish(folder):
         data = mapping(read_json(folder / COMPLETION) or read_json(folder / MANIFEST))
         lines = _delegation(folder, data)
-    elif (session := _session(folder)) is not None:
-        data, lines = session.to_json(), _refinement(folder, session)
     else:
-        return False
+        sessions = SessionFiles(folder=folder.parent).sessions() if folder.is_dir() else ()
+        session = next((each for each in sessions if each.session_id == folder.name), None)
+        if session is None:
+            return False
+        data, lines = session.to_json(), _refinement(folder, session)
     if as_json:
         typer.echo(json.dumps(dict(data), ensure_ascii=False, indent=2))
         return True
@@ -333,10 +378,3 @@ def _refinement(folder: Path, session: Session) -> Iterator[str]:
     yield f"report   {folder / PAGE}"
     if session.unfinished:
         yield f"! {_NOT_RESUMABLE}"
-
-
-def _session(folder: Path) -> Session | None:
-    if not folder.is_dir():
-        return None
-    there = SessionFiles(folder=folder.parent).sessions()
-    return next((each for each in there if each.session_id == folder.name), None)

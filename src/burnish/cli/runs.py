@@ -1,33 +1,49 @@
 """`burnish runs`: list, show, resume, report, compare, rm."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from burnish.cli import options
-from burnish.cli.flags import FieldsCommand, flag_values
+from burnish.cli.flags import FieldsCommand, Flag, flag_values, flags_of_run
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at runs, go on with them, compare them, remove them."
-)
+app = typer.Typer(invoke_without_command=True)
 
 _LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
-_HOW_TO_NAME = "A run's id, the beginning of one, or its folder."
+_HOW_TO_NAME = "The id of a run, the beginning of its id, or its folder."
 
-_RunName = Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)]
+_RunName = Annotated[
+    str, typer.Argument(metavar="RUN", autocompletion=options.run_ids, help=_HOW_TO_NAME)
+]
 
 
 class ResumeCommand(FieldsCommand):
-    """Its flags are limits and whatever else may change while a run goes on."""
+    """Its flags are limits and whatever else may change while a run goes on.
+
+    `--help` shows those of every run, and with a run those of that run.
+    """
 
     panels = ("Limits", "Options")
+
+    def flags_in_help(self, args: Sequence[str]) -> Iterator[Flag]:
+        return flags_of_run([each for each in args if not each.startswith("-")])
+
+
+@app.callback()
+def _runs(ctx: typer.Context) -> None:
+    """Show, continue, compare and remove runs; without a command, list them."""
+    if ctx.invoked_subcommand is None:
+        list_runs()
 
 
 @app.command("list", rich_help_panel=_LOOK)
 def list_runs(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line.")
+    ] = False,
 ) -> None:
     """Every run on this machine, newest first."""
     from burnish.cli.run_pages import print_list
@@ -45,7 +61,7 @@ def show(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """How a run stands: result, trials, money; with --calls its journal."""
+    """Show the result, trials and costs of a run; with --calls its journal."""
     from burnish.cli.run_pages import print_calls, print_run, print_trial, show_old_delegation
 
     if show_old_delegation(run, as_json=as_json):
@@ -59,8 +75,19 @@ def show(
 
 
 @app.command(rich_help_panel=_LOOK)
-def report(run: _RunName) -> None:
-    """Write a run's report.md again from its journal, and print it."""
+def report(
+    run: _RunName,
+    *,
+    html: Annotated[
+        bool, typer.Option("--html", help="Write report.html instead: one file with charts.")
+    ] = False,
+) -> None:
+    """Rewrite the report.md of a run from its journal, and print it."""
+    if html:
+        from burnish.cli.view_pages import write_run_page
+
+        write_run_page(run)
+        return
     from burnish.reports.rendering import write_report
     from burnish.runs.directory import find_run
     from burnish.system import read_text
@@ -70,15 +97,32 @@ def report(run: _RunName) -> None:
 
 @app.command(rich_help_panel=_LOOK)
 def compare(
-    left: Annotated[str, typer.Argument(metavar="RUN", help=_HOW_TO_NAME)],
-    right: Annotated[str, typer.Argument(metavar="OTHER", help="The run to compare it with.")],
+    left: Annotated[
+        str, typer.Argument(metavar="RUN", autocompletion=options.run_ids, help=_HOW_TO_NAME)
+    ],
+    others: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="OTHER...",
+            autocompletion=options.run_ids,
+            help="The run to compare it with, or several.",
+        ),
+    ],
     *,
     as_json: options.AsJson = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page for the browser.")
+    ] = None,
 ) -> None:
-    """Two runs side by side, case by case where they share cases."""
+    """Runs side by side; two of them case by case where they share cases."""
+    if html is not None:
+        from burnish.cli.view_pages import write_comparison_page
+
+        write_comparison_page([left, *others], html)
+        return
     from burnish.cli.run_pages import print_comparison
 
-    print_comparison(left, right, as_json=as_json)
+    print_comparison([left, *others], as_json=as_json)
 
 
 @app.command(rich_help_panel=_GO_ON, cls=ResumeCommand)
@@ -90,7 +134,10 @@ def resume(
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
-    """Go on with a run that was interrupted or killed, or that gets more budget."""
+    """Continue a run that was interrupted or killed, or that gets more budget.
+
+    `burnish runs resume RUN --help` also shows the limits of that run's strategy.
+    """
     from burnish.runs.directory import Header, find_run
     from burnish.runs.plugins import strategy_plugin
 
@@ -117,9 +164,9 @@ def resume(
 def rm(
     run: _RunName,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove a run's folder. A run that is being driven is not removed."""
+    """Remove the folder of a run. A run that is in use is not removed."""
     from burnish.cli.run_pages import remove
 
     remove(run, yes=yes)

@@ -1,215 +1,244 @@
-"""`burnish serve`: the service, and its tokens."""
+"""`burnish serve`: the service."""
 
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from burnish.core.errors import ConfigError, MissingExtra, Problem
+from burnish.cli import tokens
+from burnish.cli.options import flags_for, in_panel
+from burnish.core.errors import MissingExtra
 
-app = typer.Typer(
-    invoke_without_command=True,
-    help="Serve runs over HTTP: PromptIter's routes, and burnish's own API.",
-)
-_token = typer.Typer(no_args_is_help=True, help="Tokens of the service.")
-app.add_typer(_token, name="token")
+if TYPE_CHECKING:
+    from burnish.server.tokens import ClientLimits
 
-_WHAT, _WHO, _WHERE, _LIMITS = "What", "Who may ask", "Where things lie", "Limits"
+_what, _who = in_panel("What"), in_panel("Who may ask")
+_where, _limit = in_panel("Where things lie"), in_panel("Limits")
 _PLACES, _MOST = 10_000, 1_000_000_000
 """As in core/bounds.py, which loads pydantic; `burnish --help` does without."""
-_DATA = Path("results") / "service"
-_Data = Annotated[
-    Path,
-    typer.Option(
-        metavar="DIR", rich_help_panel=_WHERE, help="The folder for runs, datasets and tokens."
+_Flags = Mapping[str, tuple[Any, Any]]
+"""By name, an annotation and a default."""
+
+_ACCESS: _Flags = {
+    "host": (
+        Annotated[str, _who(help="The address to listen on; any but loopback requires a token.")],
+        "127.0.0.1",
     ),
-]
+    "port": (
+        Annotated[
+            int | None,
+            _who(
+                min=0,
+                max=65535,
+                help="0 picks a free port; 8080 by default. A worker listens only with a port.",
+            ),
+        ],
+        None,
+    ),
+    "token": (
+        Annotated[
+            str | None,
+            _who(metavar="TOKEN", help="A token, or @FILE with one; better in $BURNISH_TOKEN."),
+        ],
+        None,
+    ),
+    "cors": (
+        Annotated[
+            list[str] | None,
+            _who(metavar="ORIGIN", help="An origin whose pages may ask; may be repeated."),
+        ],
+        None,
+    ),
+    "allow_host": (
+        Annotated[
+            list[str] | None,
+            _who(metavar="NAME", help="A host name of the service; may be repeated."),
+        ],
+        None,
+    ),
+    "open_metrics": (
+        Annotated[bool, _who("--open-metrics", help="Show /metrics without a token.")],
+        False,
+    ),
+}
+_STORAGE: _Flags = {
+    "data": (
+        Annotated[Path, _where(metavar="DIR", help="The folder for runs, datasets and tokens.")],
+        tokens.DATA,
+    ),
+    "db": (
+        Annotated[
+            str,
+            _where(
+                metavar="URL",
+                help="sqlite:///FILE, postgresql://… or mysql://…; write a password as ${VAR}.",
+            ),
+        ],
+        "",
+    ),
+    "journals": (
+        Annotated[
+            str,
+            _where(
+                metavar="WHERE",
+                help="files, database, or auto: in PostgreSQL and MariaDB, else in files.",
+            ),
+        ],
+        "auto",
+    ),
+    "table_prefix": (
+        Annotated[str, _where(metavar="TEXT", help="The prefix of every table name.")],
+        "burnish_",
+    ),
+    "no_create_schema": (
+        Annotated[
+            bool, _where("--no-create-schema", help="The tables already exist; do not create them.")
+        ],
+        False,
+    ),
+}
+_BOUNDS: _Flags = {
+    "max_running": (
+        Annotated[int, _limit(min=1, max=_PLACES, help="The number of runs at once.")],
+        4,
+    ),
+    "max_waiting": (
+        Annotated[int, _limit(min=0, max=_MOST, help="The number of runs that may wait.")],
+        100,
+    ),
+    "max_body": (
+        Annotated[int, _limit(min=1, max=_PLACES, help="The largest request, in megabytes.")],
+        10,
+    ),
+    "max_listeners": (
+        Annotated[int, _limit(min=1, max=_PLACES, help="The number of open event streams.")],
+        500,
+    ),
+    "max_listeners_per_token": (
+        Annotated[int, _limit(min=1, max=_PLACES, help="The same, for clients with one token.")],
+        100,
+    ),
+    "body_timeout": (
+        Annotated[
+            float, _limit(min=0.1, max=_MOST, help="Seconds in which a request must arrive.")
+        ],
+        60.0,
+    ),
+    "lease": (
+        Annotated[
+            float,
+            _limit(
+                min=0.5,
+                max=_MOST,
+                help="Seconds after which the runs of a dead process are picked up.",
+            ),
+        ],
+        30.0,
+    ),
+    "grace": (
+        Annotated[
+            float,
+            _limit(min=0.0, max=_MOST, help="Seconds that a shutdown waits for running runs."),
+        ],
+        10.0,
+    ),
+    "sync_timeout": (
+        Annotated[
+            float | None, _limit(min=0.1, max=_MOST, help="Seconds a blocking run may take.")
+        ],
+        None,
+    ),
+}
 
 
-@app.callback()
+@flags_for("access", _ACCESS, dict)
+@flags_for("storage", _STORAGE, dict)
+@flags_for("bounds", _BOUNDS, dict)
+@tokens.limits_as_flags
 def serve(
-    ctx: typer.Context,
     *,
     served: Annotated[
         list[str] | None,
-        typer.Option(
-            "--app",
-            metavar="NAME=FILE",
-            rich_help_panel=_WHAT,
-            help="A project file under a name; again for more.",
-        ),
+        _what("--app", metavar="NAME=FILE", help="A project file and its name; may be repeated."),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(
+        _what(
             metavar="NAME",
-            rich_help_panel=_WHAT,
-            help="A model or module:function that requests may name; again for more.",
+            help="What requests may name: a model, a module:function, or `models` for every "
+            "model of a known provider; may be repeated.",
         ),
     ] = None,
     base_path: Annotated[
-        str,
-        typer.Option(metavar="PATH", rich_help_panel=_WHAT, help="Where PromptIter's routes lie."),
+        str, _what(metavar="PATH", help="The base path of PromptIter's routes.")
     ] = "/promptiter/v1/apps",
-    host: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=_WHO,
-            help="The address to listen on; any but loopback demands a token.",
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, rich_help_panel=_WHO, help="0 takes a free one.")
-    ] = 8080,
-    token_given: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            metavar="TOKEN",
-            rich_help_panel=_WHO,
-            help="A token, or @FILE with one; better in $BURNISH_TOKEN.",
-        ),
-    ] = None,
-    cors: Annotated[
+    sub_path: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            rich_help_panel=_WHO,
-            help="An origin whose pages may ask; again for more.",
+        _what(
+            metavar="NAME=PATH",
+            help="Another name of `structure`, `runs` or `async-runs` in PromptIter's routes; may "
+            "be repeated.",
         ),
     ] = None,
-    allow_host: Annotated[
+    omit: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=_WHO, help="A name under which the service is known."
+        _what(
+            metavar="PART",
+            help="What PromptIter's routes leave out of results: evaluation-cases, backward, "
+            "aggregation, patches, profiles or losses; may be repeated.",
         ),
     ] = None,
-    data: _Data = _DATA,
-    db: Annotated[
+    role: Annotated[
         str,
-        typer.Option(
-            metavar="URL",
-            rich_help_panel=_WHERE,
-            help="sqlite:///FILE, postgresql://… or mysql://…; write a password as ${VAR}.",
+        _what(
+            metavar="ROLE",
+            help="both, api (answers requests, drives no runs) or worker (only drives runs).",
         ),
-    ] = "",
-    journals: Annotated[
-        str,
-        typer.Option(
-            metavar="WHERE",
-            rich_help_panel=_WHERE,
-            help="files, database, or auto: in PostgreSQL and MariaDB, else in files.",
-        ),
-    ] = "auto",
-    table_prefix: Annotated[
-        str, typer.Option(metavar="TEXT", rich_help_panel=_WHERE, help="Begins every table's name.")
-    ] = "burnish_",
-    no_create_schema: Annotated[
-        bool,
-        typer.Option(
-            "--no-create-schema", rich_help_panel=_WHERE, help="The tables were made by hand."
-        ),
-    ] = False,
+    ] = "both",
+    access: dict[str, Any],
+    storage: dict[str, Any],
     print_schema: Annotated[
-        bool,
-        typer.Option(
-            "--print-schema", rich_help_panel=_WHERE, help="Print SQL that makes the tables; end."
-        ),
+        bool, _where("--print-schema", help="Print the SQL that creates the tables, and exit.")
     ] = False,
-    max_running: Annotated[
-        int, typer.Option(min=1, max=_PLACES, rich_help_panel=_LIMITS, help="Runs at once.")
-    ] = 4,
-    max_waiting: Annotated[
-        int, typer.Option(min=0, max=_MOST, rich_help_panel=_LIMITS, help="Runs that may wait.")
-    ] = 100,
-    max_body: Annotated[
-        int,
-        typer.Option(min=1, max=_PLACES, rich_help_panel=_LIMITS, help="Megabytes of a request."),
-    ] = 10,
-    lease: Annotated[
-        float,
-        typer.Option(
-            min=0.5,
-            max=_MOST,
-            rich_help_panel=_LIMITS,
-            help="Seconds after which the runs of a dead process are picked up.",
-        ),
-    ] = 30.0,
-    grace: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=_MOST,
-            rich_help_panel=_LIMITS,
-            help="Seconds that a shutdown gives runs in flight.",
-        ),
-    ] = 10.0,
-    sync_timeout: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, max=_MOST, rich_help_panel=_LIMITS, help="Seconds a blocking run may take."
-        ),
-    ] = None,
+    bounds: dict[str, Any],
+    limits: "ClientLimits",
 ) -> None:
-    """Serve project files over HTTP. Runs in progress survive a restart."""
-    if ctx.invoked_subcommand is not None:
-        return
-    _require()
-    from burnish.cli.serve_options import apps_of, journals_of, show_schema, tokens_of
-    from burnish.server.manager import ServiceLimits
+    """Serve project files over HTTP: PromptIter's routes, and burnish's own API.
+
+    Runs in progress survive a restart. The limits of a token hold for each that has none of its
+    own: see `burnish tokens`.
+    """
+    missing = [name for name in ("fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
+    if missing:
+        message = f"the service needs {', '.join(missing)}"
+        raise MissingExtra(message, remedy="pip install 'burnish[server]'")
+    from burnish.cli import serve_options as options
+    from burnish.projects.clients import AllowedNames
+    from burnish.server.routes.promptiter import SubPaths
     from burnish.server.service import Serving, serve
 
     if print_schema:
-        show_schema(db, table_prefix)
+        options.show_schema(storage["db"], storage["table_prefix"])
         return
-    limits = ServiceLimits(
-        running=max_running,
-        waiting=max_waiting,
-        body_bytes=max_body * 1024 * 1024,
-        lease_seconds=lease,
-        grace_seconds=grace,
-        sync_seconds=sync_timeout,
-    )
     serving = Serving(
-        apps=apps_of(served or []),
-        data=data,
-        host=host,
-        port=port,
-        db=db,
-        journals=journals_of(journals),
+        apps=options.apps_of(served or []),
+        role=options.role_of(role),
         base_path=base_path,
-        tokens=tokens_of(token_given, os.environ),
-        origins=frozenset(cors or ()),
-        hosts=frozenset(each.lower() for each in allow_host or ()),
-        allowed=frozenset(allow or ()),
-        limits=limits,
-        table_prefix=table_prefix,
-        create_schema=not no_create_schema,
+        sub_paths=SubPaths.parse(sub_path or ()),
+        slimming=options.slimming_of(omit or ()),
+        allowance=AllowedNames.parse(allow or ()),
+        limits=options.bounds_of(**bounds),
+        client_limits=limits,
+        **options.access_of(access, os.environ),
+        **options.storage_of(storage),
     )
-    serve(serving, announce=lambda url: typer.echo(f"serving {url}"))
 
+    def announce(url: str) -> None:
+        typer.echo(f"serving {url}" if url else "driving runs, without an address")
+        for line in serving.rules().lines():
+            typer.echo(f"  {line}")
 
-def _require() -> None:
-    missing = [name for name in ("fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise MissingExtra(
-            f"the service needs {', '.join(missing)}", remedy="pip install 'burnish[server]'"
-        )
-
-
-@_token.command("new")
-def new(
-    *,
-    scope: Annotated[str, typer.Option(help="read, or run.")] = "run",
-    name: Annotated[str, typer.Option(help="To know it by in tokens.json.")] = "",
-    data: _Data = _DATA,
-) -> None:
-    """Make a token. It is shown once; only its hash is kept."""
-    from burnish.server.security import FILE, TokenScope, new_token
-
-    if scope not in (each.value for each in TokenScope):
-        problem = Problem(where="--scope", message=f"'{scope}' is not one of: read, run")
-        raise ConfigError([problem])
-    typer.echo(new_token(data / FILE, TokenScope(scope), name=name))
+    serve(serving, announce=announce)

@@ -13,9 +13,9 @@ def structure(
     *,
     as_json: options.AsJson = False,
 ) -> None:
-    """The nodes of an agent, how they are joined, and what can be changed at each.
+    """Show the nodes of an agent, their edges, and what can be changed in each.
 
-    Nothing is run or paid. A * stands before what a search may change.
+    Makes no calls. A * marks what a search may change.
     """
     from burnish.cli.structure_tree import show_structure
 

@@ -12,53 +12,46 @@ from burnish.projects.structures import Anatomy, read_structure
 from burnish.system import Redactor
 from burnish.targets.graph.graphs import Condition
 
-_WORDS = 60
-"""Columns of a value that are shown."""
-
 
 def show_structure(path: Path, *, as_json: bool) -> None:
-    """Print what the agent of a file is made of."""
+    """Print the structure of the agent in a file."""
     anatomy, redactor = read_structure(path), Redactor.from_environment()
     if as_json:
-        typer.echo(redactor.text(json.dumps(_snapshot(anatomy), indent=2, ensure_ascii=False)))
+        from burnish.compat.promptiter.snapshot import SurfaceMap
+
+        data = {"structure": SurfaceMap.of(anatomy.target).snapshot.to_json()}
+        typer.echo(redactor.text(json.dumps(data, indent=2, ensure_ascii=False)))
         return
     for line in _tree(anatomy):
         typer.echo(redactor.text(line))
 
 
-def _snapshot(anatomy: Anatomy) -> object:
-    """The answer of PromptIter's structure endpoint."""
-    from burnish.compat.promptiter.snapshot import SurfaceMap
-
-    return {"structure": SurfaceMap.of(anatomy.target).snapshot.to_json()}
-
-
 def _tree(anatomy: Anatomy) -> Iterator[str]:
-    structure = anatomy.structure
+    structure = anatomy.target.structure
     sizes = [counted(len(structure.nodes), "node"), counted(len(structure.edges), "edge")]
     changed = sum(position.surface in anatomy.targets for position in structure.positions)
     sizes.append(f"{changed} of {counted(len(structure.positions), 'position')} may be changed")
     yield f"{structure.id[:19]} · {', '.join(sizes)}"
-    for node in sorted(structure.nodes, key=lambda node: _place(node, structure.entry)):
+    # The whole before its parts, and first of those where it begins.
+    for node in sorted(
+        structure.nodes, key=lambda node: (node.id.count("/"), node.id != structure.entry, node.id)
+    ):
         yield ""
         yield from _node(anatomy, node)
 
 
-def _place(node: Node, entry: str) -> tuple[int, bool, str]:
-    """The whole before its parts, and first of those where it begins."""
-    return node.id.count("/"), node.id != entry, node.id
-
-
 def _node(anatomy: Anatomy, node: Node) -> Iterator[str]:
-    entry = ", where it begins" if node.id == anatomy.structure.entry else ""
+    entry = ", where it begins" if node.id == anatomy.target.structure.entry else ""
     yield f"{node.id}  {node.kind.value}{entry}"
-    for edge in anatomy.structure.edges:
+    for edge in anatomy.target.structure.edges:
         if edge.source == node.id:
             conditions = anatomy.conditions.get((edge.source, edge.to), (None,))
             yield from (f"    → {edge.to}{_when(condition)}" for condition in conditions)
-    for position in anatomy.structure.positions:
+    for position in anatomy.target.structure.positions:
         if position.node == node.id:
-            yield f"  {_position(position, anatomy.targets)}"
+            mark = "*" if position.surface in anatomy.targets else " "
+            name = position.id.removeprefix(position.node)
+            yield f"  {mark} {name:<24} {_value(position)}".rstrip()
 
 
 def _when(condition: Condition | None) -> str:
@@ -69,12 +62,6 @@ def _when(condition: Condition | None) -> str:
     return f"  when it {condition.kind} '{condition.text}'" if condition.text else "  always"
 
 
-def _position(position: Position, targets: frozenset[str]) -> str:
-    mark = "*" if position.surface in targets else " "
-    name = position.id.removeprefix(position.node)
-    return f"{mark} {name:<24} {_value(position)}".rstrip()
-
-
 def _value(position: Position) -> str:
     value = position.value
     if isinstance(value, tuple):
@@ -82,4 +69,4 @@ def _value(position: Position) -> str:
     if not isinstance(value, str) or position.type.value == "model":
         return str(value)
     size = counted(len(value), "character")
-    return f"{size}: {shorten(value, _WORDS)}" if value.strip() else size
+    return f"{size}: {shorten(value, 60)}" if value.strip() else size

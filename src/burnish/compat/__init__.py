@@ -1,9 +1,10 @@
-"""The names that users of other systems know: those of AgentOptimizer and AgentEvaluator."""
+"""The public names of AgentOptimizer and AgentEvaluator."""
 
 from burnish.compat.callbacks import Callback, CallbackResult, Callbacks, Moment
-from burnish.compat.eval_sets import AgentEvaluator, AgentOptimizer, EvaluateResult
+from burnish.compat.eval_sets import AgentEvaluator, EvaluateResult
 from burnish.compat.optimizer.base import BaseOptimizer
 from burnish.compat.optimizer.callbacks import LabeledStopper
+from burnish.compat.optimizer.entry import AgentOptimizer
 from burnish.compat.optimizer.reflective import OPTIMIZER_REGISTRY
 from burnish.strategies.reflective.results import OptimizeResult, RoundRecord
 from burnish.targets.prompts import TargetPrompt

@@ -1,30 +1,29 @@
-"""AgentEvaluator and AgentOptimizer: EvalSets with their configuration."""
+"""AgentEvaluator: EvalSets in a test."""
 
-import asyncio
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from os import PathLike
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from burnish.compat.callbacks import CallbackDispatcher, Callbacks, ScoringCallbacks, WatchedTarget
-from burnish.compat.optimizer.base import BaseOptimizer, CallAgent, run_custom
-from burnish.compat.optimizer.display import Reporter
-from burnish.compat.optimizer.reflective import (
-    OPTIMIZER_REGISTRY,
-    ReflectiveOptimizer,
-    check_arguments,
-    read_config,
-    warn_of_merge,
+from burnish.compat.callbacks import CallbackDispatcher, Callbacks, WatchedTarget, watched_metrics
+from burnish.compat.eval_types import (
+    EvalCaseResult,
+    EvalSet,
+    EvalStatus,
+    PassNC,
+    pass_at_k,
+    pass_hat_k,
 )
+from burnish.compat.evaluators import EVALUATOR_REGISTRY
+from burnish.compat.results_by_case import case_results
+from burnish.compat.runner_agents import RunnerAgent
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.protocols import Metric, Target
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.formats import read_cases, read_folder
-from burnish.metrics.eval_factory import make_metrics
 from burnish.metrics.eval_metrics import EvalConfig
 from burnish.metrics.factory import MetricMaking
 from burnish.metrics.turns import EPSILON
@@ -38,123 +37,21 @@ from burnish.projects.measurements import (
     measured_anew,
     threshold_of,
 )
-from burnish.projects.measures import trajectory_problems
 from burnish.reports.evaluation_cases import Trouble, complaints_of
 from burnish.reports.evaluation_page import two
-from burnish.strategies.reflective.result_files import write_files
-from burnish.strategies.reflective.results import OptimizeResult
 from burnish.system import read_tree, validate_config
 from burnish.targets.callables import CallableTarget
-from burnish.targets.prompts import TargetPrompt, write_back
 from burnish.targets.recorded import RecordedTarget
-
-_AnyPath = str | PathLike[str]
-
-
-class AgentOptimizer:
-    """Makes the prompts of an agent better, and says what came of it."""
-
-    @classmethod
-    async def optimize(
-        cls,
-        *,
-        config_path: _AnyPath,
-        call_agent: CallAgent,
-        target_prompt: TargetPrompt,
-        train_dataset_path: _AnyPath,
-        validation_dataset_path: _AnyPath,
-        output_dir: _AnyPath,
-        callbacks: Callbacks | None = None,
-        update_source: bool = False,
-        verbose: int = 1,
-        extra_stop_callbacks: Sequence[Callable[..., bool]] | None = None,
-        extra_gepa_callbacks: Sequence[Any] | None = None,
-    ) -> OptimizeResult:
-        """Optimise the prompts of `target_prompt`.
-
-        Everything happens in the caller's event loop. `output_dir` is a new folder, or that of an
-        earlier call with the same inputs, which is then gone on with. A run that fails gives a
-        result that says so; wrong arguments raise ValueError or TypeError before anything is
-        written. With `update_source` the best prompts are written where they came from after
-        success, all or none, and only if nobody changed them meanwhile.
-        """
-        stoppers = tuple(extra_stop_callbacks or ())
-        train, validation = str(train_dataset_path), str(validation_dataset_path)
-        check_arguments(
-            call_agent=call_agent,
-            target_prompt=target_prompt,
-            paths=(train, validation),
-            output_dir=str(output_dir),
-            verbose=verbose,
-            stoppers=stoppers,
-        )
-        config = read_config(str(config_path), OPTIMIZER_REGISTRY.names())
-        warn_of_merge(config, target_prompt)
-        algorithm = OPTIMIZER_REGISTRY.get(config.optimize.algorithm.name)
-        optimizer = algorithm(
-            config=config,
-            config_path=str(config_path),
-            call_agent=call_agent,
-            target_prompt=target_prompt,
-            train_dataset_path=train,
-            validation_dataset_path=validation,
-            # The agent may change the folder that the program stands in.
-            output_dir=os.path.join(os.getcwd(), output_dir),  # noqa: PTH109, PTH118
-            callbacks=callbacks,
-            extra_stop_callbacks=stoppers,
-            extra_gepa_callbacks=tuple(extra_gepa_callbacks or ()),
-        )
-        reporter = Reporter(verbose=verbose)
-        result = await _run(optimizer, reporter)
-        return await _settled(optimizer, result, reporter, update_source=update_source)
-
-
-async def _run(optimizer: BaseOptimizer, reporter: Reporter) -> OptimizeResult:
-    if isinstance(optimizer, ReflectiveOptimizer):
-        return await optimizer.run(reporter=reporter)
-    return await run_custom(optimizer, reporter)
-
-
-async def _settled(
-    optimizer: BaseOptimizer, result: OptimizeResult, reporter: Reporter, *, update_source: bool
-) -> OptimizeResult:
-    """Write back what is to be written back, and say last what came of it all."""
-    if update_source and result.status == "SUCCEEDED":
-        result = await _written_back(optimizer, result)
-    write_files(optimizer.folder, result, update_source=update_source)
-    summary = result.format_summary(output_dir=optimizer.folder, update_source=update_source)
-    for line in summary.splitlines():
-        reporter.say(line)
-    return result
-
-
-async def _written_back(optimizer: BaseOptimizer, result: OptimizeResult) -> OptimizeResult:
-    """The result once its best prompts are in the source; it says so where they are not."""
-    try:
-        best = optimizer.best_texts(result)
-        if dict(best) == dict(optimizer.baseline):
-            return result
-        await write_back(optimizer.target_prompt, best, expected=optimizer.baseline)
-    except (Exception, asyncio.CancelledError) as error:
-        message = f"the best prompts were not written back: {error or type(error).__name__}"
-        failed = result.model_copy(update={"error_message": message, "source_updated": False})
-        write_files(optimizer.folder, failed, update_source=True)
-        raise
-    return result.model_copy(update={"source_updated": True})
-
-
-# -- EvalSets with their configuration, ready to be evaluated -------------------------------------
-
 
 _CONFIG = "test_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _EvaluationArguments:
-    """What the caller says, for every set alike."""
+    """The arguments that apply to every set."""
 
     call_agent: Callable[..., Any] | None
-    config: Path | None
+    config: Path | EvalConfig | None
     name: str
     output: Path | None
     callbacks: Callbacks
@@ -174,30 +71,33 @@ class _PreparedSet:
 
     @classmethod
     def read(cls, file: CaseFile, path: Path, arguments: _EvaluationArguments) -> "_PreparedSet":
-        """Everything that is needed, checked before any set is run."""
+        """Read and check everything before any set is run."""
         models = arguments.how.models or Models()
-        config = _config_path(path, arguments.config)
-        read = _read_config(config)
-        runs = arguments.how.repeats or read.num_runs
+        folder, config = _configuration(path, arguments.config)
+        runs = arguments.how.repeats or config.num_runs
         how = replace(arguments.how, repeats=runs, models=models)
         judge = None if how.judge is None else as_reference(how.judge)
-        making = MetricMaking(models=models, folder=config.resolve().parent, judge=judge)
-        _refuse(file, path, read, arguments)
+        making = MetricMaking(models=models, folder=folder, judge=judge)
+        if problems := list(_problems(file, path, config, arguments)):
+            raise ConfigError(problems)
+        target: Target = RecordedTarget()
+        if arguments.call_agent is not None:
+            user = player_for(file.cases, how.user_simulator, models)
+            target = CallableTarget(agent=arguments.call_agent, user=user)
         return cls(
             id=file.eval_set_id or path.name,
             file=file,
-            target=_target(file, arguments, models),
-            metrics=make_metrics(read.metrics, making),
+            target=target,
+            metrics=EVALUATOR_REGISTRY.make(config.metrics, making),
             how=how,
             arguments=arguments,
         )
 
     async def evaluated(self) -> Evaluated:
-        """Run and score, with the callbacks around it."""
+        """Run and score the set, with callbacks."""
         dispatcher = CallbackDispatcher(callbacks=self.arguments.callbacks, eval_set_id=self.id)
-        scoring = ScoringCallbacks(dispatcher=dispatcher, metrics=len(self.metrics))
         target = WatchedTarget(target=self.target, dispatcher=dispatcher)
-        metrics = scoring.watch(self.metrics)
+        metrics = watched_metrics(self.metrics, dispatcher)
         subject = self.arguments.name or self.id
         measurement = measurement_of(target, self.file.cases, metrics, self.how, subject=subject)
         await dispatcher.dispatch("before_inference_set")
@@ -212,7 +112,7 @@ class _PreparedSet:
     async def _dispatch_unscored(
         self, dispatcher: CallbackDispatcher, evaluation: Evaluation
     ) -> None:
-        """Runs without a reply never reach a metric; their scores are told all the same."""
+        """Call the scoring callbacks for failed runs, which never reach a metric."""
         cases = {case.id: case for case in self.file.cases}
         for result in evaluation.results:
             if result.outcome.failure is None:
@@ -224,7 +124,6 @@ class _PreparedSet:
 
 
 def _prepared_sets(place: Path, arguments: _EvaluationArguments) -> list[_PreparedSet]:
-    """The set of a file, or every set of a folder; everything that is wrong with any of them."""
     files = read_folder(place) if place.is_dir() else {place: read_cases(place)}
     sets: dict[str, _PreparedSet] = {}
     problems: list[Problem] = []
@@ -235,11 +134,20 @@ def _prepared_sets(place: Path, arguments: _EvaluationArguments) -> list[_Prepar
             problems += error.problems
             continue
         if each.id in sets:
-            problems.append(Problem(where=path.name, message=f"another set is called {each.id!r}"))
+            message = f"another eval set is called {each.id!r}"
+            problems.append(Problem(where=path.name, message=message))
         sets[each.id] = each
     if problems:
         raise ConfigError(problems)
     return list(sets.values())
+
+
+def _configuration(path: Path, config: Path | EvalConfig | None) -> tuple[Path, EvalConfig]:
+    """The metrics of a set, and the folder that their paths start from."""
+    if isinstance(config, EvalConfig):
+        return Path.cwd(), config
+    place = _config_path(path, config)
+    return place.resolve().parent, _read_config(place)
 
 
 def _config_path(path: Path, config: Path | None) -> Path:
@@ -260,36 +168,23 @@ def _read_config(path: Path) -> EvalConfig:
     return validate_config(tree.data, EvalConfig, source=path.name, tree=tree)
 
 
-def _refuse(
+def _problems(
     file: CaseFile, path: Path, config: EvalConfig, arguments: _EvaluationArguments
-) -> None:
-    problems = trajectory_problems(config.metrics) if arguments.call_agent is not None else []
+) -> Iterator[Problem]:
     live = [case.id for case in file.cases if case.recorded is None]
     if arguments.call_agent is None and live:
-        message = f"there is no call_agent, and {len(live)} cases are not recorded ({live[0]}, …)"
-        problems.append(Problem(where=path.name, message=message, remedy="give call_agent"))
+        message = f"call_agent is missing, but {len(live)} cases are not recorded ({live[0]}, …)"
+        yield Problem(where=path.name, message=message, remedy="pass call_agent or runner")
     if not config.metrics:
-        problems.append(Problem(where=path.name, message="its configuration has no metrics"))
-    if problems:
-        raise ConfigError(problems)
-
-
-def _target(file: CaseFile, arguments: _EvaluationArguments, models: Models) -> Target:
-    if arguments.call_agent is None:
-        return RecordedTarget()
-    user = player_for(file.cases, arguments.how.user_simulator, models)
-    return CallableTarget(agent=arguments.call_agent, user=user)
-
-
-# -- Whether an eval set passes, as in AgentEvaluator ---------------------------------------------
+        yield Problem(where=path.name, message="the configuration has no metrics")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """How a case does by one metric, over all its turns and runs."""
+    """The result of one case on one metric, over all turns and runs."""
 
     passed: bool | None
-    """None where a score is missing: that is no pass, and no 0 either."""
+    """None if a score is missing, which is neither a pass nor a 0."""
     value: float | None
     threshold: float | None
 
@@ -300,14 +195,8 @@ class _Standing:
         return f"{two(self.value)}{bar}"
 
 
-def _standings(
-    evaluated: Evaluated, thresholds: Mapping[str, float | None]
-) -> dict[str, dict[str, _Standing]]:
-    """By case and metric; metrics that do not apply to a case are left out."""
-    return {
-        case: dict(_of_case(evaluated.evaluation.of_case(case), thresholds))
-        for case in evaluated.evaluation.cases
-    }
+_Table: TypeAlias = Mapping[str, Mapping[str, _Standing]]
+"""By case and metric."""
 
 
 def _of_case(
@@ -317,19 +206,19 @@ def _of_case(
         values = [result.value(metric) for result in results if result.applies(metric)]
         numbers = [value for value in values if value is not None]
         verdicts = {s.passed for r in results for s in r.scores if s.metric == metric} - {None}
+        verdicts |= {False for r in results if r.outcome.failed}
         if len(numbers) < len(values):
             yield metric, _Standing(passed=None, value=None, threshold=threshold)
         elif numbers and verdicts:
             value = mean(numbers)
             passed = verdicts == {True} or (
-                # One voice is the metric's own; of several the mean decides.
+                # If verdicts differ between turns or runs, the mean decides.
                 len(verdicts) > 1 and threshold is not None and value >= threshold - EPSILON
             )
             yield metric, _Standing(passed=passed, value=value, threshold=threshold)
 
 
-def _failing(table: Mapping[str, Mapping[str, _Standing]]) -> dict[str, dict[str, _Standing]]:
-    """The cases that do not pass, with the metrics that keep them from it."""
+def _failing(table: _Table) -> dict[str, dict[str, _Standing]]:
     bad = {
         case: {metric: each for metric, each in row.items() if each.passed is not True}
         for case, row in table.items()
@@ -337,10 +226,8 @@ def _failing(table: Mapping[str, Mapping[str, _Standing]]) -> dict[str, dict[str
     return {case: row for case, row in bad.items() if row}
 
 
-def _explanation(
-    eval_set: str, evaluated: Evaluated, table: Mapping[str, Mapping[str, _Standing]]
-) -> str:
-    """Which cases of a set fail, with expected, actual and reason; empty where none does."""
+def _explanation(eval_set: str, evaluated: Evaluated, table: _Table) -> str:
+    """The failing cases of a set with expected, actual and reason; empty if none fails."""
     bad = _failing(table)
     if not bad:
         judged = any(row for row in table.values())
@@ -349,18 +236,16 @@ def _explanation(
     lines = [f"{eval_set}: {len(bad)} of {len(table)} cases do not pass"]
     for case, metrics in bad.items():
         complaints = [
-            complaint
-            for complaint in complaints_of(rows[case])
-            if complaint.metric in metrics or complaint.trouble is Trouble.CRASHED
-            or not complaint.metric
-        ]  # fmt: skip
+            each
+            for each in complaints_of(rows[case])
+            if each.metric in metrics or each.trouble is Trouble.CRASHED or not each.metric
+        ]
         scores = ", ".join(f"{metric} {each}" for metric, each in metrics.items())
-        lines.append(f"{explained(rows[case], tuple(complaints))}\n  in all: {scores}")
+        lines.append(f"{explained(rows[case], tuple(complaints))}\n  overall: {scores}")
     return "\n".join(lines)
 
 
-def _summary(eval_set: str, table: Mapping[str, Mapping[str, _Standing]]) -> Iterator[str]:
-    """A line for the set and one for each case."""
+def _summary(eval_set: str, table: _Table) -> Iterator[str]:
     bad = _failing(table)
     yield f"{eval_set}: {len(table) - len(bad)} of {len(table)} cases pass"
     for case, row in table.items():
@@ -368,11 +253,8 @@ def _summary(eval_set: str, table: Mapping[str, Mapping[str, _Standing]]) -> Ite
         yield f"  {'✗' if case in bad else '✓'} {case}: {scores or 'no metric applies'}"
 
 
-# -- AgentEvaluator -------------------------------------------------------------------------------
-
-
 class CasesFailed(AssertionError):
-    """Cases that do not pass; the message explains each, `result` has everything."""
+    """Some cases do not pass; the message explains each, `result` has the details."""
 
     def __init__(self, message: str, result: "EvaluateResult") -> None:
         super().__init__(message)
@@ -380,16 +262,51 @@ class CasesFailed(AssertionError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateResult:
-    """What was found, by eval set."""
+class SetResult(Evaluated):
+    """One EvalSet: what burnish measured, and the same as the runs of each case."""
 
-    results_by_eval_set_id: Mapping[str, Evaluated]
-    standings: Mapping[str, Mapping[str, Mapping[str, _Standing]]]
-    """How each case does by each metric: the mean over turns and runs."""
+    eval_results_by_eval_id: Mapping[str, list[EvalCaseResult]] = field(repr=False)
+    num_runs: int
+
+    @property
+    def pass_nc(self) -> PassNC:
+        """How many runs there were, and in how many of them every case passed."""
+        runs = zip(*self.eval_results_by_eval_id.values(), strict=True)
+        passed = [all(each.final_eval_status is EvalStatus.PASSED for each in run) for run in runs]
+        return PassNC(self.num_runs, sum(passed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateResult:
+    """The results by eval set."""
+
+    results_by_eval_set_id: Mapping[str, SetResult]
+    standings: Mapping[str, _Table]
+    """By set, case and metric: the mean over turns and runs."""
+
+
+class EvalExecuter:
+    """An evaluation that is run later, and whose result stays even if cases fail."""
+
+    def __init__(self, evaluation: Callable[[], Awaitable[EvaluateResult]]) -> None:
+        self._evaluation = evaluation
+        self._result: EvaluateResult | None = None
+
+    async def evaluate(self) -> None:
+        """Run it; raises CasesFailed if a case does not pass."""
+        try:
+            self._result = await self._evaluation()
+        except CasesFailed as failed:
+            self._result = failed.result
+            raise
+
+    def get_result(self) -> EvaluateResult | None:
+        """The result; None before the evaluation."""
+        return self._result
 
 
 class AgentEvaluator:
-    """Runs the cases of EvalSets through an agent and asserts that they pass."""
+    """Runs the cases of EvalSets and asserts that they pass."""
 
     @classmethod
     async def evaluate(
@@ -397,6 +314,7 @@ class AgentEvaluator:
         eval_set_path: str | Path | None = None,
         *,
         call_agent: Callable[..., Any] | None = None,
+        runner: Any = None,
         test_config_path: str | Path | None = None,
         num_runs: int | None = None,
         agent_name: str = "",
@@ -412,50 +330,107 @@ class AgentEvaluator:
     ) -> EvaluateResult:
         """Evaluate an EvalSet, or every EvalSet of a folder.
 
-        The metrics are in `test_config_path`, or in the `test_config.json` beside each set;
-        `num_runs` is what it says there unless it is given. Without `call_agent` the cases must
-        be recorded. Raises CasesFailed, an AssertionError, when a case does not pass. The last
-        two parameters are other names of the two paths.
+        The agent is `call_agent`, or a `runner` whose `run_async` yields events; without either,
+        all cases must be recorded. The metrics and the default of `num_runs` are in
+        `test_config_path`, or in the `test_config.json` beside each set. Raises CasesFailed, an
+        AssertionError, if a case does not pass. The last two parameters are aliases of the two
+        paths.
         """
         place = eval_set_path or eval_dataset_file_path_or_dir
         if place is None:
-            raise ConfigError([Problem(message="no eval set is named", where="eval_set_path")])
+            raise ConfigError([Problem(message="no eval set was given", where="eval_set_path")])
         config = test_config_path or eval_metrics_file_path_or_dir
+        how = How(
+            repeats=num_runs,
+            concurrency=case_parallelism,
+            judge=judge,
+            user_simulator=user_simulator,
+            models=models,
+        )
         arguments = _EvaluationArguments(
-            call_agent=call_agent,
+            call_agent=_one_agent(call_agent, runner),
             config=None if config is None else Path(config),
             name=agent_name,
             output=None if eval_result_output_dir is None else Path(eval_result_output_dir),
             callbacks=callbacks or Callbacks(),
-            how=How(
-                repeats=num_runs,
-                concurrency=case_parallelism,
-                judge=judge,
-                user_simulator=user_simulator,
-                models=models,
-            ),
+            how=how,
         )
-        result, troubles = await _evaluated(_prepared_sets(Path(place), arguments))
-        if print_detailed_results:
-            _show(result)
-        if troubles:
-            raise CasesFailed("\n".join(troubles), result)
-        return result
+        return await _asserted(_prepared_sets(Path(place), arguments), print_detailed_results)
+
+    @classmethod
+    async def evaluate_eval_set(
+        cls,
+        eval_set: EvalSet,
+        *,
+        eval_config: EvalConfig,
+        call_agent: Callable[..., Any] | None = None,
+        runner: Any = None,
+        num_runs: int | None = None,
+        agent_name: str = "",
+        print_detailed_results: bool = True,
+        case_parallelism: int | None = None,
+        callbacks: Callbacks | None = None,
+        models: Models | None = None,
+    ) -> EvaluateResult:
+        """Evaluate an EvalSet that a program has made; like `evaluate` in everything else."""
+        arguments = _EvaluationArguments(
+            call_agent=_one_agent(call_agent, runner),
+            config=eval_config,
+            name=agent_name,
+            output=None,
+            callbacks=callbacks or Callbacks(),
+            how=How(repeats=num_runs, concurrency=case_parallelism, models=models),
+        )
+        prepared = _PreparedSet.read(eval_set.case_file, Path(eval_set.eval_set_id), arguments)
+        return await _asserted([prepared], print_detailed_results)
+
+    @classmethod
+    def get_executer(cls, *paths: str | Path, **options: Any) -> EvalExecuter:
+        """The same as `evaluate` with these arguments, to be run later."""
+        return EvalExecuter(partial(cls.evaluate, *paths, **options))
+
+    @staticmethod
+    def parse_pass_nc(result: EvaluateResult) -> dict[str, PassNC]:
+        """By EvalSet, the runs, and those in which every case passed."""
+        return {name: each.pass_nc for name, each in result.results_by_eval_set_id.items()}
+
+    pass_at_k = staticmethod(pass_at_k)
+    pass_hat_k = staticmethod(pass_hat_k)
+
+
+def _one_agent(call_agent: Callable[..., Any] | None, runner: Any) -> Callable[..., Any] | None:
+    if call_agent is not None and runner is not None:
+        message = "call_agent and runner are two agents"
+        raise ConfigError([Problem(where="runner", message=message, remedy="pass one of them")])
+    return call_agent if runner is None else RunnerAgent(runner)
+
+
+async def _asserted(sets: Sequence[_PreparedSet], show: bool) -> EvaluateResult:  # noqa: FBT001
+    result, troubles = await _evaluated(sets)
+    if show:
+        for eval_set, table in result.standings.items():
+            sys.stdout.writelines(f"{line}\n" for line in _summary(eval_set, table))
+    if troubles:
+        raise CasesFailed("\n".join(troubles), result)
+    return result
 
 
 async def _evaluated(sets: Sequence[_PreparedSet]) -> tuple[EvaluateResult, list[str]]:
-    results: dict[str, Evaluated] = {}
-    tables: dict[str, dict[str, dict[str, _Standing]]] = {}
+    results: dict[str, SetResult] = {}
+    tables: dict[str, _Table] = {}
     troubles: list[str] = []
     for each in sets:
-        results[each.id] = await each.evaluated()
-        bars = {metric.name: threshold_of(metric) for metric in each.metrics}
-        tables[each.id] = _standings(results[each.id], bars)
-        if explanation := _explanation(each.id, results[each.id], tables[each.id]):
+        evaluated = await each.evaluated()
+        evaluation = evaluated.evaluation
+        thresholds = {metric.name: threshold_of(metric) for metric in each.metrics}
+        results[each.id] = SetResult(
+            **{name: getattr(evaluated, name) for name in Evaluated.__dataclass_fields__},
+            eval_results_by_eval_id=case_results(each.id, evaluated, thresholds),
+            num_runs=each.how.repeats or 1,
+        )
+        tables[each.id] = {
+            case: dict(_of_case(evaluation.of_case(case), thresholds)) for case in evaluation.cases
+        }
+        if explanation := _explanation(each.id, evaluated, tables[each.id]):
             troubles.append(explanation)
     return EvaluateResult(results_by_eval_set_id=results, standings=tables), troubles
-
-
-def _show(result: EvaluateResult) -> None:
-    for eval_set, table in result.standings.items():
-        sys.stdout.writelines(f"{line}\n" for line in _summary(eval_set, table))

@@ -3,8 +3,8 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal, TypeAlias
@@ -20,7 +20,7 @@ Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse:
-    """A model's wish to use a tool."""
+    """A model's request to call a tool."""
 
     id: str
     name: str
@@ -29,7 +29,7 @@ class ToolUse:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """A picture that goes with what is said."""
+    """A picture in a message."""
 
     media_type: str
     base64: str = field(repr=False)
@@ -37,34 +37,27 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One thing said."""
+    """One message of a conversation."""
 
     role: Speaker
     content: str
     images: tuple[Image, ...] = ()
     uses: tuple[ToolUse, ...] = ()
-    """The tools an assistant wants to use."""
+    """The tool calls that an assistant requests."""
     answers: str = ""
-    """The id of the tool use that this answers, where a tool speaks."""
+    """In a message of a tool, the id of the tool use that it answers."""
     tool: str = ""
-    """The tool that speaks."""
+    """The name of the tool that sends the message."""
     verbatim: Json = None
-    """An assistant's answer as its provider wants it back: thoughts and their signatures too."""
+    """An assistant's answer as its provider needs it back, with thoughts and their signatures."""
 
 
-# -- Cases, the turns they are made of ------------------------------------------------------------
-
-
-def _empty(value: str) -> bool:
-    return not value
-
-
-_Rare = Annotated[str, Field(exclude_if=_empty)]
-"""A text that is left out where there is none, so that the hashes of other cases stay the same."""
+_Rare = Annotated[str, Field(exclude_if=lambda text: not text)]
+"""A text that is left out when empty, so that the hashes of other cases stay the same."""
 
 
 class Split(StrEnum):
-    """Train feeds proposals, holdout decides, test is looked at once, at the end."""
+    """Train feeds proposals, holdout decides, test is read once, at the end."""
 
     TRAIN = "train"
     HOLDOUT = "holdout"
@@ -73,10 +66,10 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedTool:
-    """A tool that should be used in a turn, with which arguments, and how often at least."""
+    """A tool that should be used in a turn, its arguments, and the least number of uses."""
 
     name: str
-    """Part of the tool's name is enough."""
+    """The tool's name or a part of it."""
     arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """A value each, or `{fuzzy: text}`, or `{regex: pattern}`."""
     count: int = 1
@@ -84,34 +77,34 @@ class ExpectedTool:
 
 @dataclass(frozen=True, kw_only=True)
 class Attachment:
-    """A file that goes to the agent with what is said."""
+    """A file that goes to the agent with the input."""
 
     kind: str
     """image, pdf, text, excel, word, powerpoint or csv."""
     path: str = ""
     url: str = ""
     data: _Rare = field(default="", repr=False)
-    """The file itself in base64, in the place of a path or an address."""
+    """The file in base64, instead of a path or a URL."""
     name: _Rare = ""
-    """What it is called, where it comes as data."""
+    """The file name, if the file comes as data."""
     description: str = ""
     options: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Which part of it: pages, sheet, range, cache."""
     content: str = ""
-    """A hash of what is in it, once somebody has looked: another content is another case."""
+    """A hash of the file, once it was read: another content is another case."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rubric:
-    """One thing that an answer must fulfil, which a judge can say yes or no to."""
+    """One requirement of an answer that a judge can say yes or no to."""
 
     id: str
     text: str
     description: str = ""
-    """For people: a judge is not shown it."""
+    """For people: judges do not see it."""
     kind: str = ""
     metric: str = ""
-    """The metric it adds to, where it belongs to a case; empty for every rubric metric."""
+    """For a rubric of a case, the metric that it extends; empty means every rubric metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,70 +112,88 @@ class Scenario:
     """A conversation whose user is played by a model."""
 
     plan: str
-    """What the user wants, holds back, and is content with."""
+    """What the user wants, withholds, and is satisfied with."""
     stop_signal: str = ""
-    """What the played user says when the talk is over; empty takes the usual one."""
+    """What the played user says to end the conversation; empty means the default."""
     max_turns: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One thing said to the agent, and what is expected back."""
+    """One input to the agent and what is expected back."""
 
     input: str
     expected: str | None = None
     context: tuple[str, ...] = ()
-    """Passages the answer should rest on."""
+    """Passages that the answer should be based on."""
     expected_tools: tuple[ExpectedTool, ...] | None = None
-    """An empty list says that no tool may be used; None, that nobody asks."""
+    """An empty list means that no tool may be used; None, that tools are not checked."""
     expected_calls: tuple[ToolCall, ...] | None = None
-    """The calls of a model trajectory, in order, to be compared one by one. An empty list says
-    that there are none; None, that nobody asks."""
+    """The calls of a model trajectory, in order, compared one by one. An empty list means no
+    calls; None, that calls are not checked."""
     attachments: tuple[Attachment, ...] = ()
     metrics: tuple[str, ...] = ()
-    """The metrics that look at this turn; empty means all of them."""
+    """The metrics that score this turn; empty means all of them."""
     settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What graders are told about this turn."""
+    """Settings of graders for this turn."""
     extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What a file says beyond all this, kept so that it can be written again."""
+    """Other keys of the file, kept so that they can be written again."""
 
     @property
     def expects_no_tool(self) -> bool:
-        """Whether a list of expected tools or calls is there, and empty."""
+        """Whether there is a list of expected tools or calls, and it is empty."""
         lists = [each for each in (self.expected_tools, self.expected_calls) if each is not None]
         return bool(lists) and not any(lists)
 
 
+def _strings(value: Json) -> Iterator[str]:
+    """Every text in a value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from (text for item in value for text in _strings(item))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key != "attachments":
+                yield key
+                yield from _strings(item)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An input with what is expected: one turn, or several in one conversation."""
+    """An input with the expected answer: one turn, or several in one conversation."""
 
     turns: tuple[Turn, ...]
     name: str = ""
     labels: tuple[str, ...] = ()
     history: tuple[Message, ...] = ()
-    """What was said before the first turn."""
+    """The messages before the first turn."""
     rubrics: tuple[Rubric, ...] = ()
     scenario: Scenario | None = None
-    """The rest of the talk is made up from here; the first turn opens it."""
+    """Generates the conversation after the first turn."""
     recorded: Outcome | None = None
-    """What the agent gave once: such a case is scored as it stands, never run."""
+    """A recorded outcome: such a case is scored, but never run."""
     extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What a file says beyond all this, kept so that it can be written again."""
+    """Other keys of the file, kept so that they can be written again."""
 
     @property
     def input(self) -> str:
-        """The first thing said to the agent."""
+        """The input of the first turn."""
         return self.turns[0].input
 
     @property
     def expected(self) -> str | None:
-        """What the last turn should give."""
+        """The expected answer of the last turn."""
         return self.turns[-1].expected
 
     @cached_property
+    def text(self) -> str:
+        """All that the case says itself, without attached files and a recorded outcome."""
+        return "\n".join(_strings(codec(Case).encode(replace(self, recorded=None))))
+
+    @cached_property
     def id(self) -> str:
-        """The name, or for a case without one a hash of its content."""
+        """The name, or a hash of the content for a case without one."""
         return self.name or self.content_id
 
     @cached_property
@@ -191,17 +202,21 @@ class Case:
         data = codec(Case).encode(self)
         assert isinstance(data, dict)
         assert isinstance(data["turns"], list)
-        data["turns"] = [_hashed(turn) for turn in data["turns"]]
+        for turn in data["turns"]:
+            assert isinstance(turn, dict)
+            # None hashes like the empty list that it was in old journals; an empty list differs.
+            for name in ("expected_tools", "expected_calls"):
+                turn[name] = turn[name] or ([] if turn[name] is None else "none")
         extras = {key: value for key, value in self.extras.items() if key != AS_WRITTEN}
-        seen = {key: value for key, value in data.items() if key not in _ABOUT}
+        seen = {key: value for key, value in data.items() if key not in ("name", "labels")}
         return short_id({**seen, "extras": extras})
 
     @cached_property
     def question_id(self) -> str:
-        """A hash of what is asked, blind to spacing, letter case and Unicode spelling.
+        """A hash of the question that ignores spacing, letter case and Unicode spelling.
 
-        Two cases that ask the same are the same case when splits are compared, whatever
-        they are called and whatever answer they expect.
+        Cases with the same question are the same case when splits are compared, whatever
+        their names and expected answers.
         """
         questions: list[Json] = [squeeze(turn.input) for turn in self.turns]
         files: list[Json] = [
@@ -216,28 +231,17 @@ class Case:
 
     @classmethod
     def single(cls, input: str, expected: str | None = None, *, name: str = "") -> "Case":  # noqa: A002
-        """A case of one turn."""
+        """Create a case of one turn."""
         return cls(name=name, turns=(Turn(input=input, expected=expected),))
 
 
-def _hashed(turn: Json) -> Json:
-    """A turn as it is hashed: no list of tools as an empty one always was, so that old journals
-    stay in force, and an empty one as something else."""
-    assert isinstance(turn, dict)
-    for name in ("expected_tools", "expected_calls"):
-        turn[name] = turn[name] or ([] if turn[name] is None else "none")
-    return turn
-
-
 AS_WRITTEN = "as_written"
-"""The extra that keeps how a file spells a case; it says nothing that the case does not."""
-_ABOUT = ("name", "labels", "extras")
-"""What is said about a case, rather than in it."""
+"""The extra with the original spelling of a case; it adds nothing to the case itself."""
 
 
 def squeeze(text: str) -> str:
-    """Text with spacing, letter case and Unicode spelling levelled out, for comparing."""
-    # Folding the case of some Greek letters takes them apart again: hence twice.
+    """Normalize spacing, letter case and Unicode spelling, for comparing."""
+    # Case folding decomposes some Greek letters again: hence twice.
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
@@ -262,62 +266,52 @@ class Dataset:
         )
 
     def problems(self) -> list[Problem]:
-        """What makes these splits unfit: nothing to learn from, one name twice, leaks."""
+        """No training cases, repeated names, and cases that are in two splits."""
         problems = [] if self.train else [Problem(where="train", message="there are no cases")]
         for split in Split:
-            problems += _repeated_names(split, self.cases(split))
-        return problems + list(dict.fromkeys(_leaks(self)))
+            seen: set[str] = set()
+            for case in self.cases(split):
+                if case.id in seen:
+                    problems.append(
+                        Problem(
+                            where=split.value,
+                            message=f"two cases are called '{case.id}'",
+                            remedy="give each case a unique name, or remove the duplicate",
+                        )
+                    )
+                seen.add(case.id)
+        return problems + list(dict.fromkeys(self._leaks()))
 
-
-def _repeated_names(split: Split, cases: Sequence[Case]) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for case in cases:
-        if case.id in seen:
-            yield Problem(
-                where=split.value,
-                message=f"two cases are called '{case.id}'",
-                remedy="give each case a name of its own, or remove the repetition",
-            )
-        seen.add(case.id)
-
-
-def _leaks(dataset: Dataset) -> Iterator[Problem]:
-    home: dict[str, tuple[Split, Case]] = {}
-    for split in Split:
-        for key, case in _identities(dataset.cases(split)):
-            first = home.setdefault(key, (split, case))
-            if first[0] is not split:
-                yield Problem(
-                    where=f"{first[0].value}, {split.value}",
-                    message=f"case '{case.id}' is in both"
-                    + ("" if first[1].id == case.id else f" (as '{first[1].id}')"),
-                    remedy="a case may be in one split only: remove it from one of them",
-                )
-
-
-def _identities(cases: Iterable[Case]) -> Iterator[tuple[str, Case]]:
-    for case in cases:
-        yield f"question:{case.question_id}", case
-        if case.name:
-            yield f"name:{case.name}", case
-
-
-# -- Labels ---------------------------------------------------------------------------------------
+    def _leaks(self) -> Iterator[Problem]:
+        homes: dict[str, tuple[Split, str]] = {}
+        for split in Split:
+            for case in self.cases(split):
+                keys = [f"question:{case.question_id}"] + [f"name:{case.name}"] * bool(case.name)
+                for key in keys:
+                    home, name = homes.setdefault(key, (split, case.id))
+                    if home is not split:
+                        alias = "" if name == case.id else f" (as '{name}')"
+                        yield Problem(
+                            where=f"{home.value}, {split.value}",
+                            message=f"case '{case.id}' is in both{alias}",
+                            remedy="a case may be in one split only: remove it from one of them",
+                        )
 
 
 _WORD = re.compile(r"[\w./:+#&@-]{1,64}")
-"""One word as identifiers and class names are written: no spaces, quotes or brackets."""
+"""One word, as in identifiers and class names: no spaces, quotes or brackets."""
 
-_Answers: TypeAlias = Mapping[str, set[str]]
-"""Answers, squeezed, with the questions that each is the answer to."""
+
+_MOST_LABELS, _CLOSED = 60, 0.8
+"""A closed set has at most so many labels, and they are at least this share of all answers."""
 
 
 def labels_of(cases: Iterable[Case]) -> frozenset[str]:
     """The expected answers of these cases, squeezed, that are labels or formats.
 
-    An answer is one when two questions have it, when it is one word where most one-word answers
-    recur (in a closed set some label is bound to turn up once), or when it is JSON in which every
-    value is a label of its place.
+    These are answers that two questions share, single words where most one-word answers recur
+    (even a closed set has labels that occur once), and JSON in which every value is a label of
+    its place.
     """
     whole: dict[str, set[str]] = {}
     places: dict[str, dict[str, set[str]]] = {}
@@ -325,7 +319,7 @@ def labels_of(cases: Iterable[Case]) -> frozenset[str]:
     for case in cases:
         for turn in case.turns:
             answer = squeeze(turn.expected or "")
-            # A case that is there twice under two names is still one case.
+            # The same case under two names counts once.
             whole.setdefault(answer, set()).add(case.question_id)
             structured[answer] = leaves = list(_leaves(turn.expected or ""))
             for place, value in leaves:
@@ -339,23 +333,35 @@ def labels_of(cases: Iterable[Case]) -> frozenset[str]:
     return frozenset((_labels(whole) | made_of_labels) - {""})
 
 
-def _is_word(text: str) -> bool:
-    """Whether a text is one word of modest length, as labels are."""
-    return _WORD.fullmatch(text) is not None
+def spelled_labels(cases: Iterable[Case], *, most: int = _MOST_LABELS) -> tuple[str, ...]:
+    """The labels of these cases as they are first spelled, sorted.
+
+    None if they are too many for a closed set, or if too many answers are no labels: then some
+    came twice by chance.
+    """
+    cases = tuple(cases)
+    labels = labels_of(cases)
+    answers = [turn.expected.strip() for case in cases for turn in case.turns if turn.expected]
+    among = [answer for answer in answers if squeeze(answer) in labels]
+    spellings: dict[str, str] = {}
+    for answer in among:
+        spellings.setdefault(squeeze(answer), answer)
+    is_closed = len(spellings) <= most and len(among) >= _CLOSED * len(answers)
+    return tuple(sorted(spellings.values())) if is_closed else ()
 
 
-def _labels(answers: _Answers) -> set[str]:
+def _labels(answers: Mapping[str, set[str]]) -> set[str]:
+    """The labels among squeezed answers, each with the questions that it answers."""
     recurring = {answer for answer, questions in answers.items() if len(questions) > 1}
-    words = {answer for answer in answers if _is_word(answer)}
+    words = {answer for answer in answers if _WORD.fullmatch(answer)}
     again, once = words & recurring, words - recurring
-    # Most of the cases must have one, and more than a handful of words: many `yes` and `no`
-    # beside many serial numbers make no closed set of the numbers.
+    # Many `yes` and `no` do not turn many serial numbers beside them into a closed set.
     closed = sum(len(answers[word]) for word in again) > len(once) <= 2 * len(again)
     return recurring | words if closed else recurring
 
 
 def _leaves(text: str) -> Iterator[tuple[str, str]]:
-    """The values of a JSON object or list with their places; nothing for any other text."""
+    """The values of a JSON object or list with their places; none for any other text."""
     if not text.lstrip().startswith(("{", "[")):
         return
     try:
@@ -374,51 +380,3 @@ def _walk(value: Json, place: str) -> Iterator[tuple[str, str]]:
             yield from _walk(item, f"{place}[]")
     else:
         yield place, squeeze(value if isinstance(value, str) else json.dumps(value))
-
-
-_MIN_LEAK_CHARS = 24
-"""Shorter texts turn up anywhere by chance."""
-
-
-# -- Law 3 ----------------------------------------------------------------------------------------
-
-
-class LeakWatch:
-    """Knows the text of the cases that no proposer may see."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        everyone = (*dataset.train, *dataset.holdout, *dataset.test)
-        # A prompt that lists every label of a classifier gives no case away, wherever its cases
-        # fell. Longer answers that recur stay secret.
-        labels = {label for label in labels_of(everyone) if _is_word(label)}
-        public = "\n".join(_texts(dataset.train))
-        self._secret = {
-            text: case.id
-            for case in (*dataset.holdout, *dataset.test)
-            for text in _texts([case])
-            if len(text) >= _MIN_LEAK_CHARS and text not in labels and text not in public
-        }
-
-    def leaked(self, request: Json) -> str | None:
-        """The id of a holdout or test case whose text is in this request."""
-        if not self._secret:
-            return None
-        seen = squeeze("\n".join(_strings(request)))
-        return next((case for text, case in self._secret.items() if text in seen), None)
-
-
-def _texts(cases: Iterable[Case]) -> list[str]:
-    turns = (turn for case in cases for turn in case.turns)
-    return [squeeze(text) for turn in turns for text in (turn.input, turn.expected or "")]
-
-
-def _strings(value: Json) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _strings(item)

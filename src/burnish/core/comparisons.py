@@ -30,14 +30,16 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """The least and the most a number could be."""
+    """The least and the most that a number could be."""
 
     low: float
     high: float
 
+    def combined(self, other: "Range") -> "Range":
+        """The spread of two independent numbers together."""
+        return Range(low=math.hypot(self.low, other.low), high=math.hypot(self.high, other.high))
 
-_LONGEST_REASON = 400
-"""Characters of an error that a message repeats."""
+
 _ANYTHING = Range(low=-math.inf, high=math.inf)
 
 
@@ -45,24 +47,24 @@ _ANYTHING = Range(low=-math.inf, high=math.inf)
 class Comparison:
     """Both sides measured on the cases that both have in full.
 
-    Where a metric that applied to the incumbent does not apply to the candidate, its score is
-    unknown: the candidate is taken at its worst, and `at_best` is as good as it could be.
+    If a metric applied to the incumbent but not to the candidate, its score is unknown:
+    `candidate` is the candidate at its worst, `at_best` at its best.
     """
 
     pair: Pair
-    """Both sides, as if only those cases had been run; the candidate at its worst."""
+    """Both sides as if only those cases had been run; the candidate at its worst."""
     highest: Evaluation
     """The candidate at its best."""
     candidate: Measurement
     at_best: Measurement
     incumbent: Measurement
     own: tuple[Measurement, ...]
-    """The candidate by itself, at its worst and at its best: what constraints look at."""
+    """The candidate alone, at its worst and at its best; constraints look at these."""
     missing: MissingCases
     possible_gain: Range
-    """The gain, had everything that is missing gone against the candidate, or its way."""
+    """The gain if everything missing had gone against the candidate, or in its favour."""
     possible_noise: Range
-    """The noise of both sides, whatever is missing had been."""
+    """The noise of both sides, whatever the missing values had been."""
 
     @property
     def gain(self) -> float:
@@ -72,24 +74,19 @@ class Comparison:
     @property
     def noise(self) -> Range:
         """The spread between sweeps, both sides together."""
-        candidate = possible_spread(self.at_best.runs, self.candidate.runs)
-        return Range(
-            low=math.hypot(candidate.low, self.incumbent.std),
-            high=math.hypot(candidate.high, self.incumbent.std),
-        )
+        incumbent = Range(low=self.incumbent.std, high=self.incumbent.std)
+        return possible_spread(self.at_best.runs, self.candidate.runs).combined(incumbent)
 
     @property
     def measured(self) -> bool:
-        """Whether both losses are known."""
         return self.candidate.loss is not None and self.incumbent.loss is not None
 
     def worst(self, name: str, *, lower_is_better: bool) -> float | None:
-        """A number of the candidate, at its worst; None when it is not known."""
-        ends = (self.candidate.values.get(name), self.at_best.values.get(name))
-        numbers = [value for value in ends if value is not None]
-        if len(numbers) < len(ends):
+        """A number of the candidate at its worst; None when it is not known."""
+        one, other = self.candidate.values.get(name), self.at_best.values.get(name)
+        if one is None or other is None:
             return None
-        return max(numbers) if lower_is_better else min(numbers)
+        return max(one, other) if lower_is_better else min(one, other)
 
 
 def compare(
@@ -97,18 +94,20 @@ def compare(
 ) -> Comparison:
     """Measure both sides on the cases that both have in every repeat.
 
-    A case with one missing repeat is left out whole, so that every sweep covers the same
-    cases and the spread between sweeps is noise, not composition. `also` names what the
-    verdict reads beside the loss: where that is missing, the case is missing.
+    A case with one missing repeat is left out, so that every sweep covers the same cases and
+    the spread between sweeps is noise. `also` names what the verdict reads besides the loss: a
+    case without it is missing too.
     """
     shared = [case for case in pair.candidate.cases if pair.incumbent.of_case(case)]
-    metrics = _metrics_read(pair, objective, also)
-    pairing = paired(pair.candidate, pair.incumbent, metrics)
-    low, high = pairing.at(0.0), pairing.at(1.0)
-    gone_here = set(low.missing_cases(metrics)).intersection(shared)
+    metrics = {*objective.weights, *also}
+    if "pass_rate" in metrics:
+        metrics |= set(judged_metrics(pair, objective))
+    gone_here = set(pair.candidate.missing_cases(metrics)).intersection(shared)
     gone_there = set(pair.incumbent.missing_cases(metrics)).intersection(shared)
     dropped = gone_here | gone_there
     compared = set(shared) - dropped
+    pairing = paired(pair.candidate, pair.incumbent, metrics, dropped=dropped)
+    low, high = pairing.at(0.0), pairing.at(1.0)
     worst, incumbent = low.only(compared), pair.incumbent.only(compared)
     floors = floors_from(incumbent)
 
@@ -152,14 +151,6 @@ def _gain(candidate: Measurement, incumbent: Measurement) -> float:
     return incumbent.loss - candidate.loss
 
 
-def _metrics_read(pair: Pair, objective: Objective, also: Iterable[str]) -> set[str]:
-    names = {*objective.weights, *also}
-    if "pass_rate" not in names:
-        return names
-    every = {*pair.candidate.metrics, *pair.incumbent.metrics}
-    return names | (every if objective.required is None else set(objective.required))
-
-
 def _with_bounds(
     comparison: Comparison,
     candidate: tuple[Evaluation, Evaluation],
@@ -167,11 +158,11 @@ def _with_bounds(
     objective: Objective,
     shared: set[str],
 ) -> Comparison:
-    """The comparison with what the cases left out could have made of it.
+    """The comparison with bounds for the cases that were left out.
 
-    `candidate` is the candidate at its worst and at its best. Scores lie in [0, 1], so filling
-    the gaps with 0 and with 1 bounds both losses. Nothing bounds what a missing run would have
-    cost, so with penalties anything is possible.
+    `candidate` is the candidate at its worst and at its best. Scores are in [0, 1], so filling
+    the gaps with 0 and 1 bounds both losses. The cost of a missing run has no bound, so with
+    penalties anything is possible.
     """
     if objective.penalties != Penalties():
         return comparison
@@ -181,19 +172,16 @@ def _with_bounds(
     strong, weak = (objective.measure(_filled(old, low, objective, v)) for v in (1.0, 0.0))
     if best.loss is None or worst.loss is None or strong.loss is None or weak.loss is None:
         return comparison
-    spreads = (possible_spread(best.runs, worst.runs), possible_spread(strong.runs, weak.runs))
+    noise = possible_spread(best.runs, worst.runs)
     return replace(
         comparison,
         possible_gain=Range(low=strong.loss - worst.loss, high=weak.loss - best.loss),
-        possible_noise=Range(
-            low=math.hypot(*(spread.low for spread in spreads)),
-            high=math.hypot(*(spread.high for spread in spreads)),
-        ),
+        possible_noise=noise.combined(possible_spread(strong.runs, weak.runs)),
     )
 
 
 def _filled(side: Evaluation, other: Evaluation, objective: Objective, value: float) -> Evaluation:
-    """The evaluation as if everything missing had scored `value`."""
+    """The evaluation as if every missing score were `value`."""
     results: list[CaseResult] = []
     for result in side.results:
         scores = tuple(replace(s, value=value) if s.missing else s for s in result.scores)
@@ -206,7 +194,7 @@ def _filled(side: Evaluation, other: Evaluation, objective: Objective, value: fl
 
 
 def possible_spread(one: Sequence[float], other: Sequence[float]) -> Range:
-    """How far sweeps can spread that lie between two: a spread adds at most half its range."""
+    """The possible spread of sweeps that lie between these two."""
     if len(one) < 2 or len(one) != len(other):
         return Range(low=0.0, high=0.0)
     least, reach = spread(one), max(abs(a - b) for a, b in zip(one, other, strict=True)) / 2
@@ -214,7 +202,7 @@ def possible_spread(one: Sequence[float], other: Sequence[float]) -> Range:
 
 
 def could_turn(seen: Comparison, accepts: Callable[[float], bool], *, accepted: bool) -> bool:
-    """Whether a rule that looks at the gain alone could have said otherwise."""
+    """Whether a rule that depends on the gain alone could have decided otherwise."""
     possible = seen.possible_gain
     return {accepts(possible.low), accepts(possible.high)} != {accepted}
 
@@ -225,7 +213,7 @@ def settle(
     turns: bool = True,
     by_loss: bool = True,
 ) -> Decision:
-    """The decision with what was missing: too much of it, and nobody can tell.
+    """Add what was missing to a decision; if too much was, nobody can tell.
 
     `turns` says whether the cases left out could have turned the verdict.
     """
@@ -249,7 +237,6 @@ def settle(
 
 
 def _gaps(missing: MissingCases) -> str:
-    """What was missing, and what became of it."""
     left_out = f"{cases(missing.dropped)} missing on a side and left out"
     if not missing.lost:
         return left_out
@@ -259,9 +246,9 @@ def _gaps(missing: MissingCases) -> str:
 
 
 def broken_constraint(gate: str, objective: Objective, *candidate: Measurement) -> Decision | None:
-    """The decision that follows from a constraint that does not hold, or cannot be told.
+    """The decision for a constraint that is broken or cannot be checked; None if all hold.
 
-    `candidate` is what was measured of it; more than once where a number lies between two.
+    There are two measurements of the candidate if a number is only known to lie between two.
     """
     for constraint in objective.constraints:
         numbers = [measured.values.get(constraint.metric) for measured in candidate]
@@ -286,9 +273,9 @@ def decide(gate: str, code: str, words: str, numbers: Mapping[str, float]) -> De
 def unmeasured(
     evaluation: Evaluation, objective: Objective, *, max_missing: float, primary: str = ""
 ) -> str:
-    """Why nothing could ever be compared with this evaluation; empty when it can.
+    """Why nothing can be compared with this evaluation; empty when it can.
 
-    `primary` is what is compared where that is not the loss.
+    `primary` is the number to compare if it is not the loss.
     """
     alone = Pair(candidate=evaluation, incumbent=evaluation)
     seen = compare(alone, objective, max_missing=max_missing, also=[primary] if primary else ())
@@ -298,20 +285,32 @@ def unmeasured(
         common = commonest_reason(evaluation.missing_reasons().values())
         return f"{count}; in {common}" if common else count
     if not primary and not seen.measured:
+        if silent := silent_metrics(evaluation, objective.weights):
+            named = " and ".join(f"'{name}'" for name in silent)
+            apply = "applies" if len(silent) == 1 else "apply"
+            return f"{named} {apply} to no case of {evaluation.split.value}"
         return "a weighted metric, or a price that the loss needs, is not known"
     return ""
 
 
+def silent_metrics(evaluation: Evaluation, metrics: Iterable[str]) -> tuple[str, ...]:
+    """Those of these metrics that have no score of any run, not even a missing one."""
+    return tuple(name for name in metrics if name not in evaluation.metrics)
+
+
 def commonest_reason(reasons: Iterable[str]) -> str:
-    """`6 cases: connection refused`, from one reason a case; empty where nobody said why."""
-    lines = (" ".join(reason.split()) for reason in reasons)
-    # What an endpoint said may hold anything; this goes to terminals.
-    shown = ("".join(sign if sign.isprintable() else "�" for sign in line) for line in lines)
-    counts = Counter(line for line in shown if line)
-    for reason, count in counts.most_common(1):
-        cut = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
-        return f"{cases(count)}: {cut}"
+    """`6 cases: connection refused`, from one reason per case; empty if there is no reason."""
+    lines = Counter(line for reason in reasons if (line := one_line(reason)))
+    for reason, count in lines.most_common(1):
+        return f"{cases(count)}: {reason}"
     return ""
+
+
+def one_line(reason: str) -> str:
+    """A reason as terminals can show it: an endpoint's error may contain anything."""
+    line = " ".join(reason.split())
+    shown = "".join(sign if sign.isprintable() else "�" for sign in line)
+    return shown if len(shown) <= 400 else f"{shown[:399]}…"
 
 
 def _together(parts: list[MissingCases]) -> MissingCases:
@@ -348,7 +347,7 @@ def cases(n: int) -> str:
 
 
 def versus(left: float, right: float) -> tuple[str, str, str]:
-    """Two numbers and the sign between them, with enough digits to see the difference."""
+    """Two numbers and the sign between them, with enough digits to show the difference."""
     if abs(left - right) <= EPSILON:
         return f"{right:z.3f}", "=", f"{right:z.3f}"
     sign = "<" if left < right else ">"
@@ -360,57 +359,50 @@ def versus(left: float, right: float) -> tuple[str, str, str]:
 
 
 def amount(value: float) -> str:
-    """A number with enough digits to see that it is not 0."""
+    """A number with enough digits to show that it is not 0."""
     return versus(value, 0.0)[0]
 
 
 def tied(gain: float) -> bool:
-    """Whether a difference is no difference."""
+    """Whether a difference is too small to count."""
     return abs(gain) <= EPSILON
-
-
-# -- What changed case by case between two evaluations --------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseChanges:
-    """The cases that both sides have, by what became of them."""
+    """How the cases that both sides have changed."""
 
     new_pass: tuple[str, ...] = ()
     new_fail: tuple[str, ...] = ()
-    """It passed and fails now, or the agent gave an answer and now gives none."""
+    """Cases that passed and fail now, or that the agent answered and no longer answers."""
     up: tuple[str, ...] = ()
-    """A higher score than before, whether or not it passes now."""
+    """Cases with a higher score than before, whether or not they pass."""
     down: tuple[str, ...] = ()
 
 
 def case_changes(pair: Pair, objective: Objective) -> CaseChanges:
-    """Compare case by case; a case that is missing on a side changed in no way that is known.
+    """Compare case by case.
 
-    Nor did one to which a metric applied before and does not apply any more.
+    Cases that are missing on a side, or to which a metric no longer applies, did not change.
     """
     pairing = paired(pair.candidate, pair.incumbent)
-    scored = replace(pair, candidate=pairing.known)
     pair = replace(pair, candidate=pairing.own_known)
-    new_pass: list[str] = []
-    new_fail: list[str] = []
-    up: list[str] = []
-    down: list[str] = []
     metrics = judged_metrics(pair, objective)
+    changes: dict[str, list[str]] = {name: [] for name in ("new_pass", "new_fail", "up", "down")}
     for case in pair.candidate.cases:
         now, before = passes(pair.candidate, case, metrics), passes(pair.incumbent, case, metrics)
-        if now is True and before is False:
-            new_pass.append(case)
-        if now is False and (before is True or (before is None and _broke(pair, case))):
-            new_fail.append(case)
-        gain = _case_gain(scored, objective, case)
-        if gain > EPSILON:
-            up.append(case)
-        if gain < -EPSILON:
-            down.append(case)
-    return CaseChanges(
-        new_pass=tuple(new_pass), new_fail=tuple(new_fail), up=tuple(up), down=tuple(down)
-    )
+        score, old = (objective.case_score(s, case) for s in (pairing.known, pair.incumbent))
+        gain = 0.0 if score is None or old is None else score - old
+        changed = {
+            "new_pass": now is True and before is False,
+            "new_fail": now is False and (before or (before is None and _broke(pair, case))),
+            "up": gain > EPSILON,
+            "down": gain < -EPSILON,
+        }
+        for name, holds in changed.items():
+            if holds:
+                changes[name].append(case)
+    return CaseChanges(**{name: tuple(names) for name, names in changes.items()})
 
 
 def judged_metrics(pair: Pair, objective: Objective) -> tuple[str, ...]:
@@ -424,20 +416,15 @@ def passes(evaluation: Evaluation, case: str, metrics: Collection[str]) -> bool 
     """Whether a case passes in every repeat; None when it is missing or has no verdict."""
     verdicts = [result.passed(metrics) for result in evaluation.of_case(case)]
     if not verdicts or None in verdicts:
-        # One run that fails is enough to know, whatever the others would have said.
+        # One run that fails is enough, whatever the others would have been.
         return False if False in verdicts else None
     return all(verdicts)
 
 
 def _broke(pair: Pair, case: str) -> bool:
-    """Whether the agent fails on a case now that had scores without a verdict before."""
+    """Whether the agent fails on a case that had scores without a verdict before."""
     runs = pair.incumbent.of_case(case)
     there = bool(runs) and not any(run.outcome.missing for run in runs)
     gave_scores = all(score.value is not None for run in runs for score in run.scores)
     fails = any(run.outcome.failed for run in pair.candidate.of_case(case))
     return there and gave_scores and fails
-
-
-def _case_gain(pair: Pair, objective: Objective, case: str) -> float:
-    now, before = (objective.case_score(side, case) for side in (pair.candidate, pair.incumbent))
-    return 0.0 if now is None or before is None else now - before

@@ -1,12 +1,12 @@
-"""Content as canonical JSON, its hashes and codecs; random streams; bounds of numbers."""
+"""Canonical JSON, hashes and codecs; random streams; bounds of numbers."""
 
 import hashlib
 import json
 import random
 from functools import cache
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
 from burnish.core.errors import NotJournalable
 
@@ -15,20 +15,24 @@ MOST_REPEATS = 1_000
 MOST_PLACES = 10_000
 
 AtLeastOne: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
-"""A count of things that happen one after the other: trials, calls, tokens."""
 NoneOrMore: TypeAlias = Annotated[int, Field(ge=0, le=MOST)]
-"""The same where nothing at all makes sense too."""
 AboveZero: TypeAlias = Annotated[float, Field(gt=0, le=MOST)]
-"""An amount: seconds, minutes, US dollars."""
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, le=MOST)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Repeats: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPEATS)]
-"""How often something is done over; every time is held in memory until the end."""
+"""A number of repeats, each of which is held in memory until the end."""
 Places: TypeAlias = Annotated[int, Field(ge=1, le=MOST_PLACES)]
-"""How many things may run at once; each place costs memory."""
+"""A number of things that run at once, each of which takes memory."""
 
 
-# -- Content as canonical JSON --------------------------------------------------------------------
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected text, found nothing but blanks")
+    return text
+
+
+NotBlank: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_not_blank)]
+"""A text with more than blanks in it."""
 
 
 Json = JsonValue
@@ -39,18 +43,59 @@ _ENCODER = json.JSONEncoder(
 
 
 def canonical(value: Json) -> bytes:
-    """One spelling for one value: keys sorted, no spaces, UTF-8.
-
-    NaN, Infinity and lone surrogates have no such spelling and are refused.
-    """
+    """The one JSON spelling of a value: sorted keys, no spaces, UTF-8, no NaN or Infinity."""
     try:
         return _ENCODER.encode(value).encode("utf-8")
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise NotJournalable(
             f"this value cannot be kept as JSON: {error}",
             remedy="give plain text, numbers, lists and mappings; "
             "NaN, Infinity and half a surrogate pair have no JSON form",
         ) from error
+
+
+DEEPEST = 100
+"""Levels of lists and mappings in a file; readers and writers recurse over them."""
+TOO_DEEP = "its values are nested too deeply"
+
+
+MOST_BITS = 1_024
+"""Of a whole number in a file: one with more is larger than any float."""
+TOO_LONG = "a number has too many digits"
+
+
+def whole_number(digits: str) -> int:
+    """The number with these digits; ValueError if it is larger than any float."""
+    if len(digits) > 310 or (number := int(digits)).bit_length() > MOST_BITS:
+        raise ValueError(TOO_LONG)
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} has no JSON form")
+
+
+def from_json(text: str | bytes, *, finite: bool = False) -> Json:
+    """The value of a JSON text; ValueError if it is none, or too deep to work with.
+
+    `finite` refuses NaN and Infinity, which are no JSON but which Python reads.
+    """
+    try:
+        constant = _refuse_constant if finite else None
+        value: Json = json.loads(text, parse_int=whole_number, parse_constant=constant)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    if is_deeper(value, DEEPEST):
+        raise ValueError(TOO_DEEP)
+    return value
+
+
+def is_deeper(value: Json, levels: int) -> bool:
+    """Whether a value is nested more than so many levels deep."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(is_deeper(one, levels - 1) for one in inner)
 
 
 def digest(value: Json) -> str:
@@ -59,14 +104,24 @@ def digest(value: Json) -> str:
 
 
 def short_id(value: Json) -> str:
-    """A digest short enough to read aloud and long enough never to clash in one project."""
+    """A digest short enough to read and long enough to be unique in a project."""
     return digest(value)[:16]
 
 
-# -- Typed data to JSON and back ------------------------------------------------------------------
-
-
 T = TypeVar("T")
+
+
+class JsonFields:
+    """A base of dataclasses that are stored as JSON objects."""
+
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out of the JSON if they are None."""
+
+    def to_json(self) -> dict[str, Json]:
+        """The fields as the journal stores them."""
+        data = codec(type(self)).encode(self)
+        assert isinstance(data, dict)
+        return {k: v for k, v in data.items() if v is not None or k not in self.optional}
 
 
 class Codec(Generic[T]):
@@ -80,24 +135,21 @@ class Codec(Generic[T]):
         return cast("Json", self._adapter.dump_python(value, mode="json"))
 
     def decode(self, data: Json) -> T:
-        """The value that `encode` was given."""
+        """The value that was encoded."""
         return self._adapter.validate_python(data)
 
 
 def codec(kind: type[T]) -> Codec[T]:
-    """The codec of a type, made once."""
-    return _made(kind)
+    """The codec of a type, built once."""
+    return _cached_codec(kind)
 
 
 @cache
-def _made(kind: Any) -> Codec[Any]:
+def _cached_codec(kind: Any) -> Codec[Any]:
     return Codec(kind)
 
 
-# -- Randomness from named streams of the run's seed ----------------------------------------------
-
-
 def stream(seed: int, *names: str | int) -> random.Random:
-    """A generator that depends on the seed and the names, on nothing else."""
+    """A random generator that depends on the seed and the names only."""
     material = "\0".join(map(str, (seed, *names))).encode()
     return random.Random(int.from_bytes(hashlib.sha256(material).digest(), "big"))  # noqa: S311

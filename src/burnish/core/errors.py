@@ -1,25 +1,30 @@
-"""Every error burnish raises on purpose.
+"""Every error that burnish raises on purpose.
 
 BurnishError
-├── ConfigError         a file, flag or argument is wrong; carries every problem found
-├── MissingExtra        a part of burnish is needed that is not installed
+├── ConfigError         a file, flag or argument is wrong; lists every problem
+├── MissingExtra        an optional part of burnish is not installed
 ├── FileTrouble         a file cannot be read or written
-├── RollbackError       prompts could not be written, and not all could be put back
-├── RunNotFound         no run by that name
-├── SeedRefused         a run that cannot be refined
+│   └── FilesChanged        files that must stay as they are were changed during a run
+├── RollbackError       prompts could not be written, and not all could be restored
+├── RunNotFound         no run has that name
+├── SeedRefused         the run cannot be refined
 ├── RunLocked           another process drives this run
 ├── ResumeRefused       what the run was started with has changed
-├── ReplayDiverged      the journal and the strategy tell different stories
-├── SealedTestRead      the sealed test was looked at; searching on would spoil it
+├── ReplayDiverged      the strategy does not do what the journal recorded
+├── SealedTestRead      the sealed test was read; more search would spoil it
 ├── JournalTrouble      the journal is damaged or from a newer burnish
 │   └── JournalIncomplete   it has lost something that was on disk
-├── NotJournalable      a value cannot be kept as JSON
+├── NotJournalable      a value cannot be stored as JSON
 ├── PriceUnknown        a USD limit needs prices that are not known
 ├── RoleFailed          a role gave no usable answer
-├── ProposerFailed      nothing was proposed: a role that has to never gave a usable answer
-├── BaselineUnmeasured  too much of the baseline is missing for anything to be compared with it
+├── ProposerFailed      nothing was proposed: a required role never gave a usable answer
+├── BaselineUnmeasured  too much of the baseline is missing to compare anything with it
+├── EndpointDown        many calls in a row failed in the same way
 ├── HoldoutLeak         text of a holdout or test case was about to reach a proposer
 ├── TargetMismatch      the strategy needs something the target does not have
+├── WorkerTrouble       the workers of a run cannot be used
+│   ├── WorkerUnready       no worker could start, so nothing was paid
+│   └── WorkerLost          a worker ended in the middle of its work
 ├── StrategyMisbehaved  a strategy broke the rules that make resume work
 └── Interrupted         stopped by a signal; the run can be resumed
 """
@@ -50,7 +55,7 @@ class Problem:
 
     message: str
     where: str = ""
-    """A place a person can find: a file, a line, a path inside the file, a surface."""
+    """A file, a line, a path inside the file, a surface."""
     remedy: str = ""
 
     def __str__(self) -> str:
@@ -59,39 +64,48 @@ class Problem:
 
 
 class ConfigError(BurnishError):
-    """Everything that is wrong with what the user gave, shown together."""
+    """Everything that is wrong with the user's files, flags and arguments, shown together."""
 
     def __init__(self, problems: Sequence[Problem], *, remedy: str = "") -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)), remedy=remedy)
 
+    @classmethod
+    def of(cls, where: str, message: str, remedy: str = "") -> "ConfigError":
+        """A single problem."""
+        return cls([Problem(where=where, message=message, remedy=remedy)])
+
 
 class MissingExtra(BurnishError):
-    """A part of burnish is needed that is not installed."""
+    """An optional part of burnish is not installed."""
 
 
 class FileTrouble(BurnishError):
     """A file cannot be read or written."""
 
 
-class RollbackError(BurnishError):
-    """Prompts could not be written, and not all could be put back; `failures` says why, by field.
+class FilesChanged(FileTrouble):
+    """Files that must stay as they are were changed during a run."""
 
-    What went wrong first is its `__context__`.
+
+class RollbackError(BurnishError):
+    """Prompts could not be written, and not all could be restored; `failures` has an error each.
+
+    The first error is its `__context__`.
     """
 
     def __init__(self, failures: Mapping[str, Exception], *, remedy: str = "") -> None:
         self.failures = dict(failures)
         causes = "; ".join(f"'{name}': {error}" for name, error in self.failures.items())
-        super().__init__(f"these prompts could not be put back: {causes}", remedy=remedy)
+        super().__init__(f"these prompts could not be restored: {causes}", remedy=remedy)
 
 
 class RunNotFound(BurnishError):
-    """No run by that name."""
+    """No run has that name."""
 
 
 class SeedRefused(BurnishError):
-    """A run that cannot be refined."""
+    """The run cannot be refined."""
 
     exit_code = 2
 
@@ -105,11 +119,11 @@ class ResumeRefused(BurnishError):
 
 
 class ReplayDiverged(BurnishError):
-    """The journal and the strategy tell different stories."""
+    """The strategy does not do what the journal recorded."""
 
 
 class SealedTestRead(BurnishError):
-    """The sealed test was looked at; searching on would spoil it."""
+    """The sealed test was read; more search would spoil it."""
 
 
 class JournalTrouble(BurnishError):
@@ -117,11 +131,11 @@ class JournalTrouble(BurnishError):
 
 
 class JournalIncomplete(JournalTrouble):
-    """The journal has lost something that was on disk; going on would pay for it again."""
+    """The journal has lost something that was on disk; continuing would pay for it again."""
 
 
 class NotJournalable(BurnishError):
-    """A value cannot be kept as JSON: NaN, Infinity, a lone surrogate, a foreign object."""
+    """A value cannot be stored as JSON: NaN, Infinity, a lone surrogate, a foreign object."""
 
 
 class PriceUnknown(BurnishError):
@@ -129,25 +143,37 @@ class PriceUnknown(BurnishError):
 
 
 class RoleFailed(BurnishError):
-    """A role gave no usable answer; `spend` is what trying cost.
+    """A role gave no usable answer; `spend` is what the attempts cost.
 
-    `missing` says that nobody could be reached, so that asking again later may help.
+    `missing` means that the model could not be reached, so a later attempt may work. `unusable`
+    are the answers that it gave, for the record.
     """
 
     def __init__(
-        self, message: str, *, remedy: str = "", spend: Spend = NOTHING, missing: bool = False
+        self,
+        message: str,
+        *,
+        remedy: str = "",
+        spend: Spend = NOTHING,
+        missing: bool = False,
+        unusable: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message, remedy=remedy)
         self.spend = spend
         self.missing = missing
+        self.unusable = unusable
 
 
 class ProposerFailed(BurnishError):
-    """Nothing was proposed: a role that has to never gave a usable answer."""
+    """Nothing was proposed: a required role never gave a usable answer."""
 
 
 class BaselineUnmeasured(BurnishError):
-    """Too much of the baseline is missing for anything to be compared with it."""
+    """Too much of the baseline is missing to compare anything with it."""
+
+
+class EndpointDown(BurnishError):
+    """Many calls in a row failed in the same way, so that nothing more can be measured."""
 
 
 class HoldoutLeak(BurnishError):
@@ -156,6 +182,18 @@ class HoldoutLeak(BurnishError):
 
 class TargetMismatch(BurnishError):
     """The strategy needs something that the target does not have."""
+
+
+class WorkerTrouble(BurnishError):
+    """The workers of a run cannot be used: other versions, other files, nobody there."""
+
+
+class WorkerUnready(WorkerTrouble):
+    """No worker could start with it: nothing was paid, and nothing is billed."""
+
+
+class WorkerLost(WorkerTrouble):
+    """A worker ended in the middle of its work, which another one takes over."""
 
 
 class StrategyMisbehaved(BurnishError):

@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -21,11 +21,13 @@ class Score:
     metric: str
     value: float | None
     passed: bool | None = None
-    """None when the metric gives no verdict, or is missing."""
+    """None when the metric gives no verdict or is missing."""
     reason: str = ""
     turn: int | None = None
-    """The turn it is about, in a case of several."""
+    """The turn that it scores, in a case of several."""
     details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    unreachable: bool = False
+    """Whether it is missing because nobody answered, rather than something of no use."""
 
     def __post_init__(self) -> None:
         if self.value is None and self.passed is not None:
@@ -35,39 +37,39 @@ class Score:
 
     @property
     def missing(self) -> bool:
-        """There is no score, which is not a score of 0."""
+        """Whether there is no score, which is not the same as a score of 0."""
         return self.value is None
 
     @classmethod
-    def of_nothing(cls, metric: str, reason: str) -> "Score":
-        """A missing score, and why."""
-        return cls(metric=metric, value=None, reason=reason)
+    def of_nothing(cls, metric: str, reason: str, *, unreachable: bool = False) -> "Score":
+        """Create a missing score."""
+        return cls(metric=metric, value=None, reason=reason, unreachable=unreachable)
 
     @classmethod
-    def of_failure(cls, metric: str, reason: str) -> "Score":
-        """The score of an agent's own failure: 0, with its error as the reason."""
-        return cls(metric=metric, value=0.0, passed=False, reason=reason)
+    def of_failure(cls, metric: str, reason: str, *, judges: bool = True) -> "Score":
+        """Create the score of an agent's failure: 0, with its error as the reason.
 
-
-# -- Evaluations ----------------------------------------------------------------------------------
+        A metric that `judges` nothing, because it has no threshold, gives no verdict here either.
+        """
+        return cls(metric=metric, value=0.0, passed=False if judges else None, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """One run of one case: what it gave, and how it was scored."""
+    """The outcome and the scores of one run of one case."""
 
     case: str
     draw: int = 0
-    """Which repeat this is."""
+    """The number of the repeat."""
     outcome: Outcome
     scores: tuple[Score, ...] = ()
 
     def applies(self, metric: str) -> bool:
-        """Whether the metric said anything here, even that its score is missing."""
+        """Whether the metric has a score here, even a missing one."""
         return self.outcome.failed or any(score.metric == metric for score in self.scores)
 
     def value(self, metric: str) -> float | None:
-        """The metric's mean over the turns; None when a turn is missing or none is scored."""
+        """The metric's mean over the turns; None when a score is missing or there is none."""
         values = [score.value for score in self.scores if score.metric == metric]
         if self.outcome.failed and not values:
             return 0.0
@@ -79,9 +81,9 @@ class CaseResult:
         scores = [score for score in self.scores if score.metric in metrics]
         if any(score.missing for score in scores):
             return None
-        if self.outcome.failed:
-            return False
         verdicts = [score.passed for score in scores if score.passed is not None]
+        if self.outcome.failed and (verdicts or not scores):
+            return False
         return all(verdicts) if verdicts else None
 
 
@@ -95,12 +97,12 @@ class Evaluation:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that scored anything, sorted."""
+        """The names of the metrics with scores, sorted."""
         return tuple(sorted({s.metric for result in self.results for s in result.scores}))
 
     @cached_property
     def cases(self) -> tuple[str, ...]:
-        """The cases that were run, in order."""
+        """The ids of the cases that were run, in order."""
         return tuple(dict.fromkeys(result.case for result in self.results))
 
     @cached_property
@@ -114,9 +116,8 @@ class Evaluation:
         return self._by_case.get(case, ())
 
     def only(self, cases: Collection[str]) -> "Evaluation":
-        """The same evaluation, as if only these cases had been run."""
-        results = tuple(result for result in self.results if result.case in cases)
-        return Evaluation(candidate=self.candidate, split=self.split, results=results)
+        """The same evaluation as if only these cases had been run."""
+        return replace(self, results=tuple(r for r in self.results if r.case in cases))
 
     def missing_cases(self, metrics: Iterable[str]) -> tuple[str, ...]:
         """The cases in which an outcome, or one of these metrics, is missing in any repeat."""
@@ -125,21 +126,24 @@ class Evaluation:
         return tuple(case for case in self.cases if case in gone)
 
     def missing_reasons(self) -> dict[str, str]:
-        """By case, why its outcome or a score is missing; the first repeat that says so speaks."""
+        """By case, why its outcome or a score is missing, in the first repeat with a reason."""
         reasons: dict[str, str] = {}
         for result in self.results:
-            if reason := _why_missing(result):
+            if result.outcome.missing and result.outcome.failure is not None:
+                reason = result.outcome.failure.message
+            else:
+                reason = next((score.reason for score in result.scores if score.missing), "")
+            if reason:
                 reasons.setdefault(result.case, reason)
         return reasons
 
     def missing_scores(self, metric: str) -> int:
-        """How many runs have no score where the metric should have given one."""
+        """The number of runs in which the metric's score is missing."""
         return sum(r.outcome.missing or _lacks(r, (metric,)) for r in self.results)
 
     def mean_of(self, metric: str) -> float | None:
         """The metric's mean over cases and repeats; None when nothing is scored."""
-        means = [m for sweep in self.sweeps if (m := _sweep_mean(sweep, metric)) is not None]
-        return mean(means) if means else None
+        return _known_mean(_sweep_mean(sweep, metric) for sweep in self.sweeps)
 
     def failed_cases(self) -> tuple[str, ...]:
         """The cases in which the agent itself failed at least once."""
@@ -154,25 +158,25 @@ class Evaluation:
         return {case: tuple(results) for case, results in by_case.items()}
 
 
+def _known_mean(values: Iterable[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return mean(present) if present else None
+
+
 def _sweep_mean(sweep: Iterable[CaseResult], metric: str) -> float | None:
-    """A metric's mean over the cases of one sweep, the missing ones left out."""
-    values = [value for result in sweep if (value := result.value(metric)) is not None]
-    return mean(values) if values else None
+    return _known_mean(result.value(metric) for result in sweep)
 
 
 def pass_rate(evaluation: Evaluation, metrics: Collection[str] | None = None) -> float | None:
     """The share of cases in which every metric (or every named one) passes, in [0, 1]."""
     names = evaluation.metrics if metrics is None else metrics
-    rates: list[float] = []
-    for sweep in evaluation.sweeps:
-        verdicts = [v for result in sweep if (v := result.passed(names)) is not None]
-        if verdicts:
-            rates.append(mean([float(verdict) for verdict in verdicts]))
-    return mean(rates) if rates else None
+    return _known_mean(
+        _known_mean(result.passed(names) for result in sweep) for sweep in evaluation.sweeps
+    )
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, summed exactly, so that no order of the values changes it."""
+    """The mean, summed exactly, so that the order of the values does not matter."""
     return math.fsum(values) / len(values)
 
 
@@ -184,17 +188,8 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(mean([(value - centre) ** 2 for value in values]))
 
 
-def _why_missing(result: CaseResult) -> str:
-    if result.outcome.missing and result.outcome.failure is not None:
-        return result.outcome.failure.message
-    return next((score.reason for score in result.scores if score.missing), "")
-
-
 def _lacks(result: CaseResult, metrics: Iterable[str]) -> bool:
     return any(result.applies(m) and result.value(m) is None for m in metrics)
-
-
-# -- The objective --------------------------------------------------------------------------------
 
 
 Operator: TypeAlias = Literal["<=", "<", ">=", ">", "==", "!="]
@@ -211,16 +206,16 @@ _OPERATORS: Mapping[Operator, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Penalties:
-    """What is added to the loss for being dear or slow."""
+    """What cost and latency add to the loss."""
 
     cost_per_usd: float = 0.0
-    """Per US dollar that one sweep over the cases cost."""
+    """Added per US dollar of one sweep over the cases."""
     latency_per_sec: float = 0.0
-    """Per second of the mean case."""
+    """Added per second of the mean case."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.cost_per_usd < math.inf and 0 <= self.latency_per_sec < math.inf):
-            raise ValueError("a penalty must be a number, and cannot be negative")
+            raise ValueError("a penalty must be a number and cannot be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,12 +228,12 @@ class Constraint:
     value: float
 
     def holds(self, values: Mapping[str, float]) -> bool | None:
-        """Whether it holds; None when the number it speaks of is not known."""
+        """Whether it holds; None when its number is not known."""
         value = values.get(self.metric)
         return None if value is None else _OPERATORS[self.op](value, self.value)
 
     def broken_between(self, low: float, high: float) -> float | None:
-        """A number between these two with which it does not hold, if there is one."""
+        """A number between these two that breaks the constraint, if there is one."""
         inside = min(max(self.value, low), high)
         return next(
             (n for n in (low, high, inside) if not _OPERATORS[self.op](n, self.value)), None
@@ -250,7 +245,7 @@ class Constraint:
 
 @dataclass(frozen=True, kw_only=True)
 class TieBreaker:
-    """What decides when the primary number does not."""
+    """A number that decides when the primary number does not."""
 
     metric: str
     prefer: Literal["lower", "higher"]
@@ -258,7 +253,7 @@ class TieBreaker:
 
 @dataclass(frozen=True, kw_only=True)
 class Floor:
-    """The least a failed run of a case is taken to have cost."""
+    """The least cost and duration that a failed run of a case is charged."""
 
     usd: float = 0.0
     seconds: float = 0.0
@@ -266,21 +261,21 @@ class Floor:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What one evaluation adds up to under an objective."""
+    """The numbers of one evaluation under an objective."""
 
     loss: float | None
-    """None when a weighted metric has no score, or a penalty has no price."""
+    """None when a weighted metric has no score or a penalty has no price."""
     std: float = 0.0
     """The spread of the loss over the sweeps."""
     runs: tuple[float, ...] = ()
-    """The loss of each sweep, its own penalties included: dear and slow are noisy too."""
+    """The loss of each sweep with its penalties: cost and latency are noisy too."""
     components: Mapping[str, float] = field(default_factory=dict[str, float])
     """The mean of each metric."""
     penalties: Mapping[str, float] = field(default_factory=dict[str, float])
     """The mean of each penalty over the sweeps."""
     pass_rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Every number that constraints and tie-breakers may speak of."""
+    """Every number that constraints and tie-breakers may refer to."""
     missing: Mapping[str, int] = field(default_factory=dict[str, int])
     """Scores missing, by metric."""
     missing_cases: tuple[str, ...] = ()
@@ -294,13 +289,13 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """Reduces an evaluation to what is compared."""
+    """Reduces an evaluation to the numbers that are compared."""
 
     weights: Mapping[str, float]
-    """Metrics by weight. Metrics that are not named are measured and do not count."""
+    """The weight of each metric. Other metrics are measured but do not count."""
     penalties: Penalties = field(default_factory=Penalties)
     required: tuple[str, ...] | None = None
-    """The metrics a case must pass to pass; all of them when not given."""
+    """The metrics that a case must pass to pass; None means all of them."""
     constraints: tuple[Constraint, ...] = ()
     tie_breakers: tuple[TieBreaker, ...] = ()
 
@@ -310,33 +305,33 @@ class Objective:
 
     @property
     def constrained_names(self) -> tuple[str, ...]:
-        """What the constraints speak of."""
+        """The names of the numbers that the constraints limit."""
         return tuple(constraint.metric for constraint in self.constraints)
 
     def measure(
         self, evaluation: Evaluation, *, floors: Mapping[str, Floor] | None = None
     ) -> Measurement:
-        """What the evaluation adds up to.
+        """Reduce an evaluation to numbers.
 
-        `floors` is what failed runs of a case are charged at least: comparisons pass the
-        other side's cost of the same case, so that crashing on dear cases saves nothing.
+        `floors` are the least charges for failed runs of a case: comparisons pass the other
+        side's cost of the same case, so that crashing on expensive cases saves nothing.
         """
         charges = _charges(evaluation, floors or {})
-        penalties = [self._penalties(charge) for charge in charges]
         plain = self._losses(evaluation)
-        extras = [penalty for penalty in penalties if penalty is not None]
+        extras = [p for charge in charges if (p := self._penalties(charge)) is not None]
         runs: tuple[float, ...] = ()
         if plain is not None and len(extras) == len(plain):
             pairs = zip(plain, extras, strict=True)
             runs = tuple(math.fsum((loss, *extra.values())) for loss, extra in pairs)
         loss = mean(runs) if runs else None
-        components = _means(evaluation)
+        means = ((metric, evaluation.mean_of(metric)) for metric in evaluation.metrics)
+        components = {metric: value for metric, value in means if value is not None}
         rate = pass_rate(evaluation, self.required)
         named = {
             "loss": loss,
             "pass_rate": rate,
-            "cost_usd": _mean_known([charge.usd for charge in charges]),
-            "latency_sec": _mean_known([charge.seconds for charge in charges]),
+            "cost_usd": _known_mean(charge.usd for charge in charges),
+            "latency_sec": _known_mean(charge.seconds for charge in charges),
         }
         return Measurement(
             loss=loss,
@@ -386,26 +381,28 @@ class Objective:
         return min(1.0, max(0.0, score))
 
     def _penalties(self, charge: "_Charge") -> dict[str, float] | None:
-        rates = {
-            "cost_per_usd": (self.penalties.cost_per_usd, charge.usd),
-            "latency_per_sec": (self.penalties.latency_per_sec, charge.seconds),
-        }
-        charged = {name: (rate, amount) for name, (rate, amount) in rates.items() if rate}
-        if any(amount is None for _, amount in charged.values()):
-            return None
-        return {name: rate * (amount or 0.0) for name, (rate, amount) in charged.items()}
+        penalties: dict[str, float] = {}
+        for name, rate, amount in (
+            ("cost_per_usd", self.penalties.cost_per_usd, charge.usd),
+            ("latency_per_sec", self.penalties.latency_per_sec, charge.seconds),
+        ):
+            if rate and amount is None:
+                return None
+            if rate:
+                penalties[name] = rate * (amount or 0.0)
+        return penalties
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Charge:
-    """What one sweep cost in all, and how long its mean case took; None when not known."""
+    """The cost of one sweep and the duration of its mean case; None when not known."""
 
     usd: float | None
     seconds: float | None
 
 
 def _charges(evaluation: Evaluation, floors: Mapping[str, Floor]) -> list[_Charge]:
-    """What each sweep is charged, failed runs at least the mean of the finished ones."""
+    """The charge of each sweep; a failed run costs at least the mean of the finished ones."""
     present = [result for result in evaluation.results if not result.outcome.missing]
     failed = [result.outcome.failed for result in present]
     costs = [None if r.outcome.nano_usd is None else to_usd(r.outcome.nano_usd) for r in present]
@@ -441,7 +438,7 @@ def _charged(
 
 
 def floors_from(evaluation: Evaluation) -> dict[str, Floor]:
-    """What each case cost here, for charging failed runs of it elsewhere."""
+    """The cost of each case here, for charging failed runs of it elsewhere."""
     floors: dict[str, Floor] = {}
     for case in evaluation.cases:
         outcomes = [r.outcome for r in evaluation.of_case(case) if not r.outcome.missing]
@@ -453,18 +450,8 @@ def floors_from(evaluation: Evaluation) -> dict[str, Floor]:
     return floors
 
 
-def _mean_known(values: Sequence[float | None]) -> float | None:
-    present = [value for value in values if value is not None]
-    return mean(present) if present else None
-
-
-def _means(evaluation: Evaluation) -> dict[str, float]:
-    means = ((metric, evaluation.mean_of(metric)) for metric in evaluation.metrics)
-    return {metric: value for metric, value in means if value is not None}
-
-
 def _measures(evaluation: Evaluation) -> dict[str, float]:
-    """The means of what the outcomes report about themselves, where every one reports it."""
+    """The means of the measures that every outcome reports."""
     outcomes = [r.outcome for r in evaluation.results if not r.outcome.missing]
     names = sorted({name for outcome in outcomes for name in outcome.measures})
     return {

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and the sections of a report as data."""
+"""Formats numbers and texts for people, and defines the sections of reports."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from burnish.core.money import Spend
 
 @dataclass(frozen=True)
 class Heading:
-    """The title of what follows; level 1 is the title of the whole."""
+    """A heading; level 1 is the title."""
 
     text: str
     level: int = 2
@@ -21,7 +21,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph, in the lines that it is written in."""
+    """A paragraph of lines."""
 
     lines: tuple[str, ...]
 
@@ -33,16 +33,16 @@ class Text:
 
 @dataclass(frozen=True)
 class Listing:
-    """Points of a list; a point may have several lines."""
+    """A list, whose items may have several lines."""
 
     items: tuple[str, ...]
     lead: str = ""
-    """A line right above the list."""
+    """A line above the list."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and what is said of them."""
+    """Names with values."""
 
     rows: tuple[tuple[str, str], ...]
 
@@ -57,14 +57,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Diff:
-    """Lines of a unified diff, as they are."""
+    """Lines of a unified diff."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to copy or to read as they are."""
+    """Lines of code."""
 
     lines: tuple[str, ...]
     language: str = ""
@@ -72,31 +72,28 @@ class Code:
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers in the order of the trials: the values, and how plain text draws them."""
+    """Numbers in the order of the trials, and a drawing of them for plain text."""
 
     values: Mapping[str, tuple[float | None, ...]] = field(
         default_factory=dict[str, tuple[float | None, ...]]
     )
-    """By name, one value a trial; None where it was not measured."""
+    """By name, one value per trial; None if it was not measured."""
     drawing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page that the run has written beside its journal: Markdown, taken over as it is."""
+    """A Markdown page that the run has written, included as it is."""
 
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Space:
-    """More room before the next section than there is between any two."""
+    """Extra space before the next section."""
 
 
 Section: TypeAlias = Heading | Text | Listing | Facts | Table | Diff | Code | Series | Page | Space
-
-
-# -- Numbers and short texts as people read them --------------------------------------------------
 
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -104,12 +101,14 @@ _CONTROLS = (
     {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
     | {127: 0x2421}
     | dict.fromkeys(range(128, 160), 0xFFFD)
+    | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+    | dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
 )
-"""Control characters to the signs that stand for them."""
+"""Visible signs for control characters, half surrogates, and what turns the writing around."""
 
 
 def money(usd: float | None) -> str:
-    """`$0.0123`; an unknown price is unknown, and a small one is not nothing."""
+    """`$0.0123`; `$?` for an unknown price, `<$0.0001` for a very small one."""
     if usd is None:
         return "$?"
     if 0 < usd < 0.00005:
@@ -155,9 +154,9 @@ def number(value: Json) -> str:
 
 
 def sparkline(values: Sequence[float | None], among: Sequence[float | None] | None = None) -> str:
-    """One block a value, low to high; a space where there is none.
+    """One block per value, from low to high; a space for None.
 
-    `among` are the values that make the scale, where several lines are to be compared.
+    `among` are the values that define the scale, for comparing several lines.
     """
     scale_values = [value for value in (values if among is None else among) if value is not None]
     if not scale_values:
@@ -168,18 +167,18 @@ def sparkline(values: Sequence[float | None], among: Sequence[float | None] | No
 
 
 def visible(text: str) -> str:
-    """The text with control characters as signs, so that none reaches a terminal."""
+    """The text with visible signs for control characters, safe for a terminal."""
     return text.translate(_CONTROLS)
 
 
 def shorten(text: str, width: int) -> str:
-    """The text in one line of at most so many columns of a terminal."""
+    """The text in one line of at most so many columns."""
     line = visible(" ".join(text.split()))
     return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1))}…"
 
 
 def cell(text: str, width: int = 60) -> str:
-    """A text that cannot break out of its cell in a Markdown table."""
+    """The text, shortened and escaped for a cell of a Markdown table."""
     return shorten(text, width).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 

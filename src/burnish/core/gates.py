@@ -28,18 +28,18 @@ from burnish.core.trials import MAX_MISSING, Decision, Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class Guards:
-    """Conditions beside the gain."""
+    """Conditions besides the gain."""
 
     protected: tuple[str, ...] = ()
-    """Cases whose score may not fall, and that must be there to be compared."""
+    """Cases that may not be missing and whose score may not fall."""
     no_new_failures: bool = False
     """No case that passed may fail."""
     floors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The least mean of a metric."""
+    """The least mean of each metric."""
 
 
 def guarded(decision: Decision, *, pair: Pair, objective: Objective, guards: Guards) -> Decision:
-    """The decision, an accept turned down where a guard is broken or cannot be checked."""
+    """The decision; an accept is withdrawn if a guard is broken or cannot be checked."""
     if not decision.accepted:
         return decision
     pairing = paired(pair.candidate, pair.incumbent)
@@ -66,28 +66,21 @@ def _broken(pairing: Pairing, changes: CaseChanges, guards: Guards) -> str:
 
 
 def _unknown(pairing: Pairing, incumbent: Evaluation, objective: Objective, guards: Guards) -> str:
-    """What nobody can tell, because something is missing."""
     pair = Pair(candidate=pairing.own_known, incumbent=incumbent)
     sides = (pair.candidate, pair.incumbent)
     for case in guards.protected:
         if any(objective.case_score(side, case) is None for side in sides):
             return f"the protected case '{case}' is missing"
-    if guards.no_new_failures and (gone := _passed_and_gone(pair, objective)):
-        return f"these passed before and are missing now: {', '.join(gone)}"
+    if guards.no_new_failures:
+        metrics = judged_metrics(pair, objective)
+        missing = pair.candidate.missing_cases(metrics)
+        if gone := [case for case in missing if passes(pair.incumbent, case, metrics)]:
+            return f"these passed before and are missing now: {', '.join(gone)}"
     for metric, floor in guards.floors.items():
         worst = pairing.own_at(0.0).mean_of(metric)
         if worst is None or worst < floor - EPSILON:
             return f"the mean of {metric} is not known, and {floor:g} is its floor"
     return ""
-
-
-def _passed_and_gone(pair: Pair, objective: Objective) -> list[str]:
-    metrics = judged_metrics(pair, objective)
-    gone = pair.candidate.missing_cases(metrics)
-    return [case for case in gone if passes(pair.incumbent, case, metrics)]
-
-
-# -- The gate of PromptIter -----------------------------------------------------------------------
 
 
 def min_gain(
@@ -99,7 +92,7 @@ def min_gain(
 ) -> Decision:
     """Accept when the validation score rises by `gain` or more.
 
-    A negative `gain` says how much may be lost; only then does a tie pass.
+    A negative `gain` is how much may be lost; only then does a tie pass.
     """
 
     def accepts(measured: float) -> bool:
@@ -124,15 +117,12 @@ def min_gain(
     return settle(decide("min_gain", code, words, numbers), seen, turns=turns)
 
 
-# -- The gate of AgentOptimizer -------------------------------------------------------------------
-
-
 def improves_on_minibatch(
     *, objective: Objective, minibatch: Pair, max_missing: float = MAX_MISSING
 ) -> Decision:
     """Accept when the scores on the minibatch sum to more than the parent's.
 
-    It screens and does not decide: about a third of edits that change nothing pass it.
+    This only screens candidates: about a third of edits that change nothing pass it.
     """
 
     def accepts(gain: float) -> bool:
@@ -150,9 +140,6 @@ def improves_on_minibatch(
         {"candidate_sum": new, "parent_sum": old, "cases": float(n)},
     )
     return settle(made, seen, turns=could_turn(seen, accepts, accepted=made.accepted))
-
-
-# -- The gate of HoloDeck -------------------------------------------------------------------------
 
 
 def sigma(
@@ -204,7 +191,7 @@ def _on_train(seen: Comparison, accept_sigma: float) -> Decision:
         return decide("sigma", "worse", f"train got worse by {amount(-seen.gain)}", numbers)
     shown = versus(seen.gain, bar)
     words = f"train improved {shown[0]} {shown[1]} noise bar {shown[2]} ({accept_sigma:g}σ)"
-    if _clears(seen.gain, bar):
+    if clears(seen.gain, bar):
         return decide("sigma", "better", words, numbers)
     return decide("sigma", "noise", f"{words}, indistinguishable from noise", numbers)
 
@@ -226,27 +213,29 @@ def _on_holdout(made: Decision, held: Comparison, accept_sigma: float) -> Decisi
     else:
         shown = versus(regression, bar)
         words = f"holdout got worse by {shown[0]} {shown[1]} its noise {shown[2]}"
-    code = "better" if _holds(held.gain, bar) else "holdout"
+    code = "better" if holds(held.gain, bar) else "holdout"
     return decide("sigma", code, f"{made.reason}; {words}", {**made.numbers, **numbers})
 
 
-def _clears(gain: float, bar: float) -> bool:
+def clears(gain: float, bar: float) -> bool:
+    """Whether a gain clears its noise bar."""
     return gain > EPSILON and gain >= bar - EPSILON
 
 
-def _holds(gain: float, bar: float) -> bool:
+def holds(gain: float, bar: float) -> bool:
+    """Whether a loss stays within its noise bar."""
     return -gain <= bar + EPSILON
 
 
 def _train_turns(made: Decision, seen: Comparison, accept_sigma: float) -> bool:
     gain, noise = seen.possible_gain, seen.possible_noise
     if made.accepted:
-        return not _clears(gain.low, accept_sigma * noise.high)
-    return _clears(gain.high, accept_sigma * noise.low)
+        return not clears(gain.low, accept_sigma * noise.high)
+    return clears(gain.high, accept_sigma * noise.low)
 
 
 def _holdout_turns(made: Decision, held: Comparison, accept_sigma: float) -> bool:
     gain, noise = held.possible_gain, held.possible_noise
     if made.accepted:
-        return not _holds(gain.low, accept_sigma * noise.low)
-    return _holds(gain.high, accept_sigma * noise.high)
+        return not holds(gain.low, accept_sigma * noise.low)
+    return holds(gain.high, accept_sigma * noise.high)

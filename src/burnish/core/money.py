@@ -22,26 +22,20 @@ class Spend:
     """An amount of everything that budgets limit. Amounts add up exactly."""
 
     metric_calls: int = 0
-    """Cases run: what gepa and AgentOptimizer call a metric call."""
+    """Cases run; gepa and AgentOptimizer call them metric calls."""
     calls: int = 0
     """Paid calls of any kind: agent, judge, proposer."""
     tokens_in: int = 0
     tokens_out: int = 0
     nano_usd: int = 0
     unpriced: int = 0
-    """Calls whose price is unknown. Their cost is not in `nano_usd`, and is not zero either."""
+    """Calls whose price is unknown. Their cost is not zero, but not part of `nano_usd`."""
 
     @property
     def amounts(self) -> tuple[int, int, int, int, int, int]:
         """The amounts in the order of the fields."""
-        return (
-            self.metric_calls,
-            self.calls,
-            self.tokens_in,
-            self.tokens_out,
-            self.nano_usd,
-            self.unpriced,
-        )
+        sizes = (self.metric_calls, self.calls, self.tokens_in, self.tokens_out)
+        return (*sizes, self.nano_usd, self.unpriced)
 
     @property
     def tokens(self) -> int:
@@ -64,16 +58,20 @@ class Spend:
         )
 
     def minus(self, other: "Spend") -> "Spend":
-        """What is left of it without the other."""
+        """The difference of two amounts."""
         return self + other.times(-1)
 
     def times(self, n: int) -> "Spend":
         """The same amount n times."""
         return Spend.of(amount * n for amount in self.amounts)
 
+    def at_least(self, other: "Spend") -> "Spend":
+        """Of each amount the larger one."""
+        return Spend.of(map(max, self.amounts, other.amounts))
+
     @classmethod
     def of(cls, amounts: Iterable[int]) -> "Spend":
-        """A Spend from amounts in the order of the fields."""
+        """Create a Spend from amounts in the order of the fields."""
         a, b, c, d, e, f = amounts
         return cls(metric_calls=a, calls=b, tokens_in=c, tokens_out=d, nano_usd=e, unpriced=f)
 

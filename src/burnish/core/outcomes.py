@@ -1,8 +1,12 @@
-"""Outcomes: what one run of one case gave, with its trace, cost, or failure."""
+"""Outcomes of single runs of cases, with trace, cost and failure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import not_
+from typing import Annotated
+
+from pydantic import Field
 
 from burnish.core.content import Json
 
@@ -25,32 +29,33 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """One use of a tool: what was asked and what came back."""
+    """One use of a tool: its arguments and its result."""
 
     name: str
     arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
     result: Json = None
     error: str = ""
     id: str = ""
-    """What the model called this use, where it did."""
+    """The model's id of this use, if there is one."""
     passages: tuple[str, ...] = ()
-    """What a tool that retrieves brought back, passage by passage."""
+    """The passages that a retrieval tool returned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One thing that happened inside a run."""
+    """One step inside a run."""
 
     id: str
     node: str
     turn: int = 0
-    """The turn of the case in which it happened."""
     predecessors: tuple[str, ...] = ()
     surfaces: tuple[str, ...] = ()
-    """The surfaces whose values were in force here."""
+    """The surfaces whose values were used in this step."""
     input: Json = None
     output: Json = None
     tools: tuple[ToolCall, ...] = ()
+    tools_known: Annotated[bool, Field(exclude_if=bool)] = True
+    """False for a step that stands for an agent whose tool calls nobody sees."""
     error: str = ""
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
@@ -58,13 +63,13 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """What really happened, in an order in which predecessors come first."""
+    """The steps of a run; predecessors come first."""
 
     steps: tuple[Step, ...] = ()
 
 
 class FailureKind(StrEnum):
-    """Whose fault it was: that decides between a score of 0 and no score at all."""
+    """Who caused a failure: this decides between a score of 0 and no score at all."""
 
     AGENT = "agent"
     """Exception, invalid output, out of time: scores 0, and the proposer sees the error."""
@@ -79,28 +84,31 @@ class Failure:
     kind: FailureKind
     message: str
     error: str = ""
-    """The name of the error's type."""
+    """The name of the exception class."""
     attempts: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one run of one case gave."""
+    """The result of one run of one case."""
 
     replies: tuple[str, ...] = ()
-    """What the agent said, one reply a turn."""
+    """The agent's replies, one per turn."""
     asked: tuple[str, ...] = ()
-    """What was said to the agent, one a turn, where somebody made it up as the talk went on."""
+    """In a generated conversation, the inputs to the agent, one per turn."""
     data: Json = None
-    """The structured answer, where the agent gives one."""
+    """The structured answer, if the agent gives one."""
     measures: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Numbers the run reported about itself, in their own units."""
+    """Numbers that the run reported, in any unit."""
     trace: Trace = field(default_factory=Trace)
     usage: Usage = field(default_factory=Usage)
     nano_usd: int | None = 0
-    """The agent's own cost; None when the price is unknown."""
+    """The agent's cost; None when the price is unknown."""
     seconds: float = 0.0
     failure: Failure | None = None
+    withheld: Annotated[bool, Field(exclude_if=not_)] = False
+    """Whether something that looks like a key was removed before it was stored: metrics saw the
+    whole answer, and what is left must not be scored again."""
 
     @property
     def output(self) -> str:

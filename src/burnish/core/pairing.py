@@ -1,74 +1,67 @@
-"""Pairing: which scores of a candidate can be held against the incumbent's.
+"""Pairing: which scores of a candidate can be compared with the incumbent's.
 
-A metric that says nothing about a case does not apply to it. Where it spoke of the incumbent's
-run of the case and is silent about the candidate's, that silence is the candidate's doing: it
-retrieved nothing, called no tool. Such a score is *lost*. It is missing, and in every comparison
-it is worth the worst that it could have been, so that nobody gains by making a metric fall
-silent where it is hard to please. What a metric says of the candidate alone is not compared.
+A metric without a score does not apply to a case. If it applied to the incumbent's run and not
+to the candidate's, the candidate caused that: it retrieved nothing, or called no tool. Such a
+score is *lost*. It is missing, and every comparison takes it at its worst, so that no candidate
+gains by avoiding a metric. Scores that only the candidate has are not compared.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 
 
-@dataclass(frozen=True, order=True)
-class _Place:
-    """What a score is about: a metric, in a turn."""
-
+class _Place(NamedTuple):
     metric: str
     turn: int
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One run of one case."""
-
+class _Run(NamedTuple):
     case: str
     draw: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairing:
-    """A candidate beside an incumbent over the cases that both were run on."""
+    """A candidate beside an incumbent, on the cases that both ran."""
 
     own: Evaluation
     """The candidate as it was measured."""
     shared: Evaluation
-    """The same without the scores that nothing of the incumbent's can be held against."""
+    """The same without the scores that the incumbent has no counterpart for."""
     lost: Mapping[_Run, Collection[_Place]]
-    """By run of the candidate, the scores that the incumbent has there and it has not."""
+    """By run of the candidate, the scores that only the incumbent has there."""
     doubtful: Mapping[_Run, Collection[_Place]]
-    """The same where the incumbent has only the zeros of a failed run: perhaps no such score."""
+    """The same where the incumbent only has the zeros of a failed run: perhaps no such score."""
 
     @cached_property
     def lost_cases(self) -> tuple[str, ...]:
-        """The cases in which the candidate lost a score."""
         return tuple(dict.fromkeys(run.case for run in self.lost))
 
     @cached_property
     def lost_metrics(self) -> tuple[str, ...]:
-        """The metrics that fell silent."""
+        """The metrics that no longer apply somewhere."""
         return tuple(sorted({place.metric for lost in self.lost.values() for place in lost}))
 
     def at(self, value: float) -> Evaluation:
-        """What is compared, had every lost score been `value`."""
+        """The shared scores, with every lost score as `value`."""
         return self._filled(self.shared, value)
 
     def own_at(self, value: float) -> Evaluation:
-        """All that was measured, had every lost score been `value`."""
+        """All of the candidate's scores, with every lost score as `value`."""
         return self._filled(self.own, value)
 
     @cached_property
     def known(self) -> Evaluation:
-        """What is compared, with every lost score as a missing one."""
+        """The shared scores, with every lost score missing."""
         return _with(self.shared, self.lost, None)
 
     @cached_property
     def own_known(self) -> Evaluation:
-        """All that was measured, with every lost score as a missing one."""
+        """All of the candidate's scores, with every lost score missing."""
         return _with(self.own, self.lost, None)
 
     def _filled(self, side: Evaluation, value: float) -> Evaluation:
@@ -76,20 +69,29 @@ class Pairing:
 
 
 def paired(
-    candidate: Evaluation, incumbent: Evaluation, metrics: Collection[str] | None = None
+    candidate: Evaluation,
+    incumbent: Evaluation,
+    metrics: Collection[str] | None = None,
+    *,
+    dropped: Collection[str] = (),
 ) -> Pairing:
-    """Hold a candidate's scores of these metrics, or of all, against an incumbent's."""
+    """Pair a candidate's scores of these metrics, or of all, with an incumbent's.
+
+    Cases that are `dropped` say nothing about which metrics could have applied to the others.
+    """
     names = {*candidate.metrics, *incumbent.metrics}
+    kept = set(candidate.cases).intersection(incumbent.cases).difference(dropped)
+    applied = {*candidate.only(kept).metrics, *incumbent.only(kept).metrics}
     if metrics is not None:
-        # Others may be numbers of a run, such as its cost: no metric gives those.
-        names &= set(metrics)
+        # `metrics` may also name numbers of a run, such as its cost.
+        names, applied = names & set(metrics), applied & set(metrics)
     lost: dict[_Run, list[_Place]] = {}
     doubtful: dict[_Run, list[_Place]] = {}
     results: list[CaseResult] = []
     for result in candidate.results:
         others = incumbent.of_case(result.case)
-        finished = [run for run in others if _finished(run)]
-        if not others or not _finished(result):
+        finished = [run for run in others if run.outcome.failure is None]
+        if not others or result.outcome.failure is not None:
             results.append(result)
             continue
         run, here = _Run(result.case, result.draw), _places(result)
@@ -98,7 +100,8 @@ def paired(
         if gone:
             lost[run] = sorted(gone)
         if not finished and any(other.outcome.failed for other in others):
-            silent = names - {place.metric for place in here}
+            known = names if result.case in dropped else applied
+            silent = known - {place.metric for place in here}
             doubtful[run] = [_Place(metric, 0) for metric in sorted(silent)]
         alone = {
             place for place in here - there if any(_has(other, place.turn) for other in finished)
@@ -111,10 +114,6 @@ def paired(
     return Pairing(own=candidate, shared=shared, lost=lost, doubtful=doubtful)
 
 
-def _finished(result: CaseResult) -> bool:
-    return result.outcome.failure is None
-
-
 def _places(result: CaseResult) -> set[_Place]:
     return {_place(score) for score in result.scores}
 
@@ -124,7 +123,7 @@ def _place(score: Score) -> _Place:
 
 
 def _has(result: CaseResult, turn: int) -> bool:
-    """Whether a run got as far as this turn: a talk that was made up may be shorter."""
+    """Whether a run reached this turn: a generated conversation may be shorter."""
     questions = result.outcome.asked
     return not questions or turn < len(questions)
 
@@ -132,7 +131,7 @@ def _has(result: CaseResult, turn: int) -> bool:
 def _with(
     side: Evaluation, places: Mapping[_Run, Collection[_Place]], value: float | None
 ) -> Evaluation:
-    """The evaluation with these scores, each of this value, beside its own."""
+    """The evaluation with scores of this value added at these places."""
     if not places:
         return side
     results = [

@@ -1,4 +1,4 @@
-"""The protocols of targets, metrics, roles and executors, and the effects they are given."""
+"""The protocols of targets, metrics, roles and executors, and of the effects they use."""
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,41 +14,48 @@ from burnish.core.errors import NotJournalable, Problem
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Outcome
-from burnish.core.surfaces import Candidate, Surface
+from burnish.core.surfaces import Candidate, FileSurface, Surface
 
 T = TypeVar("T")
 
 KEY_SCHEMA = 1
-"""Part of every key: raised when the meaning of keys changes."""
+"""Part of every key; increases when the meaning of keys changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Generic[T]):
-    """One effect, named by its content."""
+    """One effect, identified by its content."""
 
     kind: str
     request: Json
-    """Everything the result depends on, as JSON: hashes for what is large, `${VAR}` unexpanded."""
+    """Everything that the result depends on: hashes of large data, `${VAR}` unexpanded."""
     codec: Codec[T]
     draw: int = 0
-    """Which sample of a stochastic effect this is."""
+    """The number of the sample, for a stochastic effect."""
     estimate: Spend = field(default_factory=lambda: Spend(calls=1))
     """What is billed if the effect is lost in flight."""
     computed: bool = False
-    """A computation over what is journaled already: doing it again changes and costs nothing."""
+    """A free computation over journaled results, which can be repeated."""
     retried_as_a_whole: bool = False
-    """Whether `--retry-missing` asks for everything in it again, not only for what is missing."""
+    """Whether `--retry-missing` repeats its nested effects too, not only the missing ones."""
     otherwise: Callable[[NotJournalable], T] | None = None
-    """What to keep instead of a value that cannot be kept; without it that is an error."""
+    """Replaces a value that has no JSON form; without it, that is an error."""
+    own_text: Callable[[], str] | None = None
+    """For work on a case, the text of the case: what it contains is no secret in the result. What
+    is removed from the result because it looks like one is still seen inside the work."""
+    withheld: Callable[[T], T] | None = None
+    """Marks a value from which something was removed because it looks like a secret."""
+    whole: Callable[[T], None] | None = None
+    """Gets the value before that, in the process that made it."""
 
     @cached_property
     def spelled(self) -> bytes:
-        """The request in its one spelling."""
+        """The request as canonical JSON."""
         return canonical(self.request)
 
     @cached_property
     def key(self) -> str:
-        """A hash of all that makes this effect this effect."""
+        """A hash that identifies this effect."""
         head = canonical([KEY_SCHEMA, self.kind, self.draw])
         return hashlib.sha256(head + self.spelled).hexdigest()
 
@@ -60,38 +67,36 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt(Generic[T]):
-    """What an effect gave and what it cost, without what nested effects cost."""
+    """The result of an effect and its cost without nested effects."""
 
     value: T
     spend: Spend = NOTHING
     missing: bool = False
-    """The infrastructure failed for good, or a role gave no usable answer: `--retry-missing` asks
-    again."""
+    """The infrastructure failed, or a role gave no usable answer: `--retry-missing` repeats it."""
     mended: tuple[str, ...] = ()
-    """What was wrong with a model's answer, and read as it was meant."""
+    """Errors in a model's answer that were repaired."""
+    unusable: tuple[str, ...] = ()
+    """Answers before this one that could not be used, as the model wrote them."""
 
 
 class Effects(Protocol):
-    """Do this once."""
+    """Performs each effect once."""
 
     async def once(self, call: Call[T], perform: "Callable[[Scope], Awaitable[Receipt[T]]]") -> T:
-        """The result of `call`: from the journal if it is there, else performed and kept.
+        """The result of `call`, from the journal if possible, otherwise performed and stored.
 
-        `perform` is given the scope through which it spends on anything nested.
+        `perform` receives the scope for nested effects.
         """
         ...
 
 
 class Scope(Effects, Protocol):
-    """Effects on behalf of one piece of work, which remember what was used for it."""
+    """Effects of one piece of work that record what it used."""
 
     @property
     def used(self) -> Mapping[str, Spend]:
-        """What each effect used so far cost, by key; nested ones too."""
+        """By key, what each effect used so far cost, including nested ones."""
         ...
-
-
-# -- The protocols that targets, metrics, roles and executors keep --------------------------------
 
 
 Request = TypeVar("Request", contravariant=True)
@@ -102,7 +107,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a target is, as data: enough for a worker elsewhere to build it again."""
+    """A target as data, from which a worker elsewhere can build it again."""
 
     kind: str
     config: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -119,7 +124,7 @@ class Target(Protocol):
 
     @property
     def description(self) -> Description:
-        """What it is, as data."""
+        """The target as data."""
         ...
 
     @property
@@ -129,16 +134,16 @@ class Target(Protocol):
 
     @property
     def baseline(self) -> Candidate:
-        """The values it has now."""
+        """Its current values."""
         ...
 
     @property
     def leaf(self) -> bool:
-        """Whether a run is itself the paid call, rather than spending through `effects`."""
+        """Whether a run is itself the paid call instead of spending through `effects`."""
         ...
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
-        """What is wrong with a candidate beyond its bounds: free of calls, pure of effects."""
+        """What is wrong with a candidate beyond its bounds, without calls or effects."""
         ...
 
     async def run(
@@ -148,87 +153,107 @@ class Target(Protocol):
         ...
 
     def estimate(self, case: Case) -> Spend:
-        """What running this case will cost, as well as can be told beforehand."""
+        """The expected cost of running this case."""
         ...
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
-        """The candidate as files a user can adopt, by path relative to `home`.
+        """The candidate as files that a user can adopt, by path relative to the folder `home`.
 
-        That is the folder they will lie in; what they refer to must be found from there.
+        Paths inside the files must be valid from there.
         """
         ...
 
 
 @runtime_checkable
 class Rehearsable(Protocol):
-    """A target that can say what a run would do: its effects looked up, the world left alone."""
+    """A target that can show what a run would do, with journaled effects only."""
 
     async def rehearse(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
     ) -> Outcome:
         """Run one case on `effects` alone.
 
-        Whatever the target does beside them, such as calling a user's function, is not done: it
-        is answered by what `past` tells of it, else by asking `effects` for what they cannot have.
+        Anything else, such as calling a user's function, is replaced by its result in `past`, or
+        by an effect that does not exist, which ends the rehearsal.
         """
         ...
 
 
 @runtime_checkable
-class _TakesTurns(Protocol):
-    """A target that can be under one candidate at a time, such as one whose files are written."""
+class _TakesNewFiles(Protocol):
+    def new_file_problem(self, path: str) -> str: ...
 
-    def held(self, candidate: Candidate) -> AbstractAsyncContextManager[object]:
-        """The candidate's turn: as long as it is held, the target is under this candidate."""
-        ...
+
+def new_file_problem(target: Target, path: str) -> str:
+    """Why a candidate of this target may not add a file; empty if it may."""
+    if isinstance(target, _TakesNewFiles):
+        return target.new_file_problem(path)
+    return "this is not one of the files that may be edited"
+
+
+def surfaces_of(target: Target, candidate: Candidate) -> dict[str, Surface]:
+    """The surfaces of a target by name, and those of the files that a candidate has added."""
+    own: dict[str, Surface] = {surface.id: surface for surface in target.surfaces}
+    new = [name for name in candidate.values if name not in own]
+    added = [name for name in new if not new_file_problem(target, name)]
+    return own | {name: FileSurface(id=name, path=name) for name in added}
+
+
+@runtime_checkable
+class _TakesTurns(Protocol):
+    def held(self, candidate: Candidate) -> AbstractAsyncContextManager[object]: ...
+
+
+def takes_turns(target: Target) -> bool:
+    """Whether the target can have one candidate at a time."""
+    return isinstance(target, _TakesTurns)
 
 
 def held(target: Target, candidate: Candidate) -> AbstractAsyncContextManager[object]:
-    """The candidate's turn, where a target takes turns; else nothing to wait for."""
+    """A context in which the target has the values of this candidate.
+
+    Targets that can have one candidate at a time, such as files on disk, wait for it.
+    """
     return target.held(candidate) if isinstance(target, _TakesTurns) else nullcontext()
 
 
 @runtime_checkable
 class ForecastsCosts(Protocol):
-    """A target that knows more of what a case will cost than how many calls it takes."""
+    """A target that knows more about the cost of a case than the number of calls."""
 
     def forecast(self, case: Case) -> Spend:
-        """Calls, tokens and USD, by the length of prompts and references."""
+        """Expected calls, tokens and USD, from the length of prompts and references."""
         ...
 
 
 @runtime_checkable
 class Summarized(Protocol):
-    """A target that says in a few words what it is."""
+    """A target that describes itself in a few words."""
 
     @property
     def plan_summary(self) -> str:
-        """What is optimised, for a line of a plan."""
+        """A description of what is optimised, for a plan."""
         ...
 
 
 @runtime_checkable
 class HoldsPrompts(Protocol):
-    """A target that is the prompts of an agent which is only called."""
+    """A target that consists of the prompts of an external agent."""
 
     @property
     def prompts_summary(self) -> str:
-        """What is called and how it gets its prompts, for a line of a plan."""
+        """How the agent is called and gets its prompts, for a plan."""
         ...
 
 
 @runtime_checkable
 class _CallsFunctions(Protocol):
-    """A target that may run a Python function of the user's."""
-
     @property
-    def calls_function(self) -> bool:
-        """Whether it does."""
-        ...
+    def calls_function(self) -> bool: ...
 
 
 def calls_function(target: Target) -> bool:
-    """Whether a run of the target calls a function of the user's, which may block."""
+    """Whether a run of the target calls a user's Python function, which may block."""
     return isinstance(target, _CallsFunctions) and target.calls_function
 
 
@@ -237,7 +262,7 @@ class Metric(Protocol):
 
     @property
     def name(self) -> str:
-        """What scores and objectives call it."""
+        """Its name in scores and objectives."""
         ...
 
     @property
@@ -246,11 +271,26 @@ class Metric(Protocol):
         ...
 
     def estimate(self, case: Case) -> Spend:
-        """What scoring this case will cost; nothing for a metric that computes."""
+        """The expected cost of scoring this case; NOTHING for a metric that computes."""
         ...
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """One score, or one a turn; none when the metric does not apply."""
+        """One score, or one per turn; none when the metric does not apply."""
+        ...
+
+
+@runtime_checkable
+class DescribedMetric(Protocol):
+    """A metric that says what its scores are."""
+
+    @property
+    def needs(self) -> str:
+        """What a case must have to be scored, in words; empty if every case is."""
+        ...
+
+    @property
+    def judges(self) -> bool:
+        """Whether its scores pass or fail: by a threshold, or because they are yes or no."""
         ...
 
 
@@ -269,12 +309,12 @@ class Role(Protocol[Request, Answer]):
 
     @property
     def answers(self) -> Codec[Answer]:
-        """How its answers are kept."""
+        """The codec of its answers."""
         ...
 
     @property
     def leaf(self) -> bool:
-        """Whether asking is itself the paid call, rather than spending through `effects`."""
+        """Whether an answer is itself the paid call instead of spending through `effects`."""
         ...
 
     @property
@@ -283,7 +323,7 @@ class Role(Protocol[Request, Answer]):
         ...
 
     def estimate(self, request: Request, /) -> Spend:
-        """What asking will cost, as well as can be told beforehand."""
+        """The expected cost of an answer."""
         ...
 
     def encode(self, request: Request, /) -> Json:
@@ -291,12 +331,12 @@ class Role(Protocol[Request, Answer]):
         ...
 
     async def answer(self, request: Request, /, *, draw: int, effects: Effects) -> Receipt[Answer]:
-        """The answer. Raises RoleFailed when there is none that can be used."""
+        """The answer; raises RoleFailed when there is no usable one."""
         ...
 
 
 class Executor(Protocol):
-    """Runs units of work, several at once, and gives the results in the units' order."""
+    """Runs several units of work at once and returns the results in their order."""
 
     def map(
         self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]

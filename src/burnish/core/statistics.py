@@ -1,72 +1,67 @@
-"""What a difference on few cases is worth: intervals, pass@k and pass^k, races."""
+"""Statistics of few cases: intervals, pass@k and pass^k, races."""
 
 import math
-import random
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import comb
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from burnish.core.evaluations import Evaluation, mean
 from burnish.core.surfaces import EPSILON
 
 FUTILE = 1.5
-"""How many standard deviations of what is left a challenger may be behind."""
+"""How many standard deviations of the remaining cases a challenger may be behind."""
 _USUAL_SPREAD, _USUAL_WEIGHT = 0.5, 2.0
-"""What is believed of the spread of gains before there are many: as much as two cases say."""
-
-_Hope: TypeAlias = Literal["open", "hopeless", "futile"]
+"""The prior of the spread of gains, and how many cases it counts as."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Race:
-    """Where a challenger stands part way through."""
+    """A challenger against the incumbent, part of the way through the cases."""
 
     gains: tuple[float, ...]
     """Challenger minus incumbent, for each case so far that both have."""
     room: tuple[float, ...]
-    """What each case to come could add at most: one minus the incumbent's score."""
+    """The most that each remaining case could add: one minus the incumbent's score."""
     promised: float = 0.0
-    """What the cases to come are known to add already: in a second run, half of the first."""
+    """What the remaining cases are known to add: in a second run, half of the first."""
+    slack: float | None = None
+    """How far behind it may end; None if it must win."""
 
     @property
     def ahead(self) -> float:
-        """The sum of the gains so far."""
         return math.fsum(self.gains)
 
     @property
     def best_end(self) -> float:
-        """The sum, if every case to come went as well as it can."""
+        """The final sum if every remaining case went as well as it can."""
         return self.ahead + math.fsum(self.room)
 
     @property
-    def likely_end(self) -> float:
-        """The sum, if the cases to come went somewhat better than by chance."""
-        expected = self.ahead + self.promised
-        return expected + FUTILE * spread_of(self.gains) * math.sqrt(len(self.room))
-
-    @property
     def far_behind(self) -> bool:
-        """Whether the gains so far are below none by more than their own spread."""
+        """Whether the sum so far is below zero by more than its spread."""
         return self.ahead < -math.sqrt(math.fsum(gain * gain for gain in self.gains)) - EPSILON
 
-    def hope(self) -> _Hope:
-        """Whether going on can still make a winner, and is likely enough to."""
-        if self.best_end <= EPSILON:
+    def hope(self) -> Literal["open", "hopeless", "futile"]:
+        """Whether the challenger can still win, and is likely enough to."""
+        if self._falls_short(self.best_end):
             return "hopeless"
-        if self.room and self.likely_end <= EPSILON:
+        chance = FUTILE * spread_of(self.gains) * math.sqrt(len(self.room))
+        if self.room and self._falls_short(self.ahead + self.promised + chance):
             return "futile"
         return "open"
 
+    def _falls_short(self, end: float) -> bool:
+        return end <= EPSILON if self.slack is None else end < -self.slack - EPSILON
+
 
 def spread_of(gains: Sequence[float]) -> float:
-    """The spread of gains around no gain, held up by what is usual while there are few."""
+    """The spread of gains around zero, with a prior that matters while there are few."""
     squares = math.fsum(gain * gain for gain in gains)
     usual = _USUAL_WEIGHT * _USUAL_SPREAD**2
     return math.sqrt((squares + usual) / (len(gains) + _USUAL_WEIGHT))
-
-
-# -- What repeats say -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +73,7 @@ class _Repeated:
     """The mean over cases; None when no case was tried often enough."""
     cases: int
     left_out: tuple[str, ...] = ()
-    """Cases with fewer than k verdicts: a missing try is neither a pass nor a fail."""
+    """Cases with fewer than k verdicts."""
 
 
 def pass_at_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = None) -> _Repeated:
@@ -87,7 +82,7 @@ def pass_at_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = 
 
 
 def pass_hat_k(evaluation: Evaluation, k: int, metrics: Collection[str] | None = None) -> _Repeated:
-    """The chance that all of k tries pass: what a user who comes back k times will see."""
+    """The chance that all of k tries pass."""
     return _over_cases(evaluation, k, metrics, lambda n, c: comb(c, k) / comb(n, k))
 
 
@@ -112,12 +107,9 @@ def _over_cases(
     return _Repeated(k=k, value=value, cases=len(chances), left_out=tuple(left_out))
 
 
-# -- What a difference measured on few cases is worth ---------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A mean difference and where it may lie."""
+    """A mean difference with its confidence interval."""
 
     mean: float
     low: float
@@ -126,29 +118,108 @@ class Interval:
 
     @property
     def distinguishable(self) -> bool:
-        """Whether the interval lies clear of zero."""
         return self.low > 0 or self.high < 0
 
 
-def paired_interval(
-    differences: Sequence[float],
-    rng: random.Random,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 2000,
-) -> Interval | None:
-    """The mean of paired differences with a percentile bootstrap interval over cases.
+_CONFIDENCE = 0.95
+_FEW = 4
+"""With fewer cases that differ from the most frequent gain, their spread says too little."""
 
-    With one case, or none, there is no interval to speak of.
+
+def paired_interval(
+    differences: Sequence[float], *, span: tuple[float, float] = (-1.0, 1.0)
+) -> Interval | None:
+    """The mean of paired differences with its 95 % interval over cases; None for fewer than two.
+
+    Student's interval, for few cases, with two additions:
+
+    - On the side of a long tail it is wider, by the skewness (after Hall and Johnson).
+    - If nearly all differences are equal, they show no spread, but a rare case may still come.
+      Then each end is computed as if one more case had gone to that end of the `span`. For n equal
+      ones, this is about the rule of three: n ties show that the gain is within 3.7 / n.
+
+    `span` is the range that a difference can have; it is widened to what was seen.
     """
     n = len(differences)
     if n < 2:
         return None
-    means = sorted(mean(rng.choices(differences, k=n)) for _ in range(resamples))
-    tail = (1 - confidence) / 2
+    low, high = min(span[0], *differences), max(span[1], *differences)
+    ends, shift = _student(differences), _tail_shift(differences)
+    ends = ends[0] + min(0.0, shift), ends[1] + max(0.0, shift)
+    if n - max(Counter(round(each, 9) for each in differences).values()) < _FEW:
+        ends = (
+            min(ends[0], _student([*differences, low])[0]),
+            max(ends[1], _student([*differences, high])[1]),
+        )
+    centre = mean(differences)
     return Interval(
-        mean=mean(differences),
-        low=means[math.floor(tail * (resamples - 1))],
-        high=means[math.ceil((1 - tail) * (resamples - 1))],
+        mean=centre,
+        low=min(centre, max(low, ends[0])),
+        high=max(centre, min(high, ends[1])),
         cases=n,
     )
+
+
+def unpaired_interval(new: Sequence[float], old: Sequence[float]) -> Interval | None:
+    """The difference of the means of independent draws, with Welch's 95 % interval.
+
+    None if a side has fewer than two draws, or if no draw differs: that shows no spread.
+    """
+    if min(len(new), len(old)) < 2:
+        return None
+    errors = [_error(side) ** 2 for side in (new, old)]
+    whole = math.fsum(errors)
+    if whole < EPSILON**2:
+        return None
+    shares = zip(errors, (new, old), strict=True)
+    degrees = whole**2 / math.fsum(error**2 / (len(side) - 1) for error, side in shares)
+    half = _student_quantile(math.floor(degrees + EPSILON)) * math.sqrt(whole)
+    gain = mean(new) - mean(old)
+    return Interval(mean=gain, low=gain - half, high=gain + half, cases=1)
+
+
+def _student(values: Sequence[float]) -> tuple[float, float]:
+    """Student's interval of the mean."""
+    centre, half = mean(values), _student_quantile(len(values) - 1) * _error(values)
+    return centre - half, centre + half
+
+
+def _error(values: Sequence[float]) -> float:
+    """The standard error of the mean."""
+    n, centre = len(values), mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n * (n - 1)))
+
+
+def _tail_shift(values: Sequence[float]) -> float:
+    """By how much a long tail moves the end of the interval on its side."""
+    n, centre, error = len(values), mean(values), _error(values)
+    if n < 3 or error < EPSILON:
+        return 0.0
+    deviation = error * math.sqrt(n - 1)
+    skewness = math.fsum(((value - centre) / deviation) ** 3 for value in values) / n
+    # The estimate of few values is too small: the usual correction, and a little more.
+    skewness *= math.sqrt(n * (n - 1)) / (n - 2) * (1 + 3 / n)
+    return skewness * (1 + 2 * _student_quantile(n - 1) ** 2) / (6 * math.sqrt(n)) * error
+
+
+@cache
+def _student_quantile(degrees: int) -> float:
+    """The number that Student's t exceeds, either way, with a chance of 5 %."""
+    low, high = 0.0, 20.0
+    while high - low > 1e-10:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, degrees) < _CONFIDENCE else (low, middle)
+    return high
+
+
+def _within(t: float, degrees: int) -> float:
+    """The chance that Student's t is between -t and t (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(degrees))
+    odd = degrees % 2
+    term = math.cos(angle) if odd else 1.0
+    terms = 0.0
+    for step in range(2 if odd else 1, degrees, 2):
+        terms += term
+        term *= math.cos(angle) ** 2 * step / (step + 1)
+    sine = math.sin(angle) * terms
+    return 2 / math.pi * (angle + sine) if odd else sine

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from burnish.core.cases import Split
 from burnish.core.comparisons import (
     Comparison,
     Pair,
@@ -35,13 +36,13 @@ def strict(
     accept_sigma: float = 0.0,
     max_missing: float = MAX_MISSING,
 ) -> Decision:
-    """Keep only what is clearly better: a crash, a broken constraint and a tie are not.
+    """Accept only what is clearly better: not a crash, a broken constraint or a plain tie.
 
     Two primary numbers within `tolerance`, or within `accept_sigma` times the noise of both
-    sides, are a tie; then the objective's tie-breakers decide in their order. `best` is the
-    incumbent, of all so far, with the best primary number (see `best_incumbent`): a tie must be a
-    tie with it too, so that many ties in a row give away no more than one of them may. There only
-    the best one's noise counts: a candidate cannot widen its tie by being noisy.
+    sides, are a tie; then the objective's tie-breakers decide in order. `best` is the best
+    incumbent so far (see `best_incumbent`): a candidate must tie with it too, so that many ties
+    in a row lose no more than one of them may. There only the noise of `best` counts: a candidate
+    cannot widen its tie by being noisy.
     """
     also = {primary, *objective.constrained_names, *(b.metric for b in objective.tie_breakers)}
 
@@ -83,6 +84,84 @@ def best_incumbent(
     return incumbent if _ahead(now, before, direction) > 0 else best
 
 
+@dataclass(frozen=True, kw_only=True, order=True)
+class _Breach:
+    """How far an evaluation is from keeping all constraints; less is better."""
+
+    count: int = 0
+    """Constraints that are broken."""
+    excess: float = 0.0
+    """By how much, each in shares of its limit."""
+
+
+def _breach_of(evaluation: Evaluation, objective: Objective) -> _Breach | None:
+    """The breach of an evaluation; None if one of the numbers is not known."""
+    values = objective.measure(evaluation).values
+    if evaluation.failed_cases() or any(c.holds(values) is None for c in objective.constraints):
+        return None
+    broken = [each for each in objective.constraints if not each.holds(values)]
+    excess = (abs(values[c.metric] - c.value) / max(1.0, abs(c.value)) for c in broken)
+    return _Breach(count=len(broken), excess=math.fsum(excess))
+
+
+def is_less_broken(new: Evaluation, old: Evaluation, objective: Objective) -> bool:
+    """Whether the old one breaks constraints and the new one fewer, or by less."""
+    now, before = (_breach_of(side, objective) for side in (new, old))
+    return now is not None and before is not None and now < before
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferRule:
+    """When a run's winner is not worse than its baseline, by the run's own rule."""
+
+    primary: str = "loss"
+    direction: Direction = "minimize"
+    tolerance: float = 0.0
+    accept_sigma: float = 1.0
+    max_missing: float = MAX_MISSING
+    splits: tuple[Split, ...] = (Split.HOLDOUT,)
+    """Where it may not be worse, as far as both were measured there."""
+
+
+def not_worse(
+    *,
+    rule: OfferRule,
+    objective: Objective,
+    pair: Pair,
+    other: str = "the baseline",
+) -> Decision:
+    """Accept a winner that is not worse than the baseline, or than `other`, by more than a tie.
+
+    A baseline that does not run, or that breaks the constraints further than the winner, is worse
+    whatever its number is.
+    """
+    also = {rule.primary, *objective.constrained_names}
+    seen = compare(pair, objective, max_missing=rule.max_missing, also=also)
+    by_loss = rule.primary == "loss"
+    broken = broken_constraint("not_worse", objective, *seen.own)
+    before = broken_constraint("not_worse", objective, seen.incumbent)
+    made = _crash(seen.pair) or (broken if before is None else None)
+    closer = before is not None and is_less_broken(pair.candidate, pair.incumbent, objective)
+    if made is None and (_never_ran(pair.incumbent) or closer):
+        return decide("not_worse", "better", f"{other} does not run, or breaks a limit", {})
+    if made is None:
+        made = _tie_rule(rule).against(seen, other)
+    return settle(made, seen, by_loss=by_loss)
+
+
+def _never_ran(evaluation: Evaluation) -> bool:
+    return set(evaluation.failed_cases()) == set(evaluation.cases)
+
+
+def _tie_rule(rule: OfferRule) -> "_Rule":
+    return _Rule(
+        primary=rule.primary,
+        direction=rule.direction,
+        tolerance=rule.tolerance,
+        accept_sigma=rule.accept_sigma,
+    )
+
+
 def _ahead(new: float, old: float, direction: Direction) -> float:
     return old - new if direction == "minimize" else new - old
 
@@ -98,13 +177,13 @@ def _crash(pair: Pair) -> Decision | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """Where the candidate is, at its worst, beside another."""
+    """The candidate, at its worst, beside another."""
 
     new: float
     old: float
     ahead: float
     bar: Range
-    """Apart by no more than this is a tie; a range where the noise is not known exactly."""
+    """The largest difference that is a tie; a range if the noise is not known exactly."""
 
     @property
     def worse(self) -> bool:
@@ -121,7 +200,7 @@ class _Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """The primary number, and when two of them are a tie."""
+    """The primary number, and which differences of it are a tie."""
 
     primary: str
     direction: Direction
@@ -129,7 +208,6 @@ class _Rule:
     accept_sigma: float
 
     def by_primary(self, seen: Comparison) -> Decision | None:
-        """What the primary number decides; None at a tie."""
         at = self._standing(seen)
         if at is None:
             words = f"cannot tell: '{self.primary}' is not known on both sides"
@@ -139,10 +217,18 @@ class _Rule:
         code = "better" if at.better else "worse"
         return decide("strict", code, self._words(at), _numbers(at))
 
+    def against(self, seen: Comparison, other: str) -> Decision:
+        at = self._standing(seen)
+        if at is None:
+            words = f"cannot tell: '{self.primary}' is not known on both sides"
+            return decide("not_worse", "missing", words, {})
+        new, sign, old = versus(at.new, at.old)
+        words = f"{self.primary} {new} {sign} {other}'s {old} ({self.direction})"
+        return decide("not_worse", "worse" if at.worse else "better", words, _numbers(at))
+
     def by_tie_breakers(
         self, objective: Objective, seen: Comparison, top: Comparison | None
     ) -> Decision:
-        """What decides at a tie with the incumbent, provided that it is one with the best too."""
         at = self._standing(seen)
         assert at is not None
         words, numbers = f"{self._words(at)}, a tie within {at.tie_bar:g}", _numbers(at)
@@ -208,28 +294,26 @@ def _break_tie(
 
 
 def _noise(primary: str, seen: Comparison) -> Range:
-    """The spread of the primary number between sweeps, both sides together."""
     if primary == "loss":
         return seen.noise
     candidate = possible_spread(
-        _sweep_means(seen.pair.candidate, primary), _sweep_means(seen.highest, primary)
+        sweep_means(seen.pair.candidate, primary), sweep_means(seen.highest, primary)
     )
-    before = _incumbent_noise(primary, seen).low
-    return Range(low=math.hypot(candidate.low, before), high=math.hypot(candidate.high, before))
+    return candidate.combined(_incumbent_noise(primary, seen))
 
 
 def _incumbent_noise(primary: str, seen: Comparison) -> Range:
-    """The spread of the incumbent's primary number between sweeps."""
-    means = _sweep_means(seen.pair.incumbent, primary)
+    means = sweep_means(seen.pair.incumbent, primary)
     std = seen.incumbent.std if primary == "loss" else spread(means) if means else 0.0
     return Range(low=std, high=std)
 
 
-def _sweep_means(evaluation: Evaluation, name: str) -> Sequence[float]:
-    per_sweep = [[_number(result, name) for result in sweep] for sweep in evaluation.sweeps]
-    present = [[value for value in sweep if value is not None] for sweep in per_sweep]
+def sweep_means(evaluation: Evaluation, name: str) -> Sequence[float]:
+    """The mean of a number in each repeat, without missing ones."""
+
+    def number(result: CaseResult) -> float | None:
+        return result.value(name) if result.applies(name) else result.outcome.measures.get(name)
+
+    sweeps = (list(map(number, sweep)) for sweep in evaluation.sweeps)
+    present = [[value for value in sweep if value is not None] for sweep in sweeps]
     return [mean(sweep) for sweep in present if sweep]
-
-
-def _number(result: CaseResult, name: str) -> float | None:
-    return result.value(name) if result.applies(name) else result.outcome.measures.get(name)

@@ -13,7 +13,7 @@ from burnish.core.surfaces import Demonstration, Value
 
 
 class NodeKind(StrEnum):
-    """What stands at a node."""
+    """The kind of a node."""
 
     AGENT = "agent"
     LLM = "llm"
@@ -22,7 +22,7 @@ class NodeKind(StrEnum):
 
 
 class SurfaceType(StrEnum):
-    """What part of a node a position edits."""
+    """The part of a node that a position edits."""
 
     INSTRUCTION = "instruction"
     GLOBAL_INSTRUCTION = "global_instruction"
@@ -34,7 +34,7 @@ class SurfaceType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Node:
-    """One place of the graph."""
+    """One node of the graph."""
 
     id: str
     """The path from the root: `recap/planner`."""
@@ -44,7 +44,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Edge:
-    """A way from one node to another."""
+    """A connection from one node to another."""
 
     source: str
     to: str
@@ -59,16 +59,16 @@ class Position:
     type: SurfaceType
     value: Value
     surface: str = ""
-    """The surface of the target that edits it; empty where the target does not offer it."""
+    """The target's surface that edits it; empty if there is none."""
     part: str = ""
-    """Which tool, which skill, or which setting of the model."""
+    """The tool, skill or model setting."""
     about: Json = None
-    """What belongs to it and stays: a tool's schemas."""
+    """Data of the position that cannot be edited, such as a tool's schemas."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Structure:
-    """A snapshot: the same structure has the same id, whatever order it was told in."""
+    """A snapshot: the same structure has the same id, whatever its order."""
 
     entry: str
     nodes: tuple[Node, ...]
@@ -83,16 +83,16 @@ class Structure:
         edges: Iterable[Edge] = (),
         positions: Iterable[Position] = (),
     ) -> "Structure":
-        """The normal form, everything in order. Raises with all that does not fit together."""
-        made = cls(
+        """Create a sorted structure; raises with everything that does not fit together."""
+        structure = cls(
             entry=entry,
             nodes=tuple(sorted(nodes)),
             edges=tuple(sorted(set(edges))),
             positions=tuple(sorted(positions, key=lambda position: position.id)),
         )
-        if problems := made.problems():
+        if problems := structure.problems():
             raise ConfigError(problems)
-        return made
+        return structure
 
     @cached_property
     def id(self) -> str:
@@ -116,20 +116,18 @@ class Structure:
     def problems(self) -> list[Problem]:
         """What does not fit together."""
         nodes = {node.id for node in self.nodes}
-        problems = [_problem(f"two nodes are called '{name}'") for name in _twice(self.nodes)]
-        problems += [
-            _problem(f"two positions are called '{name}'") for name in _twice(self.positions)
-        ]
+        messages = [f"two nodes are called '{name}'" for name in _twice(self.nodes)]
+        messages += [f"two positions are called '{name}'" for name in _twice(self.positions)]
         if self.entry not in nodes:
-            problems.append(_problem(f"the entry '{self.entry}' is not a node"))
-        ends = [end for edge in self.edges for end in (edge.source, edge.to)]
-        homes = [position.node for position in self.positions]
+            messages.append(f"the entry '{self.entry}' is not a node")
+        ends = {end for edge in self.edges for end in (edge.source, edge.to)}
+        homes = {position.node for position in self.positions}
         for kind, names in (("an edge", ends), ("a position", homes)):
-            gone = sorted(set(names) - nodes)
-            problems += [
-                _problem(f"{kind} names the node '{name}', which is not there") for name in gone
+            messages += [
+                f"{kind} names the node '{name}', which does not exist"
+                for name in sorted(names - nodes)
             ]
-        return problems
+        return [Problem(where="structure", message=message) for message in messages]
 
     @cached_property
     def _by_id(self) -> dict[str, Position]:
@@ -142,7 +140,7 @@ class Structure:
 
 @runtime_checkable
 class Structured(Protocol):
-    """A target that can say what it is made of before anything is run."""
+    """A target that knows its structure before it is run."""
 
     @property
     def structure(self) -> Structure:
@@ -151,17 +149,13 @@ class Structured(Protocol):
 
 
 def node_path(*names: str) -> str:
-    """The id of a node: names from the root, joined so that no name can pretend to be two."""
-    return "/".join(_segment(name) for name in names)
+    """The id of a node: the names from the root, escaped and joined."""
+    return "/".join(name.replace("~", "~0").replace("/", "~1") or "_" for name in names)
 
 
 def position_id(node: str, kind: SurfaceType, part: str = "") -> str:
-    """The id of a position: `<node>#<type>`, with `.part` where a node has several."""
+    """The id of a position: `<node>#<type>`, with `.part` if a node has several."""
     return f"{node}#{kind.value}.{part}" if part else f"{node}#{kind.value}"
-
-
-def _segment(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1") or "_"
 
 
 def _twice(items: Sequence[Node] | Sequence[Position]) -> list[str]:
@@ -173,7 +167,3 @@ def _plain(value: Value) -> Json:
     if isinstance(value, tuple):
         return [codec(Demonstration).encode(demo) for demo in value]
     return value
-
-
-def _problem(message: str) -> Problem:
-    return Problem(where="structure", message=message)

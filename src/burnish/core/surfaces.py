@@ -17,8 +17,7 @@ from burnish.core.content import Json, canonical, codec
 from burnish.core.errors import Problem
 
 
-def _spelled(arguments: object) -> object:
-    """Arguments by name as the text they are kept as."""
+def _as_text(arguments: object) -> object:
     if isinstance(arguments, Mapping):
         return canonical({**cast("Mapping[str, Json]", arguments)}).decode()
     return arguments
@@ -30,10 +29,9 @@ class DemonstratedCall:
 
     tool: str
     # In files it is an object like any other: to be read, and searched for secrets by key.
-    arguments: Annotated[str, BeforeValidator(_spelled), PlainSerializer(json.loads)] = "{}"
-    """A JSON object as text, spelled one way, so that calls can be compared and hashed."""
+    arguments: Annotated[str, BeforeValidator(_as_text), PlainSerializer(json.loads)] = "{}"
+    """A JSON object as canonical text, so that calls can be compared and hashed."""
     result: str = ""
-    """What came back, as the agent read it."""
 
     def __post_init__(self) -> None:
         arguments: Json = json.loads(self.arguments)
@@ -43,7 +41,7 @@ class DemonstratedCall:
 
     @classmethod
     def of(cls, tool: str, arguments: Mapping[str, Json], result: str) -> "DemonstratedCall":
-        """A call with its arguments by name."""
+        """Create a call from its arguments by name."""
         return cls(tool=tool, arguments=canonical({**arguments}).decode(), result=result)
 
     @property
@@ -53,7 +51,6 @@ class DemonstratedCall:
 
     @property
     def size(self) -> int:
-        """How many characters it takes."""
         return len(self.tool) + len(self.arguments) + len(self.result)
 
     def __str__(self) -> str:
@@ -67,27 +64,21 @@ class Demonstration:
     input: str
     output: str
     case: str = ""
-    """The case it came from, so that this case is never scored with its own answer in view."""
-    # Left out of the spelling where there are none: ids made before there were calls still hold.
+    """The case it came from: that case is never scored with its own answer in view."""
+    # Left out when empty, so that ids from before there were calls stay valid.
     calls: Annotated[tuple[DemonstratedCall, ...], Field(exclude_if=lambda calls: not calls)] = ()
-    """The tools that were used on the way, in order."""
+    """The tool calls on the way, in order."""
 
     @property
     def size(self) -> int:
-        """How many characters it takes."""
         return len(self.input) + sum(call.size for call in self.calls) + len(self.output)
 
     def __str__(self) -> str:
         return " → ".join([self.input, *map(str, self.calls), self.output])
 
 
-# -- Surfaces -------------------------------------------------------------------------------------
-
-
 EPSILON = 1e-9
-"""What counts as equal when numbers that were computed are compared."""
-_LARGEST = sys.float_info.max
-
+"""Computed numbers that differ by no more are equal."""
 
 Scalar: TypeAlias = str | int | float | bool
 Value: TypeAlias = str | int | float | bool | tuple[Demonstration, ...]
@@ -101,47 +92,59 @@ def placeholders_in(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextSurface:
+class _Bounded:
+    id: str
+    accepts: ClassVar[str]
+    plural: ClassVar[str]
+
+    def _problem(self, message: str, remedy: str = "") -> Problem:
+        return Problem(where=self.id, message=message, remedy=remedy)
+
+    def _wrong_type(self, value: object) -> list[Problem]:
+        return [self._problem(f"expected {self.accepts}, found {_short(value)}")]
+
+    def _too_long(
+        self, subject: str, size: int, limit: int | None, remedy: str = ""
+    ) -> list[Problem]:
+        if limit is None or size <= limit:
+            return []
+        return [self._problem(f"{subject} {size} characters, {limit} are allowed", remedy)]
+
+
+NO_LIMIT = ""
+"""How many characters a text may have where nothing limits it: requests leave the sentence out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSurface(_Bounded):
     """A text: instructions, a tool description, a template."""
 
-    id: str
     kind: Literal["text"] = "text"
     max_chars: int | None = None
     placeholders: tuple[str, ...] = ()
-    """Each must stay in the text, as itself: neither `{{x}}` nor `${x}` is a `{x}`."""
+    """Each must stay in the text in the same spelling: `{{x}}` and `${x}` are not `{x}`."""
     frozen: tuple[str, ...] = ()
-    """Spans that must stay word for word."""
+    """Parts that must stay word for word."""
     accepts: ClassVar[str] = "text"
     plural: ClassVar[str] = "texts"
 
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
         if not isinstance(value, str):
-            return [_wrong_type(self, value)]
-        problems: list[Problem] = []
-        if not value.strip():
-            problems.append(Problem(where=self.id, message="the text is empty"))
-        if self.max_chars is not None and len(value) > self.max_chars:
-            problems.append(
-                Problem(
-                    where=self.id,
-                    message=f"the text has {len(value)} characters, {self.max_chars} are allowed",
-                    remedy="shorten it",
-                )
-            )
+            return self._wrong_type(value)
+        problems = [] if value.strip() else [self._problem("the text is empty")]
+        problems += self._too_long("the text has", len(value), self.max_chars, "shorten it")
         gone = [f"placeholder {_short(p)}" for p in self.placeholders if not _has(value, p)]
         gone += [f"frozen part {_short(part)}" for part in self.frozen if part not in value]
         return problems + [
-            Problem(where=self.id, message=f"the {part} is gone", remedy="keep it word for word")
-            for part in gone
+            self._problem(f"the {part} is gone", "keep it word for word") for part in gone
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberSurface:
-    """A number in a range, on a grid where `step` is given."""
+class NumberSurface(_Bounded):
+    """A number in a range, on a grid if there is a `step`."""
 
-    id: str
     low: float
     high: float
     kind: Literal["number"] = "number"
@@ -163,35 +166,26 @@ class NumberSurface:
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return [_wrong_type(self, value)]
-        if not -_LARGEST <= value <= _LARGEST:
-            return [Problem(where=self.id, message=f"{_short(value)} is not a finite number")]
-        problems: list[Problem] = []
+            return self._wrong_type(value)
+        if not -sys.float_info.max <= value <= sys.float_info.max:
+            return [self._problem(f"{_short(value)} is not a finite number")]
+        messages: list[str] = []
         slack = EPSILON * max(abs(self.low), abs(self.high))
         if not self.low - slack <= value <= self.high + slack:
-            problems.append(
-                Problem(
-                    where=self.id,
-                    message=f"{value:g} is outside [{self.low:g}, {self.high:g}]",
-                )
-            )
+            messages.append(f"{value:g} is outside [{self.low:g}, {self.high:g}]")
         if self.integer and value != int(value):
-            problems.append(Problem(where=self.id, message=f"{value:g} is not a whole number"))
-        if self.step is not None and not _on_grid(value - self.low, self.step):
-            problems.append(
-                Problem(
-                    where=self.id,
-                    message=f"{value:g} is not a multiple of {self.step:g} above {self.low:g}",
-                )
-            )
-        return problems
+            messages.append(f"{value:g} is not a whole number")
+        if self.step is not None:
+            steps = (value - self.low) / self.step
+            if abs(steps - round(steps)) >= 1e-6:
+                messages.append(f"{value:g} is not a multiple of {self.step:g} above {self.low:g}")
+        return [self._problem(message) for message in messages]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceSurface:
+class ChoiceSurface(_Bounded):
     """One of a few fixed values. As in ids, 1.0 is 1, and True is not."""
 
-    id: str
     choices: tuple[Scalar, ...]
     kind: Literal["choice"] = "choice"
     accepts: ClassVar[str] = "one of the choices"
@@ -202,14 +196,13 @@ class ChoiceSurface:
         if any(isinstance(value, bool) is isinstance(c, bool) and value == c for c in self.choices):
             return []
         choices = ", ".join(map(str, self.choices))
-        return [Problem(where=self.id, message=f"{_short(value)} is not one of: {choices}")]
+        return [self._problem(f"{_short(value)} is not one of: {choices}")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemosSurface:
+class DemosSurface(_Bounded):
     """Demonstrations, in order."""
 
-    id: str
     kind: Literal["demos"] = "demos"
     max_demos: int = 8
     max_chars: int | None = None
@@ -219,34 +212,21 @@ class DemosSurface:
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
         if not isinstance(value, tuple):
-            return [_wrong_type(self, value)]
+            return self._wrong_type(value)
         problems: list[Problem] = []
         if len(value) > self.max_demos:
-            problems.append(
-                Problem(
-                    where=self.id,
-                    message=f"{len(value)} demonstrations, {self.max_demos} are allowed",
-                )
-            )
+            message = f"{len(value)} demonstrations, {self.max_demos} are allowed"
+            problems.append(self._problem(message))
         if len(set(value)) != len(value):
-            problems.append(Problem(where=self.id, message="a demonstration is there twice"))
+            problems.append(self._problem("a demonstration is there twice"))
         size = sum(demo.size for demo in value)
-        if self.max_chars is not None and size > self.max_chars:
-            problems.append(
-                Problem(
-                    where=self.id,
-                    message=f"the demonstrations have {size} characters, "
-                    f"{self.max_chars} are allowed",
-                )
-            )
-        return problems
+        return problems + self._too_long("the demonstrations have", size, self.max_chars)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileSurface:
+class FileSurface(_Bounded):
     """The whole text of one file, named by a path relative to the target's folder."""
 
-    id: str
     path: str
     kind: Literal["file"] = "file"
     max_chars: int | None = None
@@ -263,17 +243,10 @@ class FileSurface:
     def problems(self, value: Value) -> list[Problem]:
         """What is wrong with a value for this surface."""
         if not isinstance(value, str):
-            return [_wrong_type(self, value)]
+            return self._wrong_type(value)
         if "\0" in value:
-            return [Problem(where=self.id, message="the file would be binary")]
-        if self.max_chars is not None and len(value) > self.max_chars:
-            return [
-                Problem(
-                    where=self.id,
-                    message=f"the file has {len(value)} characters, {self.max_chars} are allowed",
-                )
-            ]
-        return []
+            return [self._problem("the file would be binary")]
+        return self._too_long("the file has", len(value), self.max_chars)
 
 
 Surface: TypeAlias = Annotated[
@@ -286,27 +259,23 @@ AGENT_SURFACES: tuple[type[Surface], ...] = (
     ChoiceSurface,
     DemosSurface,
 )
-"""The kinds of surfaces that an agent has."""
 SURFACES = (*AGENT_SURFACES, FileSurface)
-"""Every kind of surface."""
 
 
-def out_of_bounds(values: Mapping[str, Value], surfaces: Mapping[str, "Surface"]) -> list[Problem]:
-    """Everything that is wrong with values for these surfaces; unknown surfaces included."""
+def out_of_bounds(values: Mapping[str, Value], surfaces: Mapping[str, Surface]) -> list[Problem]:
+    """Everything that is wrong with values for these surfaces, unknown surfaces included."""
     problems: list[Problem] = []
+    remedy = f"there are: {', '.join(sorted(surfaces)) or 'none'}"
     for name, value in values.items():
-        if name not in surfaces:
-            names = ", ".join(sorted(surfaces)) or "none"
-            problems.append(
-                Problem(where=name, message="no such surface", remedy=f"there are: {names}")
-            )
-        else:
+        if name in surfaces:
             problems += surfaces[name].problems(value)
+        else:
+            problems.append(Problem(where=name, message="no such surface", remedy=remedy))
     return problems
 
 
 def value_key(value: Value) -> bytes:
-    """One spelling for one value; 1 and 1.0 are the same number."""
+    """Canonical bytes of a value; 1 and 1.0 are the same number."""
     if isinstance(value, tuple):
         return canonical([codec(Demonstration).encode(d) for d in value])
     if isinstance(value, float) and value.is_integer():
@@ -320,29 +289,17 @@ def _has(text: str, placeholder: str) -> bool:
     return placeholder in text
 
 
-def _on_grid(offset: float, step: float) -> bool:
-    steps = offset / step
-    return abs(steps - round(steps)) < 1e-6
-
-
-def _wrong_type(surface: "Surface", value: object) -> Problem:
-    return Problem(where=surface.id, message=f"expected {surface.accepts}, found {_short(value)}")
-
-
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-# -- Candidates -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """How a candidate came to be."""
+    """Where a candidate comes from."""
 
     kind: str = "proposal"
-    """`baseline`, `proposal`, `merge`, or a word of the strategy's own."""
+    """`baseline`, `proposal`, `merge`, or a word that the strategy chooses."""
     by: str = ""
     note: str = ""
 
@@ -371,7 +328,7 @@ class Candidate:
 
     @cached_property
     def id(self) -> str:
-        """A hash of the values, in whatever order they were given."""
+        """A hash of the values, independent of their order."""
         hasher = hashlib.sha256()
         for name in sorted(self.values):
             for part in (name.encode(), value_key(self.values[name])):
@@ -386,12 +343,16 @@ class Candidate:
 def diff(before: Candidate, after: Candidate) -> tuple[Change, ...]:
     """The surfaces whose values differ, sorted by surface."""
     names = sorted(set(before.values) | set(after.values))
-    pairs = ((name, before.values.get(name), after.values.get(name)) for name in names)
+    changes = (
+        Change(surface=name, before=before.values.get(name), after=after.values.get(name))
+        for name in names
+    )
     return tuple(
-        Change(surface=name, before=old, after=new)
-        for name, old, new in pairs
-        if (old is None) != (new is None)
-        or (old is not None and new is not None and value_key(old) != value_key(new))
+        change
+        for change in changes
+        if change.before is None
+        or change.after is None
+        or value_key(change.before) != value_key(change.after)
     )
 
 

@@ -1,34 +1,36 @@
 """Trials and their decisions, what screens a candidate, and why a run stops."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Self, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
+
+from pydantic import Field
 
 from burnish.core.cases import Case, Turn, labels_of, squeeze
-from burnish.core.content import Json, codec
+from burnish.core.content import Json, JsonFields, codec
 from burnish.core.errors import NotJournalable, Problem
 from burnish.core.evaluations import Evaluation, Measurement, Objective
 from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import Candidate, Surface, TextSurface, Value, out_of_bounds
 
 MAX_MISSING = 0.25
-"""The share of cases that may be missing before nobody can tell."""
+"""The share of cases that may be missing in a comparison."""
 
 
 class Verdict(StrEnum):
-    """What a gate says."""
+    """The verdict of a gate."""
 
     ACCEPT = "accept"
     KEEP = "keep"
-    """Worth building on, though it does not lead."""
+    """Worth building on, although it is not the best."""
     REJECT = "reject"
     CANNOT_TELL = "cannot tell"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MissingCases:
-    """What a comparison had to do without."""
+    """The cases that are missing in a comparison."""
 
     compared: int = 0
     """Cases that both sides have."""
@@ -37,10 +39,10 @@ class MissingCases:
     incumbent: int = 0
     """Cases missing on the incumbent's side."""
     dropped: int = 0
-    """Cases left out because either side lacks them."""
+    """Cases left out because they are missing on either side."""
     lost: int = 0
-    """Of the cases compared, those in which a metric that applied to the incumbent does not apply
-    to the candidate: there it counts as the worst it could be."""
+    """Compared cases in which a metric applied to the incumbent, but not to the candidate: there
+    it counts as its worst."""
     silent: tuple[str, ...] = ()
     """The metrics of these cases."""
     allowed: float = 1.0
@@ -50,26 +52,25 @@ class MissingCases:
 
     @property
     def share(self) -> float:
-        """The share of cases in which something is missing."""
         whole = self.compared + self.dropped
         return (self.dropped + self.lost) / whole if whole else 0.0
 
     @property
     def too_many(self) -> bool:
-        """Too many are missing, or nothing is left, to tell anything."""
+        """Whether too many cases are missing, or none is left to compare."""
         return not self.compared or self.share > self.allowed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a gate decided, and everything it decided on."""
+    """A gate's verdict and everything it is based on."""
 
     gate: str
     verdict: Verdict
     code: str
     """The reason in one word, for tables: `better`, `noise`, `worse`, `holdout`, …"""
     reason: str
-    """The reason in one sentence, made from `numbers`."""
+    """The reason in one sentence, based on `numbers`."""
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     missing: MissingCases = field(default_factory=MissingCases)
 
@@ -77,15 +78,6 @@ class Decision:
     def accepted(self) -> bool:
         """Whether the candidate becomes the incumbent."""
         return self.verdict is Verdict.ACCEPT
-
-
-_MIN_ANSWER_CHARS = 16
-"""An answer of a single case that is this long does not get into a prompt by chance."""
-_MIN_QUESTION_CHARS = 24
-"""With the question this long beside it, even a short answer was copied."""
-
-
-# -- Law 7 ----------------------------------------------------------------------------------------
 
 
 def screen(
@@ -96,9 +88,9 @@ def screen(
     seen: Collection[str],
     training: Iterable[Case] = (),
 ) -> list[Problem]:
-    """Every reason to turn this candidate away; none means it is worth paying for."""
+    """Every reason to reject this candidate before it is run; empty if it is worth running."""
     try:
-        candidate.id  # noqa: B018 - a value that has no JSON form has no id either
+        candidate.id  # noqa: B018 - a value without a JSON form has no id
     except NotJournalable as error:
         return [Problem(message=error.message)]
     if candidate.id == parent.id or _reads_the_same(candidate, parent, surfaces):
@@ -119,7 +111,7 @@ def screen(
 def _reads_the_same(
     candidate: Candidate, parent: Candidate, surfaces: Mapping[str, Surface]
 ) -> bool:
-    """Whether all that changed is the space around a text: models drop the last line's end."""
+    """Whether only white space around texts changed: models drop the last newline."""
     return set(candidate.values) == set(parent.values) and all(
         value == parent.values[name]
         or (
@@ -137,10 +129,10 @@ def _bare(value: Value) -> Value:
 def _copied_answers(
     surface: str, text: str, cases: Collection[Case], *, already: Value | None = None
 ) -> list[Problem]:
-    """The training answers that a text gives away and that were not in it before.
+    """Problems for training answers that a text gives away and did not contain before.
 
-    A long answer of a single case is copied wherever it turns up. Labels and formats belong in
-    the text; together with a case's own question, they are copied too.
+    A long answer of a single case counts as copied wherever it occurs. Labels and formats belong
+    in the text, and count as copied only together with the case's question.
     """
     new, old = squeeze(text), squeeze(already) if isinstance(already, str) else ""
     labels = labels_of(cases)
@@ -163,13 +155,10 @@ def _gives_away(text: str, turn: Turn, labels: Collection[str]) -> bool:
     answer, question = squeeze(turn.expected or ""), squeeze(turn.input)
     if not answer or answer not in text:
         return False
-    if len(question) >= _MIN_QUESTION_CHARS and question in text:
+    if len(question) >= 24 and question in text:  # even a short answer was copied then
         return True
-    # What is part of a label comes into the text with the label.
-    return len(answer) >= _MIN_ANSWER_CHARS and not any(answer in label for label in labels)
-
-
-# -- Why a run ends -------------------------------------------------------------------------------
+    # Texts this long are no coincidence, unless they are part of a label.
+    return len(answer) >= 16 and not any(answer in label for label in labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,32 +174,25 @@ FINISHED = StopReason(code="finished", detail="the strategy had nothing left to 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where a run stands: everything a pure stopper may decide on, from recorded trials only."""
+    """The totals of a run's recorded trials, on which stop reasons are based."""
 
     spent: Spend = NOTHING
     trials: int = 0
-    """Trials recorded, the baseline not counted."""
+    """Recorded trials without the baseline."""
     proposals: int = 0
-    """Answers of proposing roles used."""
+    """Answers of proposing roles."""
     since_accept: int = 0
     """Trials since the last accept."""
     best_score: float | None = None
-    """The incumbent's score, where a trial told one."""
+    """The incumbent's score, if it was measured."""
     best_pass_rate: float | None = None
-    """The share of cases in which the incumbent passes everything; None where any is missing."""
+    """The share of cases in which the incumbent passes everything; None if any is missing."""
     best_passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether the incumbent passes each metric on every case."""
     best_means: Mapping[str, float] = field(default_factory=dict[str, float])
-    """The incumbent's mean of each metric of which nothing is missing."""
+    """The incumbent's mean of each metric without missing scores."""
     tracked_candidates: int = 0
-    """Candidates accepted or kept in a pool so far, the baseline included."""
-
-
-Stopper: TypeAlias = Callable[[Standing], StopReason | None]
-"""Pure: the same standing gives the same answer, so a replay stops where the run did."""
-
-
-# -- Trials ---------------------------------------------------------------------------------------
+    """Candidates accepted or kept in a pool so far, including the baseline."""
 
 
 _CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]
@@ -218,37 +200,44 @@ _CaseScores: TypeAlias = dict[str, dict[str, list[float | None]]]
 
 @dataclass(frozen=True, kw_only=True)
 class SplitResult:
-    """What a trial measured on one split: the sums, and the scores of each case."""
+    """What a trial measured on one split: the totals, and the scores of each case."""
 
     measurement: Measurement
     scores: Mapping[str, Mapping[str, list[float | None]]]
-    """Case, metric, one value a repeat; None where it is missing."""
+    """By case and metric, one value per repeat; None if it is missing."""
     passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether each metric passed on every case that has it."""
     errors: Mapping[str, str] = field(default_factory=dict[str, str])
     """The error of each case that failed or is missing."""
     failed_cases: tuple[str, ...] = ()
-    """The cases that did not pass in one of their repeats; those that are missing are not here."""
+    """The cases that did not pass in one of their repeats, without missing ones."""
 
     @classmethod
     def of(cls, evaluation: Evaluation, objective: Objective) -> "SplitResult":
-        """What to keep of an evaluation."""
+        """Summarize an evaluation."""
+        names = evaluation.metrics if objective.required is None else objective.required
+        results = evaluation.results
+        failed = {r.case for r in results if r.outcome.failed or r.passed(names) is False}
         return cls(
             measurement=objective.measure(evaluation),
             scores=_case_scores(evaluation),
             passing=_passing(evaluation),
             errors={
                 result.case: result.outcome.failure.message
-                for result in evaluation.results
+                for result in results
                 if result.outcome.failure is not None
             },
-            failed_cases=_failed_cases(evaluation, objective),
+            failed_cases=tuple(case for case in evaluation.cases if case in failed),
         )
+
+
+ASKED_AGAIN = "asked again"
+"""How the note begins if a first answer was of no use, and a second one was requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What the proposer saw and said."""
+    """A proposer's request and answer."""
 
     role: str
     request: Json = None
@@ -256,12 +245,19 @@ class Proposal:
     error: str = ""
     """Why there is no answer."""
     mended: tuple[str, ...] = ()
-    """What was wrong with the answer as it was written, and read as it was meant."""
+    """Errors in the answer that were repaired, and why a second one was requested."""
+    unusable: Annotated[tuple[str, ...], Field(exclude_if=lambda texts: not texts)] = ()
+    """What the role answered and could not be used, as the model wrote it."""
+
+    @property
+    def asked_again(self) -> bool:
+        """Whether a first answer was of no use."""
+        return any(note.startswith(ASKED_AGAIN) for note in self.mended)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One propose-evaluate-decide. A candidate turned away for free is a trial too."""
+    """One propose-evaluate-decide, also for a candidate that was rejected before it was run."""
 
     candidate: Candidate
     phase: str = ""
@@ -270,12 +266,12 @@ class Trial:
     """The surfaces this trial changed."""
     proposals: tuple[Proposal, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Why the candidate was turned away before anything was paid."""
+    """Why the candidate was rejected before it was run."""
     train: SplitResult | None = None
     holdout: SplitResult | None = None
     decision: Decision | None = None
     details: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What only this strategy knows."""
+    """Data of the strategy."""
 
     @property
     def accepted(self) -> bool:
@@ -284,16 +280,16 @@ class Trial:
 
     @property
     def kept(self) -> bool:
-        """Whether the candidate is built on, though it does not lead."""
+        """Whether the candidate is built on, although it is not the best."""
         return self.decision is not None and self.decision.verdict is Verdict.KEEP
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialDetails:
-    """What a strategy knows of a trial beyond what every trial has.
+class TrialDetails(JsonFields):
+    """A strategy's data about a trial that the ledger and progress views read.
 
-    These are the details that the ledger and progress views know; a strategy with more to keep
-    derives its own class. Every field has a default: old journals may lack it.
+    A strategy with more data derives a class. Every field has a default, since old journals may
+    lack it.
     """
 
     optional: ClassVar[frozenset[str]] = frozenset(
@@ -302,32 +298,25 @@ class TrialDetails:
             *("primary", "train_score"),
         }
     )
-    """Fields that are left out of the JSON where they are None."""
 
     axis_target: str | None = None
-    """What the trial aimed at, where that is not what it touched."""
+    """What the trial aimed at, if that is not what it touched."""
     proposal_source: Mapping[str, Json] | None = None
     """Where the proposal came from: the study, or the critic and the applier."""
     skipped: str | bool | None = None
-    """Why nothing was proposed, or that nothing was."""
+    """Why nothing was proposed, or just True."""
     parent_score: float | None = None
     """The parent's score on the same few cases of train."""
     whole_holdout: bool | None = None
-    """False where a race was over before all of holdout was run."""
+    """False if a race ended before all of holdout was run."""
     primary: Json = None
-    """The primary number of a task, in its own unit: its name, and the value on each split."""
+    """The name of a task's primary number, and its value on each split."""
     train_score: float | None = None
     """The incumbent's score on train."""
 
-    def to_json(self) -> dict[str, Json]:
-        """As the journal keeps it."""
-        data = codec(type(self)).encode(self)
-        assert isinstance(data, dict)
-        return {k: v for k, v in data.items() if v is not None or k not in self.optional}
-
     @classmethod
     def of(cls, trial: Trial) -> Self:
-        """The details of a trial; none where another strategy means something else by them."""
+        """The details of a trial; empty if another strategy uses these names differently."""
         try:
             return codec(cls).decode(dict(trial.details))
         except ValueError:
@@ -336,27 +325,26 @@ class TrialDetails:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRow:
-    """A trial as the ledger keeps it: numbered, timed, paid for."""
+    """A trial with its number, time and cost, as the ledger stores it."""
 
     schema: int = 1
     number: int
     trial: Trial
     spend: Spend = NOTHING
-    """What was first used in this trial."""
+    """The cost of results that were first used in this trial."""
     at: str = ""
     """When it was recorded, UTC."""
     seconds: float = 0.0
-    """Active time since the trial before."""
+    """Active time since the previous trial."""
     split_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Of that, what measuring each split took; left out where a result was there already."""
+    """How long measuring each split took; left out if results came from a journal."""
 
     def same_story(self, other: "TrialRow") -> bool:
-        """Whether two rows tell the same, times aside."""
+        """Whether two rows are the same apart from times."""
         return (self.number, self.trial, self.spend) == (other.number, other.trial, other.spend)
 
 
 def _case_scores(evaluation: Evaluation) -> _CaseScores:
-    """The scores of each case and metric, one value a repeat."""
     scores: _CaseScores = {}
     for result in evaluation.results:
         of_case = scores.setdefault(result.case, {})
@@ -364,12 +352,6 @@ def _case_scores(evaluation: Evaluation) -> _CaseScores:
             if result.applies(metric):
                 of_case.setdefault(metric, []).append(result.value(metric))
     return scores
-
-
-def _failed_cases(evaluation: Evaluation, objective: Objective) -> tuple[str, ...]:
-    names = evaluation.metrics if objective.required is None else objective.required
-    failed = {result.case for result in evaluation.results if result.passed(names) is False}
-    return tuple(case for case in evaluation.cases if case in failed)
 
 
 def _passing(evaluation: Evaluation) -> dict[str, bool]:

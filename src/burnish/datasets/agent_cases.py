@@ -1,4 +1,4 @@
-"""Agent test cases in YAML: read, written, with every error of a file at once."""
+"""Test cases of agents in YAML, and the problems of a file of cases."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from burnish.core.cases import Case, Turn
-from burnish.core.content import Json, canonical
+from burnish.core.content import DEEPEST, TOO_DEEP, Json, canonical, is_deeper
 from burnish.core.errors import ConfigError, FileTrouble, NotJournalable, Problem
 from burnish.datasets.case_files import (
     WRAPPED,
@@ -31,21 +31,10 @@ from burnish.datasets.case_files import (
     rubrics_written,
     tools_written,
 )
-from burnish.system.config_errors import Fault, dotted, faults_in, nearest, problems_of, shown
-from burnish.system.yaml import TreePath, YamlTree, read_tree
+from burnish.system.config import Fault, dotted, faults_in, nearest, problems_of, shown
+from burnish.system.yaml import FLATTER, TreePath, YamlTree, read_tree
 
 M = TypeVar("M", bound=BaseModel)
-_Respell = Callable[[Fault], Fault]
-
-_MOST = 100
-DEEPEST = 100
-"""Beyond some 200 levels a case can neither be checked nor hashed."""
-_LONGEST_WITH_LINES = 500_000
-"""Finding lines means parsing again, slowly: a minute for a file of ten megabytes."""
-
-
-def _as_it_is(fault: Fault) -> Fault:
-    return fault
 
 
 @dataclass(kw_only=True)
@@ -58,12 +47,13 @@ class Complaints:
     names: dict[str, tuple[TreePath, int | None]] = field(
         default_factory=dict[str, tuple[TreePath, int | None]]
     )
-    """Where each name of a case was first seen."""
+    """Where each case name was first seen."""
 
     @classmethod
     def about(cls, tree: YamlTree) -> "Complaints":
-        """About a YAML or JSON file, with lines unless it is too long or deep to look for them."""
-        small = len(tree.text) <= _LONGEST_WITH_LINES and not is_deeper(tree.data, DEEPEST)
+        """For a YAML or JSON file, with line numbers unless it is too long or too deep."""
+        # Finding lines means parsing again, slowly: a minute for a file of ten megabytes.
+        small = len(tree.text) <= 500_000 and not is_deeper(tree.data, DEEPEST)
         return cls(source=tree.path.name, tree=tree if small else None)
 
     def shaped(
@@ -73,11 +63,11 @@ class Complaints:
         *,
         at: TreePath = (),
         line: int | None = None,
-        respell: _Respell = _as_it_is,
+        respell: Callable[[Fault], Fault] = lambda fault: fault,
     ) -> M | None:
-        """The value as a `model`; None, and every problem noted, where it is none.
+        """Validate a value as a `model`; None if it has problems, which are noted.
 
-        `respell` turns places as the model names them into places as the file does.
+        `respell` maps places in the model to places in the file.
         """
         try:
             return model.model_validate(value)
@@ -96,9 +86,9 @@ class Complaints:
         self.problems.append(Problem(message=message, where=where, remedy=remedy))
 
     def is_json(self, value: Json, *, at: TreePath = (), line: int | None = None) -> bool:
-        """Whether a value can be kept as JSON: NaN and half a character cannot."""
+        """Whether a value can be stored as JSON; NaN and lone surrogates cannot."""
         if is_deeper(value, DEEPEST):
-            self.add("its values are nested too deeply", at=at, line=line)
+            self.add(TOO_DEEP, at=at, line=line, remedy=FLATTER)
             return False
         try:
             canonical(value)
@@ -108,35 +98,32 @@ class Complaints:
         return True
 
     def named(self, name: str, *, at: TreePath = (), line: int | None = None) -> None:
-        """Note a name of a case, and complain when it is there twice."""
+        """Note the name of a case; a repeated name is a problem."""
         if name in self.names:
             first = self._where(*self.names[name])
-            message = f"two cases are called {name!r}; the first is at {first}"
-            self.add(message, at=at, line=line, remedy="give each case a name of its own")
+            message = f"two cases have the name {name!r}; the first is at {first}"
+            self.add(message, at=at, line=line, remedy="give each case its own name")
         elif name:
             self.names[name] = (at, line)
 
     def settle(self) -> None:
-        """Raise what was gathered, if anything was."""
+        """Raise all problems, if there are any."""
         if not self.problems:
             return
-        more = len(self.problems) - _MOST
+        more = len(self.problems) - 100
         last = [Problem(message=f"and {more} more problems", where=self.source)]
-        raise ConfigError([*self.problems[:_MOST], *(last if more > 0 else [])])
+        raise ConfigError([*self.problems[:100], *(last if more > 0 else [])])
 
     def _where(self, at: TreePath, line: int | None) -> str:
-        number = line or self._line(at)
+        outer = (at[:length] for length in range(len(at), 0, -1))
+        lines = (self.tree.line_of(path) for path in outer) if self.tree else ()
+        number = line or next(filter(None, lines), None)
         place = f"{self.source}:{number}" if number else self.source
         return f"{place} {dotted(at)}".strip()
 
-    def _line(self, at: TreePath) -> int | None:
-        if self.tree is None or not at:
-            return None
-        return self.tree.line_of(at) or self._line(at[:-1])
-
 
 def _plainly(fault: Fault) -> Fault:
-    """The fault as a model would have it, where it was found in a dataclass."""
+    """A fault in a dataclass in the form that models have."""
     error, missing = fault.errors[0].copy(), fault.errors[0]["loc"][-1:]
     if error["type"] == "missing" and fault.path[-1:] != missing:
         return replace(fault, path=(*fault.path, *missing))
@@ -146,30 +133,18 @@ def _plainly(fault: Fault) -> Fault:
     return fault
 
 
-def is_deeper(value: Json, levels: int) -> bool:
-    """Whether values stand in one another more than so many levels deep."""
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(is_deeper(one, levels - 1) for one in inner)
-
-
 def listed(value: Json) -> list[Json]:
-    """The value where it is a list, else nothing."""
+    """The value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def mapped(value: Json) -> Mapping[str, Json]:
-    """The value where it is a mapping, else nothing."""
+    """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-# -- Agent test cases -----------------------------------------------------------------------------
-
-
 AS_TURNS = "turns"
-"""The extra of a case of one turn that is written as a list of turns all the same."""
-_OF_A_TURN = ("input", "ground_truth", "expected_tools", "files", "retrieval_context")
+"""The extra of a case with one turn that is written under `turns`."""
 
 
 class TurnShape(CaseFileShape):
@@ -200,128 +175,109 @@ class CaseShape(CaseFileShape):
 
 
 def _case_of(raw: Json, complaints: Complaints, at: TreePath = ()) -> Case | None:
-    """One test case; None where it has problems, which are noted."""
+    """One test case; None if it has problems, which are noted."""
     many = _about_turns(raw, complaints, at)
     shape = complaints.shaped(raw, CaseShape, at=at)
     if shape is None:
         return None
     complaints.named(shape.name or "", at=at)
-    extras: dict[str, Json] = {}
-    if shape.evaluations is not None:
-        extras["evaluations"] = [*shape.evaluations]
-    if many and len(shape.turns or ()) == 1:
-        extras[AS_TURNS] = True
+    alone: dict[str, Json] = {AS_TURNS: True} if many and len(shape.turns or ()) == 1 else {}
+    whole = _turn(shape)
+    turns = tuple(map(_turn, shape.turns)) if shape.turns else (replace(whole, extras={}),)
     return Case(
         name=shape.name or "",
-        turns=tuple(map(_turn, shape.turns)) if shape.turns else (_only_turn(shape),),
+        turns=turns,
         labels=tuple(shape.labels or ()),
         rubrics=rubrics(shape.rubrics),
-        extras=extras,
+        extras={**whole.extras, **alone},
     )
 
 
 def _about_turns(raw: Json, complaints: Complaints, at: TreePath) -> bool:
-    """Whether a case has turns; complains when it has both kinds of input, or none."""
+    """Whether a case has `turns`; having both kinds of input, or neither, is a problem."""
     case = mapped(raw)
     if "turns" not in case:
         if case.get("input") is None and isinstance(raw, dict):
             complaints.add("there is neither 'input' nor 'turns'", at=at, remedy="add one")
         return False
-    for key in _OF_A_TURN:
+    for key in ("input", "ground_truth", "expected_tools", "files", "retrieval_context"):
         if key in case:
-            complaints.add(
-                f"{key!r} cannot stand beside 'turns'", at=(*at, key), remedy="move it into a turn"
-            )
+            message = f"{key!r} cannot be used with 'turns'"
+            complaints.add(message, at=(*at, key), remedy="move it into a turn")
     if case["turns"] is None:
         complaints.add("expected a list, found nothing", at=(*at, "turns"))
     return True
 
 
-def _turn(shape: TurnShape) -> Turn:
-    extras: dict[str, Json] = {}
-    if shape.evaluations is not None:
-        extras["evaluations"] = [*shape.evaluations]
-    return Turn(
-        input=shape.input,
-        expected=shape.ground_truth,
-        context=tuple(shape.retrieval_context or ()),
-        expected_tools=expected_tools(shape.expected_tools),
-        attachments=attachments(shape.files),
-        settings=shape.turn_config or {},
-        extras=extras,
-    )
-
-
-def _only_turn(shape: CaseShape) -> Turn:
+def _turn(shape: TurnShape | CaseShape) -> Turn:
     return Turn(
         input=shape.input or "",
         expected=shape.ground_truth,
         context=tuple(shape.retrieval_context or ()),
         expected_tools=expected_tools(shape.expected_tools),
         attachments=attachments(shape.files),
+        settings=(shape.turn_config or {}) if isinstance(shape, TurnShape) else {},
+        extras={} if shape.evaluations is None else {"evaluations": [*shape.evaluations]},
     )
 
 
-# -- Agent test cases read ------------------------------------------------------------------------
-
-
-_MOST_CASES = 1000
 CASES, CASES_FILE = "test_cases", "test_cases_file"
-_LISTS = (".yaml", ".yml", ".json")
-"""The endings of files that may hold a list of test cases."""
 
 
 def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseFile:
-    """Read a list of test cases, `{test_cases: […]}`, or those that an agent's file names.
+    """Read a list of test cases, `{test_cases: […]}`, or the cases file of an agent.
 
-    `read_named` reads the file that is named, by its ending, unless it is a list of test cases
-    too: that is read here, whether it is YAML or JSON.
+    `read_named` reads a cases file in another format.
     """
     return cases_in(read_tree(path), read_named)
 
 
 def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile:
-    """The same of a file that was read."""
+    """The cases of a parsed file."""
     if isinstance(tree.data, dict) and CASES_FILE in tree.data:
         named = _path_named_in(tree)
-        if named.suffix.lower() not in _LISTS:
+        if named.suffix.lower() not in (".yaml", ".yml", ".json"):
             return read_named(named)
         held = read_tree(named)
-        if not _may_be_list(held):
+        keys = mapped(held.data).keys()
+        # JSON may hold an EvalSet as well.
+        maybe_set = named.suffix.lower() == ".json" and isinstance(held.data, dict)
+        if maybe_set and keys.isdisjoint((CASES, CASES_FILE)):
             return read_named(named)
-        _refuse_another(tree, held)
+        if CASES_FILE in keys:
+            message = f"{held.path.name} names another file of cases"
+            where = f"{tree.path.name} {CASES_FILE}"
+            remedy = "name the file with the cases"
+            raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
         tree = held
     complaints = Complaints.about(tree)
     entries, at = _list_in(tree.data, complaints)
     cases = [_case_of(raw, complaints, (*at, index)) for index, raw in enumerate(entries)]
-    if len(entries) > _MOST_CASES:
-        remedy = "split the file; JSONL takes more"
-        message = f"expected at most {_MOST_CASES} cases, found {len(entries)}"
-        complaints.add(message, at=at, remedy=remedy)
+    if len(entries) > 1000:
+        message = f"expected at most 1000 cases, found {len(entries)}"
+        complaints.add(message, at=at, remedy="split the file, or use JSONL")
     complaints.settle()
     extras: dict[str, Json] = {WRAPPED: True} if at else {}
     return CaseFile(cases=tuple(case for case in cases if case), format="test_cases", extras=extras)
 
 
 def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
-    """The list of cases in a file, and where it stands."""
     at: TreePath = (CASES,) if isinstance(data, dict) and CASES in data else ()
     held = data[CASES] if isinstance(data, dict) and CASES in data else data
     if isinstance(held, list):
         return held, at
     if isinstance(held, dict) and not at:
         likely = next((key for key in held if nearest(key, [CASES])), None)
-        remedy = f"did you mean it by {likely!r}?" if likely else "add it"
+        remedy = f"did you misspell it as {likely!r}?" if likely else "add it"
         complaints.add(f"there is no {CASES!r}", remedy=remedy)
     elif held is None:
-        complaints.add("it is empty" if not at else "there are no cases", at=at)
+        complaints.add("the file is empty" if not at else "there are no cases", at=at)
     else:
         complaints.add(f"expected a list of cases, found {shown(held)}", at=at)
     return [], at
 
 
 def _path_named_in(tree: YamlTree) -> Path:
-    """The file of cases that an agent's file names."""
     data = mapped(tree.data)
     complaints = Complaints.about(tree)
     named = data[CASES_FILE]
@@ -334,32 +290,13 @@ def _path_named_in(tree: YamlTree) -> Path:
     return tree.path.parent / str(named)
 
 
-def _may_be_list(tree: YamlTree) -> bool:
-    """Whether it is read as test cases: JSON may hold an EvalSet as well."""
-    if tree.path.suffix.lower() != ".json" or not isinstance(tree.data, dict):
-        return True
-    return CASES in tree.data or CASES_FILE in tree.data
-
-
-def _refuse_another(tree: YamlTree, held: YamlTree) -> None:
-    if CASES_FILE in mapped(held.data):
-        message = f"{held.path.name} names another file of cases"
-        where = f"{tree.path.name} {CASES_FILE}"
-        remedy = "name the file that holds the cases"
-        raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
-
-
-# -- Agent test cases as YAML ---------------------------------------------------------------------
-
-
 _LOOKS_LIKE_A_VALUE = re.compile(r"(?i)[-+.]?\d.*|y|n|yes|no|on|off|true|false|null|~|\.(inf|nan)")
-"""What some YAML readers take for a number, a date or a truth where there are no quotes."""
+"""Texts that some YAML readers take for a number, a date or a boolean."""
 _ODD = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that a block of lines would not give back."""
+"""Characters that a block scalar does not preserve."""
 
 
 def _agent_case_written(case: Case) -> dict[str, Json]:
-    """One case as plain data: one turn stands in the case itself, several under `turns`."""
     first = case.turns[0]
     alone = len(case.turns) == 1 and not first.settings and "evaluations" not in first.extras
     turns: list[Json] = [_turn_written(turn) for turn in case.turns]
@@ -368,10 +305,7 @@ def _agent_case_written(case: Case) -> dict[str, Json]:
         **present(name=case.name or None),
         **body,
         **_evaluations(case.extras),
-        **present(
-            labels=[*case.labels],
-            rubrics=rubrics_written(case.rubrics),
-        ),
+        **present(labels=[*case.labels], rubrics=rubrics_written(case.rubrics)),
     }
 
 
@@ -387,7 +321,7 @@ def write_test_cases(file: CaseFile) -> str:
 
 
 def agent_cases_again(file: CaseFile) -> tuple[Case, ...]:
-    """What the cases are once they were written as test cases and read again."""
+    """The cases after writing and reading them as test cases."""
     complaints = Complaints(source="written as a test case")
     cases = [_case_of(_agent_case_written(case), complaints, (case.id,)) for case in file.cases]
     complaints.settle()
@@ -395,14 +329,14 @@ def agent_cases_again(file: CaseFile) -> tuple[Case, ...]:
 
 
 def refuse_agent_file(path: Path) -> None:
-    """Refuse to write cases over an agent's own file, which says more than its cases."""
+    """Refuse to overwrite an agent's own file with cases."""
     try:
         held = mapped(read_tree(path).data if path.is_file() else None)
     except (ConfigError, FileTrouble):
         return
     if set(held) - {CASES} and (CASES in held or CASES_FILE in held or "instructions" in held):
         message = "this is an agent's file: writing cases here would drop the rest of it"
-        remedy = f"write to a file of its own, and name it there as {CASES_FILE!r}"
+        remedy = f"write to another file, and name it in this one as {CASES_FILE!r}"
         raise ConfigError([Problem(message=message, where=path.name, remedy=remedy)])
 
 
@@ -421,12 +355,12 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
 
 
 def _evaluations(extras: Mapping[str, Json]) -> dict[str, Json]:
-    """An empty list says that nothing is measured here, so it stays."""
+    """The list of metrics; an empty one means that nothing is measured, so it stays."""
     return {key: value for key, value in extras.items() if key == "evaluations"}
 
 
 def _readable(value: Json) -> object:
-    """The value with texts marked for blocks where they have lines, for quotes where in doubt."""
+    """The value with texts marked as blocks or quoted where needed."""
     if isinstance(value, Mapping):
         return {_quoted(key): _readable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -442,7 +376,7 @@ def _quoted(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a block of lines says exactly this text: no odd characters, no loose spaces."""
+    """Whether a block scalar preserves this text."""
     lines = text.removesuffix("\n").split("\n")
     firm = all(line == line.rstrip() for line in lines) and lines[0] == lines[0].lstrip()
     return firm and bool(lines[0]) and bool(lines[-1]) and not _ODD.search(text)

@@ -1,6 +1,5 @@
-"""The shape of cases that YAML files and rows share, and the files they come from."""
+"""What YAML files and rows of cases have in common."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -18,22 +17,22 @@ from pydantic import (
 
 from burnish.core.cases import Attachment, Case, ExpectedTool, Rubric
 from burnish.core.content import Json
-from burnish.system.config_errors import shown
+from burnish.system.config import shown
+from burnish.system.patterns import BadPattern, require_pattern
 
-# The extras that a file may have.
 COLUMNS = "columns"
-"""The extra that keeps the columns of a file, in order."""
+"""The extra with the columns of a file, in order."""
 NAMES = "names"
-"""The extra that keeps what the rows of a file call their parts, where they all agree."""
+"""The extra with the column names that all rows use for their parts."""
 SPELLING = "spelling"
 """The extra that says whether a set is in snake_case or camelCase."""
 WRAPPED = "wrapped"
-"""The extra of a file whose list stands under `test_cases`."""
+"""The extra of a file whose list is under `test_cases`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseFile:
-    """What a file of cases holds: enough to write it again."""
+    """The contents of a file of cases: enough to write it again."""
 
     cases: tuple[Case, ...]
     format: str
@@ -44,13 +43,9 @@ class CaseFile:
     description: str | None = None
     creation_timestamp: int | float | None = None
     extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """How the file is built: its columns, its spelling, whether a mapping is around the list."""
+    """The structure of the file, such as columns, spelling and wrapping."""
 
 
-# -- The shape of agent test cases ----------------------------------------------------------------
-
-
-_MOST_FILES = 10
 FILE_OPTIONS = ("pages", "sheet", "range", "cache")
 
 
@@ -61,24 +56,20 @@ def _quoted(value: object) -> object:
 
 
 def _argument(value: Json) -> Json:
-    """A value, or one of the two patterns, which must then be a pattern."""
+    """A value, or a single `fuzzy` or `regex` pattern, which must be valid."""
     if not isinstance(value, dict) or not value.keys() & {"fuzzy", "regex"}:
         return value
     if len(value) > 1:
-        raise ValueError("expected one of 'fuzzy' or 'regex' alone")
+        raise ValueError("expected a single key, 'fuzzy' or 'regex'")
     (kind, pattern), *_ = value.items()
     if not isinstance(pattern, str):
         raise ValueError(f"{kind}: expected text, found {shown(pattern)}: put it in quotes")  # noqa: TRY004
     if kind == "regex":
-        _refuse_bad_pattern(pattern)
+        try:
+            require_pattern(pattern)
+        except BadPattern as error:
+            raise ValueError(f"regex: {pattern!r} is not a regular expression: {error}") from None
     return value
-
-
-def _refuse_bad_pattern(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"regex: {pattern!r} is no regular expression: {error}") from None
 
 
 Text = Annotated[str, BeforeValidator(_quoted)]
@@ -86,7 +77,7 @@ _Argument = Annotated[Json, AfterValidator(_argument)]
 
 
 class CaseFileShape(BaseModel):
-    """A mapping in a file: a key it does not know is a mistake."""
+    """A mapping in a file; unknown keys are rejected."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
@@ -100,15 +91,15 @@ class ToolShape(CaseFileShape):
 
 
 class FileShape(CaseFileShape):
-    """A file that goes with what is said."""
+    """An attached file."""
 
     type: Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
     path: Text | None = None
     url: Text | None = None
     data: Text | None = None
-    """The file itself, in base64."""
+    """The content in base64."""
     name: Text | None = None
-    """What it is called, where it comes as data."""
+    """The file name, with `data` only."""
     description: Text | None = None
     pages: list[StrictInt] | None = None
     sheet: Text | None = None
@@ -120,12 +111,12 @@ class FileShape(CaseFileShape):
         if sum(map(bool, (self.path, self.url, self.data))) != 1:
             raise ValueError("give one of 'path', 'url' and 'data'")
         if self.name and not self.data:
-            raise ValueError("'name' goes with 'data': a path and a url have names already")
+            raise ValueError("'name' is only for 'data': a path or URL already has a name")
         return self
 
 
 class CaseRubricShape(CaseFileShape):
-    """One thing an answer must fulfil."""
+    """One requirement for an answer."""
 
     id: Text
     text: Text
@@ -135,12 +126,12 @@ class CaseRubricShape(CaseFileShape):
 
 
 Tools = list[str | ToolShape]
-Files = Annotated[list[FileShape], Field(max_length=_MOST_FILES)]
+Files = Annotated[list[FileShape], Field(max_length=10)]
 Rubrics = list[str | CaseRubricShape]
 
 
 def expected_tools(shapes: Tools | None) -> tuple[ExpectedTool, ...] | None:
-    """The tools as a case holds them; a name alone is a tool with any arguments."""
+    """The tools of a case; a name alone allows any arguments."""
     if shapes is None:
         return None
     return tuple(
@@ -152,7 +143,7 @@ def expected_tools(shapes: Tools | None) -> tuple[ExpectedTool, ...] | None:
 
 
 def attachments(shapes: list[FileShape] | None) -> tuple[Attachment, ...]:
-    """The files as a case holds them."""
+    """The attachments of a case."""
     return tuple(
         Attachment(
             kind=shape.type,
@@ -168,36 +159,27 @@ def attachments(shapes: list[FileShape] | None) -> tuple[Attachment, ...]:
 
 
 def rubrics(shapes: Rubrics | None) -> tuple[Rubric, ...]:
-    """The rubrics as a case holds them; a text alone is known by its position."""
+    """The rubrics of a case; a text alone is identified by its position."""
     return tuple(
         Rubric(id=str(position), text=shape)
         if isinstance(shape, str)
-        else Rubric(
-            id=shape.id,
-            text=shape.text,
-            description=shape.description,
-            kind=shape.kind,
-            metric=shape.metric,
-        )
+        else Rubric(**shape.model_dump())
         for position, shape in enumerate(shapes or (), start=1)
     )
 
 
-# -- Case writing ---------------------------------------------------------------------------------
-
-
 def present(**values: Json) -> dict[str, Json]:
-    """The values that say something: neither nothing nor an empty list or mapping."""
-    return {key: value for key, value in values.items() if not _is_empty(value)}
+    """The values that are neither None nor an empty list or mapping."""
+    return {key: value for key, value in values.items() if value not in (None, [], {})}
 
 
 def present_lists(**lists: list[Json] | None) -> dict[str, Json]:
-    """The lists that are there; an empty one says that there should be none."""
+    """The lists that are not None; an empty list means that none are allowed."""
     return {key: value for key, value in lists.items() if value is not None}
 
 
 def tools_written(tools: Sequence[ExpectedTool] | None) -> list[Json] | None:
-    """Expected tools: the name alone where that is all."""
+    """Expected tools for a file, as a name alone if possible."""
     if tools is None:
         return None
     return [
@@ -213,7 +195,7 @@ def tools_written(tools: Sequence[ExpectedTool] | None) -> list[Json] | None:
 
 
 def files_written(files: Sequence[Attachment]) -> list[Json]:
-    """Attachments as entries of `files`."""
+    """Attachments for a file."""
     return [
         {
             "type": file.kind,
@@ -227,12 +209,8 @@ def files_written(files: Sequence[Attachment]) -> list[Json]:
 
 
 def rubrics_written(rubrics: Sequence[Rubric]) -> list[Json]:
-    """Rubrics, without what they do not say."""
+    """Rubrics for a file, without empty fields."""
     return [
         {key: text for key, text in asdict(rubric).items() if text or key in ("id", "text")}
         for rubric in rubrics
     ]
-
-
-def _is_empty(value: Json) -> bool:
-    return value is None or value in ([], {})

@@ -1,61 +1,52 @@
-"""Cases that a client sends: data, and nothing that makes the service act for somebody else.
+"""Cases that a client sends: data that cannot make the service act for somebody else.
 
-A file of the operator's may name metrics, models, code, files and addresses. What a client sends
-says what is asked and what is expected, with attachments as bytes. The fields it may have are
-listed here, and every other field is refused by its name and place: a field that a format gains
-later is refused too, until it is listed.
+A file of the operator may name metrics, models, code, files and addresses. A client sends only
+inputs and expectations, with attachments as bytes. The allowed fields are listed here; every
+other field is rejected by name and place, including fields that a format gains later.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from burnish.core.content import Json, canonical
+from burnish.core.content import DEEPEST, TOO_DEEP, Json, canonical, from_json, is_deeper
 from burnish.core.errors import ConfigError, NotJournalable, Problem
-from burnish.datasets.agent_cases import CASES, DEEPEST, Complaints, is_deeper, listed, mapped
+from burnish.datasets.agent_cases import CASES, Complaints, listed, mapped
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.csv_files import names_in, raw_header, raw_rows
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.formats import format_of, holds_evalset, read_cases
 from burnish.datasets.rows import ALIASES, raw_objects
-from burnish.system.config import variables_in
-from burnish.system.config_errors import dotted, nearest
+from burnish.system.config import dotted, nearest, variables_in
 from burnish.system.files import read_text
-from burnish.system.yaml import TreePath, is_modest, read_tree
+from burnish.system.yaml import FLATTER, TreePath, read_tree
 
 _MOST_PROBLEMS = 20
 _MOST_YAML = 500_000
-"""Characters. They take some ten seconds; a client could keep the service busy for an hour."""
-_MOST_ALIASES = 100
-_LONGEST_STEP = 60
+"""Characters, which take about ten seconds; a longer file could block the service."""
 
 Fields: TypeAlias = "Mapping[str, Fields | None]"
-"""The keys that a mapping, or each mapping of a list, may have; None where any data may stand."""
+"""The allowed keys of a mapping or of the mappings in a list; None allows any data."""
 _Spelled: TypeAlias = "Mapping[str, tuple[str, Fields | None]]"
-"""The same by the spelling that keys are compared in, each with its name."""
+"""The same by compared spelling, with the original name."""
 
 
 def read_client_cases(path: Path) -> CaseFile:
-    """Read a file that a client sent. ConfigError with every field that it may not have."""
+    """Read a file that a client sent; raises ConfigError for fields it may not have."""
     check_client_cases(path)
     return read_cases(path)
 
 
 def check_client_cases(path: Path) -> None:
-    """Refuse a file with fields that a client may not use. Nothing else is read or loaded."""
+    """Reject a file with fields that a client may not use."""
     refusals = _Refusals(source=path.name)
     _CHECKS[format_of(path)](path, refusals)
     refusals.settle()
 
 
-# -- what may be sent -----------------------------------------------------------------------
-
-
 def _fields(names: str = "", *, data: str = "", **inner: Fields) -> Fields:
-    """Fields by name: texts and numbers, alone or in lists; `data`, any JSON; mappings."""
+    """Fields by name: plain values, any JSON (`data`), and mappings."""
     plain: Fields = {name: {} for name in names.split()}
     return {**plain, **dict.fromkeys(data.split()), **inner}
 
@@ -130,14 +121,13 @@ EVAL_CASE = _fields(
 )
 EVAL_SET = _fields("eval_set_id eval_cases app_name name description creation_timestamp")
 
-# -- why the rest may not -------------------------------------------------------------------
 
-_ATTACH = "send the file along, as base64: {type: text, name: notes.txt, data: …}"
+_ATTACH = "attach the file as base64: {type: text, name: notes.txt, data: …}"
 _LEAVE = "remove it: the operator sets this in the app's own file"
 _MODELS = ("a client cannot name a model, its address or its key", _LEAVE)
-_FILES = ("the service reads none of its files for a client", _ATTACH)
+_FILES = ("the service does not read its own files for a client", _ATTACH)
 _ADDRESSES = ("the service fetches nothing for a client", _ATTACH)
-_GRADERS = ("a client cannot set what graders are told", _LEAVE)
+_GRADERS = ("a client cannot set the settings of graders", _LEAVE)
 _REASONS: Mapping[str, tuple[str, str]] = {
     "evaluations": ("a client cannot set how a case is measured", _LEAVE),
     "model": _MODELS,
@@ -153,22 +143,21 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "uri": _ADDRESSES,
     "settings": _GRADERS,
     "turnconfig": _GRADERS,
-    "tags": ("cases that are sent have no tags", "call them 'labels'"),
+    "tags": ("sent cases have no tags", "call them 'labels'"),
 }
-"""Words for fields that other files may have, by their folded names."""
-_VARIABLE = "write it without braces, or send the text as an attachment, which nothing expands"
+"""Explanations for fields that only other files may have, by folded name."""
 
 
 @dataclass(kw_only=True)
 class _Refusals:
-    """What is refused, as far as it can be listed."""
+    """The rejected fields of a file, up to a limit."""
 
     source: str
     problems: list[Problem] = field(default_factory=list[Problem])
     more: int = 0
 
     def add(self, message: str, *, at: TreePath, remedy: str = "") -> None:
-        if self._full:
+        if len(self.problems) == _MOST_PROBLEMS:
             self.more += 1
             return
         place = dotted(tuple(_short(step) if isinstance(step, str) else step for step in at))
@@ -177,21 +166,27 @@ class _Refusals:
     def check(
         self, raw: Json, fields: Fields, *, at: TreePath, spell: Callable[[str], str] = str
     ) -> None:
-        """Refuse what stands in a value beside these fields, and variables anywhere in it."""
+        """Reject other fields than these, and variables anywhere."""
         if not self._is_plain(raw, at):
             return
         for place, key, value, allowed in _others(raw, _spelled(fields, spell), at, spell):
             self._refuse(place, key, value, allowed)
         self._refuse_variables(raw, at)
-        for place, value in _json_in_texts(raw, at):
+        for place, text, is_key in _texts(raw, at):
+            # Readers take arguments and passages out of JSON in texts.
+            if is_key or not text.lstrip().startswith(("{", "[")):
+                continue
+            try:
+                value = from_json(text)
+            except ValueError:  # just a text, for the readers too
+                continue
             if self._is_plain(value, place):
                 self._refuse_variables(value, place)
 
     def _is_plain(self, value: Json, at: TreePath) -> bool:
-        """Whether a value is JSON of modest depth; what is not is refused."""
+        """Whether a value is JSON of modest depth; anything else is rejected."""
         if is_deeper(value, DEEPEST):
-            remedy = f"nest no deeper than {DEEPEST} levels"
-            self.add("its values are nested too deeply", at=at, remedy=remedy)
+            self.add(TOO_DEEP, at=at, remedy=FLATTER)
             return False
         try:
             canonical(value)
@@ -201,24 +196,23 @@ class _Refusals:
         return True
 
     def _refuse_variables(self, value: Json, at: TreePath) -> None:
-        for place, name in _variables(value, at):
-            message = f"'${{{_short(name)}}}' stands for a variable of the service"
-            self.add(message, at=place, remedy=_VARIABLE)
-
-    @property
-    def _full(self) -> bool:
-        return len(self.problems) == _MOST_PROBLEMS
+        remedy = "write it without braces, or send the text as an attachment, which nothing expands"
+        for place, text, _ in _texts(value, at):
+            for name in variables_in(text):
+                message = f"'${{{_short(name)}}}' refers to a variable of the service"
+                self.add(message, at=place, remedy=remedy)
 
     def settle(self) -> None:
-        """Raise everything together."""
         if not self.problems:
             return
         last = Problem(message=f"and {self.more} more such problems", where=self.source)
         raise ConfigError([*self.problems, *([last] if self.more else [])])
 
     def _refuse(self, at: TreePath, key: str, value: Json, allowed: Iterable[str]) -> None:
-        """Name what is refused: where a field holds more of it, that is what it is refused for."""
-        if self._full:  # finding words for a million fields would take a while
+        """Reject a field, or the fields inside it that have their own explanation."""
+        if (
+            len(self.problems) == _MOST_PROBLEMS
+        ):  # finding words for a million fields would take a while
             self.more += 1
             return
         inner = list(_named_inside(value, (*at, key)))
@@ -235,7 +229,7 @@ def _unknown(key: str, allowed: Iterable[str]) -> tuple[str, str]:
     likely = nearest(key, names)
     listing = f"remove it; known: {', '.join(names)}" if names else "give a text or a number"
     remedy = f"did you mean {likely!r}?" if likely else listing
-    return f"cases that are sent have no field {_short(key)!r} here", remedy
+    return f"sent cases have no field {_short(key)!r} here", remedy
 
 
 def _spelled(fields: Fields, spell: Callable[[str], str]) -> _Spelled:
@@ -248,7 +242,7 @@ def _others(
     at: TreePath,
     spell: Callable[[str], str],
 ) -> Iterator[tuple[TreePath, str, Json, Iterable[str]]]:
-    """Every key that says something and is none of these fields, with what these are."""
+    """Every key with a value that is not one of these fields, with the allowed names."""
     if isinstance(raw, list):
         for index, item in enumerate(raw):
             yield from _others(item, fields, (*at, index), spell)
@@ -262,7 +256,7 @@ def _others(
 
 
 def _named_inside(value: Json, at: TreePath) -> Iterator[tuple[TreePath, tuple[str, str]]]:
-    """The outermost keys inside a refused value that have reasons of their own."""
+    """The outermost keys inside a value that have their own explanation."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _named_inside(item, (*at, index))
@@ -273,35 +267,20 @@ def _named_inside(value: Json, at: TreePath) -> Iterator[tuple[TreePath, tuple[s
             yield from _named_inside(item, (*at, key))
 
 
-def _variables(value: Json, at: TreePath) -> Iterator[tuple[TreePath, str]]:
-    """Every `${NAME}` in a text or a key."""
+def _texts(value: Json, at: TreePath) -> Iterator[tuple[TreePath, str, bool]]:
+    """Every text with its place, and whether it is a key."""
     if isinstance(value, str):
-        yield from ((at, name) for name in variables_in(value))
+        yield at, value, False
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _variables(item, (*at, index))
+            yield from _texts(item, (*at, index))
     for key, item in mapped(value).items():
-        yield from (((*at, key), name) for name in variables_in(key))
-        yield from _variables(item, (*at, key))
-
-
-def _json_in_texts(value: Json, at: TreePath) -> Iterator[tuple[TreePath, Json]]:
-    """The JSON that stands in texts: readers take arguments and passages out of it."""
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):  # just a text, for the readers too
-            yield at, json.loads(value)
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _json_in_texts(item, (*at, index))
-    for key, item in mapped(value).items():
-        yield from _json_in_texts(item, (*at, key))
+        yield (*at, key), key, True
+        yield from _texts(item, (*at, key))
 
 
 def _short(step: str) -> str:
-    return step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
-
-
-# -- the formats ----------------------------------------------------------------------------
+    return step if len(step) <= 60 else f"{step[:60]}…"
 
 
 def _check_rows(rows: Iterable[Json], refusals: _Refusals) -> None:
@@ -339,9 +318,6 @@ def _check_yaml(path: Path, refusals: _Refusals) -> None:
     if len(text) > _MOST_YAML:
         message = f"YAML of more than {_MOST_YAML:,} characters is read too slowly"
         refusals.add(message, at=(), remedy="send it as JSONL")
-    elif not is_modest(text, levels=DEEPEST, aliases=_MOST_ALIASES):
-        message = f"it has more than {_MOST_ALIASES} aliases, or is nested too deeply"
-        refusals.add(message, at=(), remedy="write the values out, or send it as JSONL")
     else:
         _check_list(path, refusals)
 

@@ -1,8 +1,9 @@
-"""CSV: one case a row of cells, read and written."""
+"""Cases in CSV files, one per row."""
 
 import csv
 import io
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,10 +21,9 @@ _PARTS = ("name", "input", "expected", "context", "labels")
 
 
 def read_csv(path: Path) -> CaseFile:
-    """Read a CSV file: UTF-8, with a header."""
+    """Read a CSV file: UTF-8, with a header; semicolons or tabs may stand for commas."""
     complaints = Complaints(source=path.name)
-    records = _records(read_text(path).removeprefix("\ufeff"), complaints)
-    header = next((cells for _, cells in records), list[str]())
+    header, records = _header_and_records(path, complaints)
     parts = _parts_of(header, complaints)
     cases = [_case_in(cells, header, parts, complaints, line) for line, cells in records]
     complaints.settle()
@@ -33,21 +33,26 @@ def read_csv(path: Path) -> CaseFile:
 
 def raw_header(path: Path) -> list[str]:
     """The columns of a file."""
-    records = _records(read_text(path).removeprefix("\ufeff"), Complaints(source=path.name))
-    return next((cells for _, cells in records), list[str]())
+    return _header_and_records(path, Complaints(source=path.name))[0]
 
 
 def raw_rows(path: Path) -> Iterator[dict[str, Json]]:
-    """The cells that say something, by column, as far as rows and header go together."""
-    records = _records(read_text(path).removeprefix("\ufeff"), Complaints(source=path.name))
-    header = next((cells for _, cells in records), list[str]())
+    """The non-empty cells of each row, by column."""
+    header, records = _header_and_records(path, Complaints(source=path.name))
     for _, cells in records:
         yield {column: cell for column, cell in zip(header, cells, strict=False) if cell}
 
 
+def _header_and_records(
+    path: Path, complaints: Complaints
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    records = _records(read_text(path).removeprefix("\ufeff"), complaints)
+    return next((cells for _, cells in records), list[str]()), records
+
+
 def _records(text: str, complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
-    """The rows of cells with the lines they start on; what follows broken quotes is lost."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    """The rows with their first lines; rows after broken quotes are lost."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     with _long_cells():
         while True:
             line = reader.line_num + 1
@@ -62,9 +67,15 @@ def _records(text: str, complaints: Complaints) -> Iterator[tuple[int, list[str]
                 yield line, cells
 
 
+def _delimiter(text: str) -> str:
+    """A comma, unless the header has none but the semicolons or tabs of a spreadsheet."""
+    header = re.sub('"[^"]*"', "", text.lstrip("\r\n").partition("\n")[0])
+    return next((sign for sign in (",", ";", "\t") if sign in header), ",")
+
+
 @contextmanager
 def _long_cells() -> Generator[None]:
-    """The reader's limit on a cell is one for all: it is put back."""
+    """Raise the reader's global limit on cells, and restore it."""
     limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     try:
         yield
@@ -73,16 +84,15 @@ def _long_cells() -> Generator[None]:
 
 
 def _parts_of(header: Sequence[str], complaints: Complaints) -> dict[str, str]:
-    """Which columns are parts of a case, by column."""
     parts = {column: part for part, column in names_in(header).items() if column in header}
     if not header:
-        complaints.add("it is empty", remedy="write a header with a column 'input'")
+        complaints.add("the file is empty", remedy="write a header with a column 'input'")
     elif "input" not in parts.values():
-        other = "separate columns by commas" if ";" in header[0] or "\t" in header[0] else ""
-        remedy = other or f"call one of its columns {' or '.join(ALIASES['input'])}"
+        names = f"name one of the columns {' or '.join(ALIASES['input'])}"
+        remedy = f"{names}, or let `burnish init --cases {complaints.source}` do it"
         complaints.add("there is no column 'input'", line=1, remedy=remedy)
     for column in (column for column, times in Counter(header).items() if times > 1):
-        complaints.add(f"two columns are called {column!r}", line=1, remedy="rename one")
+        complaints.add(f"two columns have the name {column!r}", line=1, remedy="rename one")
     if header and "" in header:
         complaints.add(f"column {[*header].index('') + 1} has no name", line=1, remedy="name it")
     return parts
@@ -101,7 +111,7 @@ def _case_in(
         return None
     row = {column: cell for column, cell in zip(header, cells, strict=True) if cell}
     if "input" in parts.values() and not any(parts.get(column) == "input" for column in row):
-        complaints.add("there is no input", line=line)
+        complaints.add("the input is missing", line=line)
     case = _case_of_cells(row, parts)
     complaints.named(case.name, line=line)
     return case
@@ -131,17 +141,14 @@ def _passages(cell: str) -> tuple[str, ...]:
 
 
 def names_in(columns: Sequence[str]) -> dict[str, str]:
-    """What each part is called where these are the columns."""
+    """The name of each part among these columns."""
     return {
         part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in _PARTS
     }
 
 
-# -- Cases as CSV ---------------------------------------------------------------------------------
-
-
 def write_csv(file: CaseFile) -> str:
-    """The file as CSV, with the columns that it had and those that its cases need."""
+    """The file as CSV, with its own columns and those that its cases need."""
     columns = _columns_for(file)
     names = names_in(columns)
     rows = [columns, *([_cells(case, names).get(c, "") for c in columns] for case in file.cases)]
@@ -149,7 +156,7 @@ def write_csv(file: CaseFile) -> str:
 
 
 def csv_again(file: CaseFile) -> tuple[Case, ...]:
-    """What the cases are once they were written as CSV and read again."""
+    """The cases after writing and reading them as CSV."""
     names = names_in(_columns_for(file))
     parts = {column: part for part, column in names.items()}
     rows = (_cells(case, names) for case in file.cases)
@@ -159,25 +166,16 @@ def csv_again(file: CaseFile) -> tuple[Case, ...]:
 
 
 def _columns_for(file: CaseFile) -> list[str]:
-    """The columns of the file, then those that its cases need."""
     had = [str(column) for column in listed(file.extras.get(COLUMNS))]
     settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings if key)
     # A setting called like a part would be read as that part, unless the part is there too.
     free = {*had} - {*names_in(had).values()}
     clashing = {part for part in _PARTS if set(ALIASES[part]) & (settings.keys() - free)}
     names = {**names_in(had), **{part: part for part in clashing}}
-    needed = [
-        names[part]
-        for part in _PARTS
-        if part in ("input", *clashing) or any(_has(case, part) for case in file.cases)
-    ]
+    plain = {part: part for part in _PARTS}
+    filled = {part for case in file.cases for part in _PARTS if _cells(case, plain)[part]}
+    needed = [names[part] for part in _PARTS if part in {"input", *clashing, *filled}]
     return list(dict.fromkeys([*had, *needed, *settings]))
-
-
-def _has(case: Case, part: str) -> bool:
-    turn = case.turns[0]
-    held = {"name": case.name, "expected": turn.expected, "context": turn.context}
-    return bool({**held, "labels": case.labels}.get(part))
 
 
 def _cells(case: Case, names: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The shapes of EvalSets in every spelling of their keys: Python, JSON and Go."""
+"""The shapes of EvalSets, whose keys may be in the spelling of Python, JSON or Go."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,58 +10,62 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, field_
 from pydantic.alias_generators import to_camel
 
 from burnish.core.content import Json
-from burnish.system.config_errors import Fault, shown
+from burnish.system.config import Fault, shown
 from burnish.system.settings import SchemaPosition
 from burnish.system.yaml import TreePath
 
 _NEVER_CAMEL = frozenset(
     {"content_parts", "reasoning_content", "tool_id", "tool_name", "tool_calls"}
 )
-"""Keys of Go's messages, which are in snake_case among all the camelCase."""
+"""Keys of Go's messages that are always in snake_case."""
 
 
 def folded(key: str) -> str:
-    """The key without what spellings differ in."""
+    """The key without underscores and in lower case, to compare spellings."""
     return key.replace("_", "").lower()
 
 
 def as_python(value: Json, model: type[BaseModel]) -> Json:
-    """The value with the keys that `model` knows in Python's spelling, whatever they were."""
-    return _renamed(value, SchemaPosition.of(model), _python_names)
+    """The value with known keys in Python's spelling."""
+    return _renamed(value, SchemaPosition.of(model), str)
 
 
 def as_json(value: Json, model: type[BaseModel]) -> Json:
-    """The value with the keys that `model` knows in camelCase."""
-    return _renamed(value, SchemaPosition.of(model), _camel_names)
+    """The value with known keys in camelCase."""
+    return _renamed(value, SchemaPosition.of(model), _camel)
 
 
 def spelled_twice(value: Json, model: type[BaseModel]) -> list[tuple[TreePath, str]]:
-    """The places where a key stands in two spellings, with the second of them."""
+    """The places where a key occurs in two spellings, with the second one."""
     return _twice(value, SchemaPosition.of(model), ())
 
 
 def as_spelled(fault: Fault, value: Json) -> Fault:
-    """The fault at the place as the file spells it, with known keys in the file's spelling."""
+    """The fault with its place and keys in the spelling of the file."""
     path: list[str | int] = []
-    spell = _camel if _is_camel(value) else str
+    camel = isinstance(value, dict) and any(key != key.lower() for key in value)
+    spell = _camel if camel else str
     for step in fault.path:
-        missing = step if isinstance(step, int) else spell(step)
-        path.append(_key_like(value, step) or missing)
-        value = _below(value, path[-1])
-    keys = tuple(map(spell, fault.known_keys))
-    return replace(fault, path=tuple(path), known_keys=keys)
+        if isinstance(step, int):
+            path.append(step)
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        else:
+            held: dict[str, Json] = value if isinstance(value, dict) else {}
+            path.append(next((key for key in held if folded(key) == folded(step)), spell(step)))
+            value = held.get(str(path[-1]))
+    return replace(fault, path=tuple(path), known_keys=tuple(map(spell, fault.known_keys)))
 
 
-def _renamed(
-    value: Json, place: SchemaPosition, names: Callable[[SchemaPosition], Mapping[str, str]]
-) -> Json:
+def _renamed(value: Json, place: SchemaPosition, spell: Callable[[str], str]) -> Json:
     if isinstance(value, list):
         below = _place_below(place, 0)
-        return [_renamed(item, below, names) for item in value]
-    if not isinstance(value, dict) or not (spellings := names(place)):
+        return [_renamed(item, below, spell) for item in value]
+    if not isinstance(value, dict) or not (names := _names(place)):
         return value
     return {
-        spellings.get(folded(key), key): _renamed(item, _place_of_key(place, key), names)
+        spell(names[folded(key)]) if folded(key) in names else key: _renamed(
+            item, _place_of_key(place, key), spell
+        )
         for key, item in value.items()
     }
 
@@ -70,7 +74,7 @@ def _twice(value: Json, place: SchemaPosition, path: TreePath) -> list[tuple[Tre
     if isinstance(value, list):
         below = _place_below(place, 0)
         return [each for i, item in enumerate(value) for each in _twice(item, below, (*path, i))]
-    if not isinstance(value, dict) or not (names := _python_names(place)):
+    if not isinstance(value, dict) or not (names := _names(place)):
         return []
     seen: set[str] = set()
     repeats: list[tuple[TreePath, str]] = []
@@ -82,13 +86,8 @@ def _twice(value: Json, place: SchemaPosition, path: TreePath) -> list[tuple[Tre
 
 
 @cache
-def _python_names(place: SchemaPosition) -> Mapping[str, str]:
+def _names(place: SchemaPosition) -> Mapping[str, str]:
     return {folded(key): key for key in place.keys}
-
-
-@cache
-def _camel_names(place: SchemaPosition) -> Mapping[str, str]:
-    return {folded(key): _camel(key) for key in place.keys}
 
 
 @cache
@@ -97,46 +96,25 @@ def _place_below(place: SchemaPosition, step: str | int) -> SchemaPosition:
 
 
 def _place_of_key(place: SchemaPosition, key: str) -> SchemaPosition:
-    return _place_below(place, _python_names(place).get(folded(key), key))
+    return _place_below(place, _names(place).get(folded(key), key))
 
 
 def _camel(key: str) -> str:
     return key if key in _NEVER_CAMEL else to_camel(key)
 
 
-def _is_camel(value: Json) -> bool:
-    return isinstance(value, dict) and any(key != key.lower() for key in value)
-
-
-def _key_like(value: Json, step: str | int) -> str | None:
-    if not isinstance(value, dict) or isinstance(step, int):
-        return None
-    return next((key for key in value if folded(key) == folded(step)), None)
-
-
-def _below(value: Json, step: str | int) -> Json:
-    if isinstance(value, dict):
-        return value.get(str(step))
-    if isinstance(value, list) and isinstance(step, int) and step < len(value):
-        return value[step]
-    return None
-
-
 class EvalShape(BaseModel):
-    """A mapping in an EvalSet: a key it does not know is a mistake."""
+    """A mapping in an EvalSet; unknown keys are rejected."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     def as_read(self) -> dict[str, Json]:
-        """What the file says here, under Python's names."""
+        """What the file says, under Python's names."""
         return self.model_dump(exclude_unset=True)
 
 
-# -- The shape of what is said and called in an EvalSet -------------------------------------------
-
-
 class FunctionCallShape(EvalShape):
-    """A call that a model asked for."""
+    """A tool call."""
 
     name: str
     id: str | None = None
@@ -146,7 +124,7 @@ class FunctionCallShape(EvalShape):
 
 
 class FunctionResponseShape(EvalShape):
-    """What a tool gave back."""
+    """The response of a tool."""
 
     name: str | None = None
     id: str | None = None
@@ -157,7 +135,7 @@ class FunctionResponseShape(EvalShape):
 
 
 class PartShape(EvalShape):
-    """A part of a message; only texts, calls and responses are looked into."""
+    """A part of a message."""
 
     text: str | None = None
     thought: StrictBool | None = None
@@ -189,7 +167,7 @@ class MessageShape(EvalShape):
 
 
 class EventShape(EvalShape):
-    """Something that happened on the way to the reply."""
+    """An event before the reply."""
 
     author: str | None = None
     content: MessageShape | None = None
@@ -205,7 +183,7 @@ class IntermediateShape(EvalShape):
 
 
 class GoToolShape(EvalShape):
-    """A use of a tool in Go's files; arguments may be JSON within a text."""
+    """A tool call in Go's files; arguments may be JSON in a string."""
 
     name: str
     id: str | None = None
@@ -222,7 +200,7 @@ class GoToolShape(EvalShape):
 
 
 def arguments_in(value: Json) -> Json:
-    """The arguments of a call: as they are, or as the JSON in a text says; none is none."""
+    """The arguments of a call, parsed if they are JSON in a string."""
     if value is None or value == "":
         return {}
     if not isinstance(value, str):
@@ -232,9 +210,6 @@ def arguments_in(value: Json) -> Json:
     except (ValueError, RecursionError):
         return value
     return arguments
-
-
-# -- The shape of an EvalSet ----------------------------------------------------------------------
 
 
 _Number = StrictInt | float
@@ -256,7 +231,7 @@ class InvocationShape(EvalShape):
 
 
 class ScenarioShape(EvalShape):
-    """A conversation whose user is played by a model."""
+    """A conversation with a simulated user."""
 
     starting_prompt: str
     conversation_plan: str
@@ -266,7 +241,7 @@ class ScenarioShape(EvalShape):
 
 
 class SessionShape(EvalShape):
-    """What a session starts with."""
+    """The initial state of a session."""
 
     app_name: str | None = None
     user_id: str | None = None
@@ -274,7 +249,7 @@ class SessionShape(EvalShape):
 
 
 class RubricTextShape(EvalShape):
-    """What a rubric asks for."""
+    """The text of a rubric."""
 
     text: str
 
@@ -305,7 +280,7 @@ class EvalCaseShape(EvalShape):
 
 
 class EvalSetShape(EvalShape):
-    """The set around the cases, which are looked at one by one."""
+    """The set around the cases, which are validated one by one."""
 
     eval_set_id: str
     eval_cases: list[object]

@@ -1,4 +1,4 @@
-"""What another format cannot hold of a case."""
+"""What a format cannot hold of a case."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
@@ -8,26 +8,23 @@ from burnish.core.cases import AS_WRITTEN, Case, Turn
 from burnish.core.content import Json
 from burnish.datasets.agent_cases import AS_TURNS, listed, mapped
 from burnish.datasets.case_files import CaseFile
+from burnish.datasets.splits import listed as joined_names
 
 _Remainder = Callable[[Json], Json]
 
-_TOLD = frozenset({"role", "content", "parts"})
-_TOLD_BEFORE = _TOLD | {"tool_calls", "tool_id", "tool_name"}
-_SAID_BEFORE = frozenset({"text", "function_call", "function_response", "inline_data"})
-
 
 def _of_message(value: Json) -> Json:
-    """A message of a turn without its texts."""
-    return _without(value, _TOLD, frozenset({"text"}))
+    return _without(value, {"role", "content", "parts"}, {"text"})
 
 
 def _of_messages(value: Json) -> Json:
-    """Messages without what a history holds: texts, pictures, calls and answers of tools."""
-    rests = (_without(message, _TOLD_BEFORE, _SAID_BEFORE) for message in listed(value))
-    return [rest for rest in rests if rest]
+    """Messages without what a history holds: texts, images, calls and responses."""
+    keys = {"role", "content", "parts", "tool_calls", "tool_id", "tool_name"}
+    parts = {"text", "function_call", "function_response", "inline_data"}
+    return list(filter(None, (_without(message, keys, parts) for message in listed(value))))
 
 
-def _without(value: Json, keys: frozenset[str], parts: frozenset[str]) -> dict[str, Json]:
+def _without(value: Json, keys: set[str], parts: set[str]) -> dict[str, Json]:
     message = mapped(value)
     others = [part for part in listed(message.get("parts")) if not parts & mapped(part).keys()]
     rest = {key: held for key, held in message.items() if key not in keys}
@@ -35,18 +32,18 @@ def _without(value: Json, keys: frozenset[str], parts: frozenset[str]) -> dict[s
 
 
 def _of_intermediate(value: Json) -> Json:
-    """What happened before a reply, without plain calls and responses."""
     plain_keys = ("tool_uses", "tool_responses")
     return {key: held for key, held in mapped(value).items() if key not in plain_keys and held}
 
 
 def _of_turns(value: Json) -> Json:
-    """The extras of turns without their texts and calls, those that are nothing else left out."""
+    """The extras of turns without their texts and calls."""
     remainders: list[Json] = []
     for turn in map(mapped, listed(value)):
         rest = {key: _remainder(_OF_TURNS, key, held) for key, held in turn.items()}
-        remainders.append({key: held for key, held in rest.items() if held})
-    return [rest for rest in remainders if rest]
+        if any(rest.values()):
+            remainders.append({key: held for key, held in rest.items() if held})
+    return remainders
 
 
 _OF_TURNS: Mapping[str, _Remainder] = {
@@ -61,11 +58,8 @@ _OF_CASES: Mapping[str, _Remainder] = {
 
 
 def _remainder(rules: Mapping[str, _Remainder], key: str, value: Json) -> Json:
-    """What is left of an extra; all of it where nothing of it has another place."""
+    """The part of an extra that has no other place."""
     return rules[key](value) if key in rules else value
-
-
-# -- Losses ---------------------------------------------------------------------------------------
 
 
 _WORDS = {
@@ -78,27 +72,24 @@ _WORDS = {
     "metrics": "the choice of metrics",
     "settings": "settings for graders",
     "labels": "labels",
-    "history": "what was said before",
+    "history": "earlier messages",
     "rubrics": "rubrics",
-    "scenario": "the played user",
+    "scenario": "the simulated user",
     "recorded": "the recorded run",
 }
 _EXTRA_WORDS = {
-    "user_content": "messages that are more than one text",
-    "final_response": "messages that are more than one text",
-    "context_messages": "messages that are more than one text",
+    "user_content": "messages that are more than plain text",
+    "final_response": "messages that are more than plain text",
+    "context_messages": "messages that are more than plain text",
     "intermediate_data": "what happened before a reply",
     "intermediate_responses": "what happened before a reply",
     "recorded_turns": "details of the recorded run",
 }
 _SPELLINGS = (AS_WRITTEN, AS_TURNS, "tools")
-"""Extras that say nothing but how something stood in its file."""
-_ABOUT_SETS = ("eval_set_id", "app_name", "name", "description", "creation_timestamp")
-_SHOWN = 3
+"""Extras that only describe how a file was written."""
 
 
 def _lost_parts(case: Case, again: Case) -> Iterator[str]:
-    """The parts that are not what they were, in words."""
     if case.name and case.name != again.name:
         yield "names"
     if len(case.turns) != len(again.turns):
@@ -111,18 +102,23 @@ def _lost_parts(case: Case, again: Case) -> Iterator[str]:
 
 
 def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
-    """One sentence for each part that is lost, with the cases that lose it."""
+    """A sentence for each lost part, with the cases that lose it."""
     losers: dict[str, list[str]] = {}
     for case, again in pairs:
         for part in () if case is again else dict.fromkeys(_lost_parts(case, again)):
             losers.setdefault(part, []).append(case.id)
-    return [f"{format} cannot hold {part}: lost in {_named(ids)}" for part, ids in losers.items()]
+    return [
+        f"{format} cannot hold {part}: lost in {'case' if len(ids) == 1 else 'cases'} "
+        f"{joined_names([repr(each) for each in ids], 3)}"
+        for part, ids in losers.items()
+    ]
 
 
-def set_loss_notes(file: CaseFile, format: str) -> list[str]:  # noqa: A002
-    """One sentence for what is said of the set as a whole, where that is lost."""
-    names = [name for name in _ABOUT_SETS if getattr(file, name)]
-    return [f"{format} cannot hold what the set says: {', '.join(names)}"] if names else []
+def dropped_labels(file: CaseFile, format: str) -> list[str]:  # noqa: A002
+    """A sentence for what only labels the set, such as its id; no case depends on it."""
+    about = ("eval_set_id", "app_name", "name", "description", "creation_timestamp")
+    names = [name for name in about if getattr(file, name)]
+    return [f"{format} has no place for {joined_names(names)} of the set"] if names else []
 
 
 def _changed(
@@ -136,7 +132,7 @@ def _changed(
 
 @cache
 def _usual(kind: type[Case | Turn]) -> Mapping[str, object]:
-    """The parts of a case or a turn, extras aside, with what they are when nothing is said."""
+    """The fields of a case or turn, without extras, with their defaults."""
     return {
         part.name: part.default if part.default_factory is MISSING else part.default_factory()
         for part in fields(kind)
@@ -151,9 +147,3 @@ def _lost_extras(
         left = _remainder(rules, key, after.get(key))
         if key not in _SPELLINGS and _remainder(rules, key, value) != left:
             yield _EXTRA_WORDS.get(key, repr(key))
-
-
-def _named(ids: list[str]) -> str:
-    shown = ", ".join(map(repr, ids[:_SHOWN]))
-    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-    return f"{'case' if len(ids) == 1 else 'cases'} {shown}{more}"

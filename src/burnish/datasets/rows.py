@@ -1,4 +1,4 @@
-"""Rows: one case a JSON object, under the names that people give its parts."""
+"""Cases as rows: JSON objects with the usual names for their parts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,26 +28,24 @@ from burnish.datasets.case_files import (
     rubrics_written,
     tools_written,
 )
-from burnish.system.config_errors import Fault, shown
+from burnish.system.config import Fault, shown
 from burnish.system.files import file_trouble
 from burnish.system.yaml import TreePath, parse_json
 
 
 def _number_as_text(value: object) -> object:
-    """Numbers are common as ids and answers in rows that programs write."""
+    """Programs often write ids and answers as numbers."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _one_as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 _RowText = Annotated[str, BeforeValidator(_number_as_text)]
-_Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
+_Texts = Annotated[
+    list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 
 
-class RowFileShape(CaseFileShape):
-    """A file that goes with what is said, of any kind."""
+class _RowFileShape(CaseFileShape):
+    """An attached file of any type."""
 
     type: str
     path: str = ""
@@ -62,21 +60,13 @@ class RowFileShape(CaseFileShape):
     options: dict[str, Json] | None = None
 
     def attachment(self) -> Attachment:
-        """The file as a case holds it."""
         named = self.model_dump(include=set(FILE_OPTIONS), exclude_none=True)
-        return Attachment(
-            kind=self.type,
-            path=self.path,
-            url=self.url,
-            data=self.data,
-            name=self.name,
-            description=self.description,
-            options={**(self.options or {}), **named},
-        )
+        texts = self.model_dump(include={"path", "url", "data", "name", "description"})
+        return Attachment(kind=self.type, **texts, options={**(self.options or {}), **named})
 
 
-class CallShape(CaseFileShape):
-    """One use of a tool."""
+class _CallShape(CaseFileShape):
+    """One tool call."""
 
     name: str
     arguments: dict[str, Json] | None = None
@@ -86,7 +76,6 @@ class CallShape(CaseFileShape):
     passages: list[str] | None = None
 
     def call(self) -> ToolCall:
-        """The call as a case holds it."""
         return ToolCall(
             name=self.name,
             arguments=self.arguments or {},
@@ -97,121 +86,105 @@ class CallShape(CaseFileShape):
         )
 
 
-class PictureShape(CaseFileShape):
-    """A picture that goes with what was said."""
+class _PictureShape(CaseFileShape):
+    """An image in a message."""
 
     media_type: str
     base64: str
 
 
-class UseShape(CaseFileShape):
-    """A model's wish to use a tool."""
+class _UseShape(CaseFileShape):
+    """A tool call by the model."""
 
     id: str
     name: str
     arguments: dict[str, Json] = Field(default_factory=dict[str, Json])
 
 
-class RowMessageShape(CaseFileShape):
-    """One thing said before the first turn."""
+class _RowMessageShape(CaseFileShape):
+    """A message before the first turn."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
-    images: list[PictureShape] = Field(default_factory=list[PictureShape])
-    uses: list[UseShape] = Field(default_factory=list[UseShape])
+    images: list[_PictureShape] = Field(default_factory=list[_PictureShape])
+    uses: list[_UseShape] = Field(default_factory=list[_UseShape])
     answers: str = ""
     tool: str = ""
     verbatim: Json = None
 
     def message(self) -> Message:
-        """It as a case holds it."""
         return codec(Message).decode(self.model_dump())
 
 
-class PlayedShape(CaseFileShape):
-    """A conversation whose user is played."""
+class _PlayedShape(CaseFileShape):
+    """A conversation with a simulated user."""
 
     plan: str
     stop_signal: str = ""
     max_turns: StrictInt | None = None
 
     def scenario(self) -> Scenario:
-        """It as a case holds it."""
-        return Scenario(plan=self.plan, stop_signal=self.stop_signal, max_turns=self.max_turns)
+        return Scenario(**self.model_dump())
 
 
-class RowTurnShape(CaseFileShape):
-    """One turn, in a row or in its `turns`."""
+class _RowTurnShape(CaseFileShape):
+    """One turn, in a row or under `turns`."""
 
     input: _RowText
     expected: _RowText | None = None
     context: _Texts | None = None
     expected_tools: Tools | None = None
-    files: list[RowFileShape] | None = None
-    expected_calls: list[CallShape] | None = None
+    files: list[_RowFileShape] | None = None
+    expected_calls: list[_CallShape] | None = None
     metrics: _Texts | None = None
     settings: dict[str, Json] | None = None
     extras: dict[str, Json] | None = None
 
 
-class RowShape(CaseFileShape):
-    """What a row says of its case, beside the one turn that it may hold itself."""
+class _RowShape(CaseFileShape):
+    """A row, with its turns under `turns`."""
 
     name: _RowText = ""
     labels: _Texts | None = None
-    turns: list[RowTurnShape] = Field(min_length=1)
-    history: list[RowMessageShape] | None = None
+    turns: list[_RowTurnShape] = Field(min_length=1)
+    history: list[_RowMessageShape] | None = None
     rubrics: Rubrics | None = None
-    scenario: PlayedShape | None = None
+    scenario: _PlayedShape | None = None
     recorded: Outcome | None = None
     evaluations: list[Json] | None = None
     extras: dict[str, Json] | None = None
 
 
-# -- The names that the parts of a row go by ------------------------------------------------------
-
-
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "id"),
     "input": ("input", "question", "prompt", "query"),
-    "expected": (
-        "expected",
-        "ground_truth",
-        "answer",
-        "reference",
-        "output",
-        "expected_output",
-    ),
+    "expected": ("expected", "ground_truth", "answer", "reference", "output", "expected_output"),
     "context": ("context", "retrieval_context"),
     "labels": ("labels", "label"),
     "settings": ("settings", "turn_config"),
 }
-"""The names of a part of a row; the first that a row has is the one that counts."""
+"""The names of each part; the first one in a row counts."""
 
-_OF_THE_TURN = frozenset(RowTurnShape.model_fields) - {"extras"}
-_PARTS = frozenset(RowShape.model_fields) | _OF_THE_TURN
+_OF_THE_TURN = frozenset(_RowTurnShape.model_fields) - {"extras"}
+_PARTS = frozenset(_RowShape.model_fields) | _OF_THE_TURN
 _OF_THE_CASE = _PARTS - _OF_THE_TURN
 KNOWN = _PARTS.union(*ALIASES.values())
-"""Every name that means something in a row; any other is a column for graders."""
+"""All names with a meaning; any other is a column for graders."""
 
 
 def _name_in(row: Mapping[str, Json], name: str) -> str:
-    """The name that a part has in this row: its first name where it is not there."""
     return next((alias for alias in ALIASES.get(name, ()) if row.get(alias) is not None), name)
 
 
 def _plainly_named(row: Mapping[str, Json], parts: frozenset[str] = _PARTS) -> dict[str, Json]:
-    """The row with its parts under their first names, without those that are nothing."""
+    """The row with its parts under their first names, without empty parts."""
     first = _first_names(tuple(key for key, value in row.items() if value is not None), parts)
     named = ((first.get(key, key), value) for key, value in row.items())
     return {name: value for name, value in named if value is not None or name not in parts}
 
 
 def names_used(layouts: Iterable[tuple[str, ...]]) -> dict[str, Json]:
-    """The other names that all rows have for a part, where they agree on one.
-
-    A layout holds the columns of a row in which something stands.
-    """
+    """The other names for parts that all rows agree on, given the layouts of the rows."""
     used: dict[str, set[str]] = {}
     for layout in layouts:
         for alias, name in _first_names(layout, _PARTS).items():
@@ -220,13 +193,13 @@ def names_used(layouts: Iterable[tuple[str, ...]]) -> dict[str, Json]:
 
 
 def layout_of(row: Mapping[str, Json]) -> tuple[str, ...]:
-    """The columns of a row in which something stands."""
+    """The non-empty columns of a row."""
     return tuple(key for key, value in row.items() if value not in (None, "", [], {}))
 
 
 @lru_cache(maxsize=1024)
 def _first_names(keys: tuple[str, ...], parts: frozenset[str]) -> Mapping[str, str]:
-    """The parts by the names they have among these keys; most rows of a file have the same."""
+    """The parts by the names that they have among these keys."""
     held = {
         name: next((alias for alias in aliases if alias in keys), None)
         for name, aliases in ALIASES.items()
@@ -235,7 +208,7 @@ def _first_names(keys: tuple[str, ...], parts: frozenset[str]) -> Mapping[str, s
 
 
 def _as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
-    """The fault at the place as the row names it; a lone turn stands in the row itself."""
+    """The fault with its place as the row names it; a single turn is the row itself."""
     turn, path = fault.path[:2], fault.path[2:]
     many = row.get("turns") is not None
     if turn[:1] != ("turns",) or (many and not path):
@@ -248,11 +221,8 @@ def _as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
     return replace(fault, path=(*turn, *named))
 
 
-# -- Rows -----------------------------------------------------------------------------------------
-
-
 def read_jsonl(path: Path) -> CaseFile:
-    """Read a file of JSON lines; empty lines are passed over."""
+    """Read a file of JSON lines, skipping empty lines."""
     complaints = Complaints(source=path.name)
     layouts: dict[tuple[str, ...], None] = {}
     cases: list[Case | None] = []
@@ -260,7 +230,7 @@ def read_jsonl(path: Path) -> CaseFile:
         layouts[layout_of(row)] = None
         cases.append(case_of_row(row, complaints, line=line))
     if not cases and not complaints.problems:
-        complaints.add("it is empty", remedy="write one JSON object a line")
+        complaints.add("the file is empty", remedy="write one JSON object per line")
     complaints.settle()
     extras: dict[str, Json] = {NAMES: names_used(layouts)}
     return CaseFile(cases=tuple(case for case in cases if case), format="jsonl", extras=extras)
@@ -269,7 +239,7 @@ def read_jsonl(path: Path) -> CaseFile:
 def case_of_row(
     raw: Json, complaints: Complaints, *, at: TreePath = (), line: int | None = None
 ) -> Case | None:
-    """One row as a case; None where it has problems, which are noted."""
+    """The case of one row; None if it has problems, which are noted."""
     if not isinstance(raw, dict):
         complaints.add(f"expected a mapping, found {shown(raw)}", at=at, line=line)
         return None
@@ -277,10 +247,10 @@ def case_of_row(
     if "turns" in named:
         for key in _OF_THE_TURN.intersection(named):
             place = (*at, _name_in(raw, key))
-            message = f"{place[-1]!r} cannot stand beside 'turns'"
+            message = f"{place[-1]!r} cannot be used with 'turns'"
             complaints.add(message, at=place, line=line, remedy="move it into a turn")
     shape = complaints.shaped(
-        _with_turns(named), RowShape, at=at, line=line, respell=lambda fault: _as_named(fault, raw)
+        _with_turns(named), _RowShape, at=at, line=line, respell=lambda fault: _as_named(fault, raw)
     )
     if shape is None:
         return None
@@ -289,7 +259,7 @@ def case_of_row(
 
 
 def _with_turns(named: Mapping[str, Json]) -> dict[str, Json]:
-    """The parts of a row, with the turn that stands in the row itself as its only one."""
+    """The parts of a row, with a turn in the row itself moved to `turns`."""
     held = {key: value for key, value in named.items() if key in _OF_THE_CASE}
     if "turns" not in held:
         held["turns"] = [{key: value for key, value in named.items() if key in _OF_THE_TURN}]
@@ -300,10 +270,7 @@ def _with_turns(named: Mapping[str, Json]) -> dict[str, Json]:
     return held
 
 
-def _case(shape: RowShape, columns: Mapping[str, Json]) -> Case:
-    evaluations: dict[str, Json] = {}
-    if shape.evaluations is not None:
-        evaluations["evaluations"] = shape.evaluations
+def _case(shape: _RowShape, columns: Mapping[str, Json]) -> Case:
     return Case(
         name=shape.name,
         turns=tuple(_turn(turn, columns) for turn in shape.turns),
@@ -312,11 +279,11 @@ def _case(shape: RowShape, columns: Mapping[str, Json]) -> Case:
         rubrics=rubrics(shape.rubrics),
         scenario=shape.scenario.scenario() if shape.scenario else None,
         recorded=shape.recorded,
-        extras={**(shape.extras or {}), **evaluations},
+        extras={**(shape.extras or {}), **present_lists(evaluations=shape.evaluations)},
     )
 
 
-def _turn(shape: RowTurnShape, columns: Mapping[str, Json]) -> Turn:
+def _turn(shape: _RowTurnShape, columns: Mapping[str, Json]) -> Turn:
     return Turn(
         input=shape.input,
         expected=shape.expected,
@@ -333,7 +300,7 @@ def _turn(shape: RowTurnShape, columns: Mapping[str, Json]) -> Turn:
 
 
 def raw_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Json]]]:
-    """The objects of a file with their lines; what is none is complained about."""
+    """The objects of a file with their lines; other lines are noted as problems."""
     for number, line in _lines(path):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -342,9 +309,8 @@ def raw_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[
             message = f"not UTF-8 text (at byte {error.start} of the line)"
             complaints.add(message, line=number, remedy="save it as UTF-8")
         except ConfigError as error:
-            complaints.add(error.problems[0].message, line=number)
-        except RecursionError:
-            complaints.add("its values are nested too deeply", line=number)
+            problem = error.problems[0]
+            complaints.add(problem.message, line=number, remedy=problem.remedy)
         else:
             if isinstance(value, dict) and complaints.is_json(value, line=number):
                 yield number, value
@@ -362,9 +328,6 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise file_trouble("read", path, error) from error
 
 
-# -- Cases as rows, under the column names that their file had ------------------------------------
-
-
 def write_jsonl(file: CaseFile) -> str:
     """The file as lines of JSON."""
     rows = (row_written(case, mapped(file.extras.get(NAMES))) for case in file.cases)
@@ -372,7 +335,7 @@ def write_jsonl(file: CaseFile) -> str:
 
 
 def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
-    """One case as a row, its parts under the names that its file has for them."""
+    """One case as a row, with the names that its file uses."""
     first = case.turns[0]
     turns: list[Json] = [_turn_written(turn) for turn in case.turns]
     alone = len(case.turns) == 1 and not first.extras
@@ -392,12 +355,10 @@ def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _with_columns(turn: Turn) -> dict[str, Json]:
-    """A turn whose settings are columns of their own, unless a column of that name means more."""
-    written = _turn_written(turn)
-    written.pop("settings", None)
+    """A turn with its settings as columns, unless the name of a column has a meaning."""
     columns = {key: value for key, value in turn.settings.items() if key not in KNOWN}
     rest = {key: value for key, value in turn.settings.items() if key in KNOWN}
-    return {**written, **present(settings=rest), **columns}
+    return {**_turn_written(replace(turn, settings=rest)), **columns}
 
 
 def _turn_written(turn: Turn) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What managers, workers and critics say, and what they are shown."""
+"""The answers of managers, workers and critics, and the texts that they read."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from burnish.system.workspaces import shown
 
 _DecisionKind: TypeAlias = Literal["plan", "delegate", "diagnose", "complete", "fail"]
 _Severity: TypeAlias = Literal["critical", "warning", "info"]
-_KINDS = ("plan", "delegate", "diagnose", "complete", "fail")
-_KEYS = {
-    "subtasks": "plan",
-    "delegations": "delegate",
-    "hypotheses": "diagnose",
-    "final_result": "complete",
-    "reason": "fail",
+DECISION_KEYS = {
+    "plan": "subtasks",
+    "delegate": "delegations",
+    "diagnose": "hypotheses",
+    "complete": "final_result",
+    "fail": "reason",
 }
+"""What each decision needs."""
 _SEVERITIES = {"high": "critical", "error": "critical", "medium": "warning", "low": "info"}
 
 
@@ -35,7 +35,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_name(value: Any) -> Any:
-    """A worker's name becomes the name of a folder: nothing in it may lead anywhere."""
+    """A worker's name becomes a folder name, so it may not contain path separators."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", str(value)).strip("-")[:60] or "worker"
 
 
@@ -50,13 +50,13 @@ _Name: TypeAlias = Annotated[str, BeforeValidator(_as_name)]
 _Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
-class LenientAnswer(BaseModel):
-    """What a model said: keys that nobody knows are left aside, NaN is refused."""
+class _LenientAnswer(BaseModel):
+    """An answer of a model: unknown keys are ignored, NaN is rejected."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
-class Subtask(LenientAnswer):
+class Subtask(_LenientAnswer):
     """One part of a plan."""
 
     id: _Text
@@ -64,11 +64,11 @@ class Subtask(LenientAnswer):
     dependencies: _Texts = Field(default_factory=list[str])
     success_criteria: _Texts = Field(default_factory=list[str])
     required_outputs: _Texts = Field(default_factory=list[str])
-    """Files that it leaves in the workspace: the deliverables."""
+    """The deliverables: files that it leaves in the workspace."""
     delegation_strategy: Literal["worker", "submanager"] = "worker"
 
 
-class Assignment(LenientAnswer):
+class Assignment(_LenientAnswer):
     """What a manager gives to one worker."""
 
     worker_id: _Name
@@ -79,7 +79,7 @@ class Assignment(LenientAnswer):
     as_submanager: bool = False
 
 
-class ManagerDecision(LenientAnswer):
+class ManagerDecision(_LenientAnswer):
     """What a manager wants next."""
 
     decision: _DecisionKind
@@ -93,37 +93,35 @@ class ManagerDecision(LenientAnswer):
     @model_validator(mode="before")
     @classmethod
     def _lenient(cls, value: Any) -> Any:
-        """Other names for the same, a decision in many words, and one that its keys imply."""
+        """Accept aliases, wordy decisions, and decisions that only the keys imply."""
         if not isinstance(value, dict):
             return value
         fields = dict(cast("dict[str, Any]", value))
         for alias in ("workers", "tasks"):
             if alias in fields and "delegations" not in fields:
                 fields["delegations"] = fields.pop(alias)
-        fields["decision"] = _kind(str(fields.get("decision", "")).lower(), fields)
+        answer = str(fields.get("decision", "")).lower()
+        named = [kind for kind in DECISION_KEYS if kind in answer]
+        implied = [kind for kind, key in DECISION_KEYS.items() if key in fields and not answer]
+        if len(named) == 1 or implied:
+            answer = named[0] if len(named) == 1 else implied[0]
+        fields["decision"] = answer
         return {name: each for name, each in fields.items() if each is not None}
 
 
-def _kind(answer: str, keys: Iterable[str]) -> str:
-    named = [kind for kind in _KINDS if kind in answer]
-    if len(named) == 1:
-        return named[0]
-    return next((kind for key, kind in _KEYS.items() if key in keys and not answer), answer)
-
-
-class WorkerResult(LenientAnswer):
+class WorkerResult(_LenientAnswer):
     """What a worker gives back."""
 
     summary: _Text
     result: _Text = ""
     outputs: _Texts = Field(default_factory=list[str])
-    """Files that it made or changed, by its own account."""
+    """Files that it created or changed, as it reports."""
     confidence: _Share | None = None
     status: Literal["done", "failed", "missing"] = "done"
-    """`failed`: the worker's own fault. `missing`: nobody could be reached."""
+    """`failed`: the worker's own fault. `missing`: the model could not be reached."""
 
 
-class Defect(LenientAnswer):
+class Defect(_LenientAnswer):
     """One thing that is wrong with a result."""
 
     category: _Text = "incomplete"
@@ -132,7 +130,7 @@ class Defect(LenientAnswer):
     severity: Annotated[_Severity, BeforeValidator(_as_severity)] = "warning"
 
 
-class Critique(LenientAnswer):
+class Critique(_LenientAnswer):
     """What a critic says of one worker's result."""
 
     score: _Share
@@ -143,44 +141,39 @@ class Critique(LenientAnswer):
     summary: _Text = ""
 
     def count(self, severity: _Severity) -> int:
-        """How many defects are that severe."""
+        """The number of defects of this severity."""
         return sum(defect.severity == severity for defect in self.defects)
 
 
-class Judgement(LenientAnswer):
+class Judgement(_LenientAnswer):
     """What a judge says of the whole deliverable by one rubric."""
 
     score: _Share
     reason: _Text = ""
 
 
-# -- Files, defects and plans as texts that a model reads -----------------------------------------
-
-
 NONE = "(none)"
 _MOST_LISTED = 200
-_MOST_OF_A_FILE = 12_000
-_MOST_IN_ALL = 60_000
 
 
 def listing(workspace: TeamWorkspace) -> str:
-    """Every file with its size."""
+    """Every file with its size; empty if there is none."""
     entries = workspace.store.entries(workspace.state)
     lines = [f"{shown(path)} ({entries[path].size} bytes)" for path in workspace.files]
     more = [f"… and {len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
-    return "\n".join([*lines[:_MOST_LISTED], *more]) or NONE
+    return "\n".join([*lines[:_MOST_LISTED], *more])
 
 
 def contents(store: StateStore, state: str, paths: Iterable[str]) -> str:
-    """What files hold, one after the other; of long ones the beginning and the end."""
+    """The contents of files one after the other; long ones without their middle."""
     parts: list[str] = []
-    left = _MOST_IN_ALL
+    left = 60_000
     for path in paths:
         content = store.read(state, path)
         if b"\0" in content[:4096]:
             text = f"(not text: {len(content)} bytes)"
         else:
-            text = without_middle(content.decode("utf-8", "replace"), _MOST_OF_A_FILE)
+            text = without_middle(content.decode("utf-8", "replace"), 12_000)
         if len(text) > left:
             text = f"(left out: {len(content)} bytes)"
         left -= len(text)
@@ -188,13 +181,13 @@ def contents(store: StateStore, state: str, paths: Iterable[str]) -> str:
     return "\n".join(parts) or NONE
 
 
-def bullets(lines: Sequence[str]) -> str:
-    """One line each."""
-    return "\n".join(f"- {line}" for line in lines) or NONE
+def bullets(lines: Sequence[str], *, empty: str = NONE) -> str:
+    """Lines as a Markdown list; `empty` if there are none."""
+    return "\n".join(f"- {line}" for line in lines) or empty
 
 
 def defect_lines(defects: Iterable[Defect]) -> list[str]:
-    """One line a defect."""
+    """One line per defect."""
     return [
         f"[{defect.severity}] {defect.category}"
         f"{f' at {defect.location}' if defect.location else ''}: {defect.description}"
@@ -203,11 +196,11 @@ def defect_lines(defects: Iterable[Defect]) -> list[str]:
 
 
 def plan_lines(subtasks: Sequence[Subtask], done: Iterable[str]) -> str:
-    """The plan, with what was delegated of it."""
+    """The plan, marking the subtasks that were delegated."""
     finished = set(done)
     lines: list[str] = []
     for task in subtasks:
         state = "delegated" if task.id in finished else "open"
         outputs = f" → {', '.join(task.required_outputs)}" if task.required_outputs else ""
         lines.append(f"{task.id} [{state}]: {task.description}{outputs}")
-    return bullets(lines)
+    return bullets(lines, empty="")

@@ -1,28 +1,34 @@
-"""The budget envelope of a delegation: its limits, what was used of them, and what is left."""
+"""The budget envelope of a delegation: its limits, and how much of them is used."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.money import Spend
+from burnish.core.protocols import Call, Receipt, Scope
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """How far one delegation may go. The manager is shown it, so it is part of the run."""
+    """The limits of one delegation. The manager sees them, so they are part of the run."""
 
     max_loops: int = 100
     max_total_workers: int = 500
     max_total_tokens: int = 10_000_000
     max_wall_time: float = 3600.0
-    """Seconds of active time."""
+    """Seconds in which models are asked and commands run; what a resume replays takes none."""
     max_tool_calls: int = 1500
     max_depth: int = 4
     """1 is a manager with workers; more lets a manager delegate to managers below it."""
     max_workers_per_iteration: int = 6
     max_rejected_completions: int = 2
-    """So many times in a row rejected for the same reason, and the run ends."""
+    """The run ends after this many rejections in a row for the same reason."""
 
     def __post_init__(self) -> None:
         wrong = [name for name, value in vars(self).items() if not value > 0]
@@ -32,11 +38,10 @@ class Envelope:
             )
 
     def to_json(self) -> dict[str, Json]:
-        """By name."""
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """For people, few enough in a line for a narrow terminal."""
+        """For people, short enough for a narrow terminal."""
         limits = [
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in vars(self).items()
@@ -46,74 +51,103 @@ class Envelope:
 
 
 class Stopwatch:
-    """The active time of a delegation, all sessions together.
+    """How long the effects of a delegation took, over all sessions.
 
-    On a replay every step tells the time at which it was done, and time goes on from there.
+    It runs only while an effect is performed. A replay performs none and uses journaled times,
+    and what burnish does in between counts for nobody, however busy the machine is.
     """
 
-    def __init__(self, before: float = 0.0) -> None:
-        self._before = before
-        self._since = time.monotonic()
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._before = self._since = 0.0
+        self._effects = 0
 
     @property
     def seconds(self) -> float:
-        """The active time now."""
-        return self._before + time.monotonic() - self._since
+        return self._before + (self._now() - self._since if self._effects else 0.0)
+
+    @contextmanager
+    def running(self) -> Generator[None, None, None]:
+        """Count the time until this is left; what happens at the same time counts once."""
+        if not self._effects:
+            self._since = self._now()
+        self._effects += 1
+        try:
+            yield
+        finally:
+            self._before, self._since = self.seconds, self._now()
+            self._effects -= 1
 
     def reach(self, seconds: float) -> None:
-        """So much time went by at a step that is journaled."""
+        """Advance to the time at which a journaled step ended."""
         if seconds > self.seconds:
-            self._before, self._since = seconds, time.monotonic()
+            self._before, self._since = seconds, self._now()
+
+
+@dataclass(frozen=True)
+class TimedScope:
+    """A scope whose effects a stopwatch counts while they are performed."""
+
+    scope: Scope
+    clock: Stopwatch
+
+    @property
+    def used(self) -> Mapping[str, Spend]:
+        return self.scope.used
+
+    async def once(self, call: Call[_T], perform: Callable[[Scope], Awaitable[Receipt[_T]]]) -> _T:
+        """The result of `call`, with its time counted if it is performed now."""
+
+        async def timed(nested: Scope) -> Receipt[_T]:
+            with self.clock.running():
+                return await perform(nested)
+
+        return await self.scope.once(call, timed)
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was used of an envelope, counted in the order in which it was used."""
+    """How much of an envelope was used."""
 
     envelope: Envelope
     tokens_spent: Callable[[], int]
-    """Tokens of everything that was journaled for this run so far."""
     loops: int = 0
     workers: int = 0
     tool_calls: int = 0
-    tokens_told: int = 0
-    """Tokens that a program said it used."""
+    tokens_reported: int = 0
+    """Tokens that a program reported."""
     seconds: float = field(default=0.0)
-    """The active time when it was last looked at."""
 
     @property
     def tokens(self) -> int:
-        """Tokens in both directions."""
-        return self.tokens_spent() + self.tokens_told
+        return self.tokens_spent() + self.tokens_reported
 
     def exhausted(self) -> str:
-        """The limit that leaves no room for another loop; '' where there is room.
+        """The limit that prevents another loop; '' if there is none.
 
-        Without workers or tools a manager can still complete, so those limits are not among them.
+        A manager can still complete without workers or tools, so those limits do not count.
         """
         return self._reached("max_loops", "max_total_tokens", "max_wall_time")
 
     def no_more_calls(self) -> str:
-        """The limit that forbids to ask a model again in the middle of a loop."""
+        """The limit that prevents another model call within a loop."""
         return self._reached("max_total_tokens", "max_wall_time")
 
     def no_more_tools(self) -> str:
-        """The limit that forbids to use a tool again."""
+        """The limit that prevents another tool call."""
         return self._reached("max_tool_calls", "max_total_tokens", "max_wall_time")
 
     @property
     def workers_left(self) -> int:
-        """How many workers may still be set to work."""
         return self.envelope.max_total_workers - self.workers
 
     @property
     def seconds_left(self) -> float:
-        """What is left of the active time."""
         return max(0.0, self.envelope.max_wall_time - self.seconds)
 
     @property
     def remaining(self) -> float:
-        """The share that is left of the limit that is nearest."""
+        """The remaining share of the limit that is closest to being reached."""
         return max(0.0, min(1 - used / most for _, used, most in self._limits()))
 
     def snapshot(self) -> dict[str, Json]:

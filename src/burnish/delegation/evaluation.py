@@ -3,10 +3,9 @@
 import ast
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,8 +13,10 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import FileTrouble, RoleFailed
 from burnish.delegation.answers import Defect, Judgement, contents
 from burnish.delegation.workers import WorkContext
+from burnish.metrics.judged import fenced
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RolePrompt
+from burnish.system.patterns import SlowPattern, search
 from burnish.targets.artifacts.task import NoNumbers, Scoring, read_numbers
 
 _Action: TypeAlias = Literal["accept", "pass", "retry", "fail", "cannot_tell"]
@@ -27,14 +28,13 @@ class Zones:
 
     accept: float = 0.85
     retry: float = 0.65
-    """Below it a completion is sent back."""
+    """Below this, a completion is rejected."""
     fail: float = 0.40
-    """Below it the run has failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Final:
-    """What metrics look at."""
+    """The input of metrics."""
 
     task: str
     result: str
@@ -42,82 +42,70 @@ class Final:
     files: Mapping[str, bytes]
     declared: tuple[str, ...]
     defects: tuple[Defect, ...]
-    """Those that the last critiques found."""
     remaining: float
-    """The share of the budget that is left."""
     draw: int
-    """Which attempt to complete this is."""
+    """The number of this attempt to complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricMeasurement:
-    """What one metric said; no score and an error where it could not."""
+    """The result of one metric: a score, or an error."""
 
     name: str
     kind: str
     score: float | None
     weight: float
-    threshold: float
+    threshold: float | None
+    """What it should reach; None if it has no target."""
     evidence: str = ""
     error: str = ""
 
-    def to_json(self) -> Json:
-        """As evaluations list it."""
-        return dict(vars(self))
+    def below(self, usual: float = 0.0) -> bool:
+        """Whether the score is below its target, or below `usual` if it has none."""
+        target = usual if self.threshold is None else self.threshold
+        return self.score is not None and self.score < target
 
 
-class DelegationMetric(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class DelegationMetric:
     """Scores a finished delegation from 0 to 1."""
 
-    @property
-    def name(self) -> str:
-        """What the evaluation calls it."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Which kind of metric it is."""
-        ...
-
-    @property
-    def weight(self) -> float:
-        """Its part in the total."""
-        ...
-
-    @property
-    def threshold(self) -> float | None:
-        """What it should reach; None takes what the total should reach."""
-        ...
-
-    @property
-    def asks(self) -> bool:
-        """Whether it asks a model, which a used-up budget forbids."""
-        ...
+    name: str
+    kind: str
+    weight: float = 1.0
+    threshold: float | None = None
+    """What it should reach; None if it has no target."""
+    asks: bool = False
+    """Whether it calls a model, which is not possible once the budget is used up."""
+    settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its settings."""
-        ...
+        return short_id([self.name, self.kind, self.weight, self.threshold, dict(self.settings)])
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """What it reads of the run besides the files, such as `budget.remaining`."""
+        return frozenset()
 
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """A score, and what it rests on in words. Raises CannotScore."""
-        ...
+        """A score and the evidence for it; raises _CannotScore."""
+        raise NotImplementedError
 
 
-class CannotScore(Exception):
-    """There is no score, and this is why."""
+class _CannotScore(Exception):
+    """Why there is no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelegationEvaluation:
-    """What all metrics said."""
+    """The results of all metrics."""
 
     measured: tuple[MetricMeasurement, ...]
     zones: Zones = field(default_factory=Zones)
 
     @property
     def total(self) -> float | None:
-        """The weighted mean of the scores that there are."""
         weighted = [(each.score, each.weight) for each in self.measured if each.score is not None]
         weight = math.fsum(each for _, each in weighted)
         if not weight:
@@ -126,12 +114,11 @@ class DelegationEvaluation:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The metrics without a score."""
         return tuple(each.name for each in self.measured if each.score is None)
 
     @property
     def action(self) -> _Action:
-        """What follows from the total. With a metric missing nobody can tell."""
+        """What follows from the total; undecided while a metric is missing."""
         total = self.total
         if total is None or self.missing:
             return "cannot_tell"
@@ -143,65 +130,59 @@ class DelegationEvaluation:
 
     @property
     def per_metric(self) -> dict[str, float]:
-        """The scores that there are."""
         return {each.name: each.score for each in self.measured if each.score is not None}
 
     def to_json(self) -> dict[str, Json]:
-        """As run_completion.json has it."""
         total = self.total
         return {
             "total_score": None if total is None else round(total, 6),
             "per_metric": dict[str, Json](self.per_metric),
-            "thresholds": {each.name: each.threshold for each in self.measured},
+            "thresholds": {
+                each.name: each.threshold for each in self.measured if each.threshold is not None
+            },
             "zones": dict(vars(self.zones)),
             "action": self.action,
             "missing": list(self.missing),
-            "metrics": [each.to_json() for each in self.measured],
+            "metrics": [dict(vars(each)) for each in self.measured],
         }
 
 
 async def measure(
     metrics: Sequence[DelegationMetric], final: Final, context: WorkContext, zones: Zones
 ) -> DelegationEvaluation:
-    """Ask every metric, one after the other."""
-    measurements = [await _measured(metric, final, context, zones) for metric in metrics]
+    """Run every metric in turn."""
+    measurements = [await _measured(metric, final, context) for metric in metrics]
     return DelegationEvaluation(measured=tuple(measurements), zones=zones)
 
 
 async def _measured(
-    metric: DelegationMetric, final: Final, context: WorkContext, zones: Zones
+    metric: DelegationMetric, final: Final, context: WorkContext
 ) -> MetricMeasurement:
     score, evidence, error = None, "", ""
-    try:
-        _require_room(metric, context)
-        value, evidence = await metric.score(final, context)
-        score = _usable(value)
-    except CannotScore as trouble:
-        error = str(trouble)
+    if metric.asks and (reason := context.tally.no_more_calls()):
+        error = f"the budget is used up: {reason}"
+    else:
+        try:
+            value, evidence = await metric.score(final, context)
+            score = _usable(value)
+        except _CannotScore as trouble:
+            error = str(trouble)
     return MetricMeasurement(
         name=metric.name,
         kind=metric.kind,
         score=score,
         weight=metric.weight,
-        threshold=zones.accept if metric.threshold is None else metric.threshold,
+        threshold=metric.threshold,
         evidence=evidence,
         error=error,
     )
 
 
-def _require_room(metric: DelegationMetric, context: WorkContext) -> None:
-    if metric.asks and (reason := context.tally.no_more_calls()):
-        raise CannotScore(f"the budget is used up: {reason}")
-
-
 def _usable(value: float) -> float:
-    """The score, if it is one: NaN and what is not from 0 to 1 is refused, never bent."""
+    """The score; NaN and numbers outside 0 to 1 are rejected, not clipped."""
     if not math.isfinite(value) or not 0 <= value <= 1:
-        raise CannotScore(f"{value} is no score from 0 to 1")
+        raise _CannotScore(f"{value} is not a score from 0 to 1")
     return float(value)
-
-
-# -- Expressions ----------------------------------------------------------------------------------
 
 
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -220,8 +201,7 @@ _COMPUTE: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: lambda a, b: a * b,
     ast.Div: lambda a, b: a / b,
 }
-_MOST = 500
-"""Characters of an expression."""
+_MOST_CHARS = 500
 
 
 class BadExpression(ValueError):
@@ -229,13 +209,13 @@ class BadExpression(ValueError):
 
 
 def parse(text: str) -> ast.expr:
-    """The expression, if it has only parts that are known."""
-    if len(text) > _MOST:
-        raise BadExpression(f"it is longer than {_MOST} characters")
+    """Parse an expression; raises BadExpression for unsupported syntax."""
+    if len(text) > _MOST_CHARS:
+        raise BadExpression(f"it is longer than {_MOST_CHARS} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise BadExpression(f"it cannot be read: {error}") from error
+        raise BadExpression(f"it cannot be parsed: {error}") from error
     for node in ast.walk(tree):
         if not isinstance(node, _KNOWN):
             raise BadExpression(f"{type(node).__name__} is not known here")
@@ -273,7 +253,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _number(node: ast.expr, names: Mapping[str, Any]) -> float:
     value = _value(node, names)
     if not isinstance(value, int | float):
-        raise BadExpression("only numbers are computed with")
+        raise BadExpression("arithmetic needs numbers")
     return value
 
 
@@ -299,7 +279,7 @@ def _decided(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _looked_up(owner: Any, name: str) -> Any:
     if not isinstance(owner, Mapping) or name not in owner:
         names = ", ".join(map(str, owner)) if isinstance(owner, Mapping) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        raise BadExpression(f"'{name}' is not known; there are: {names}")
+        raise BadExpression(f"'{name}' is unknown; known names: {names}")
     return owner[name]  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -309,44 +289,31 @@ _KNOWN = (
 )  # fmt: skip
 
 
-# -- The metrics of a workflow file ---------------------------------------------------------------
-
-
 JUDGE = "delegation_judge"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Weighed:
-    name: str
-    kind: str
-    weight: float = 1.0
-    threshold: float | None = None
-    asks: bool = False
-    settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
-
-    @property
-    def fingerprint(self) -> str:
-        """Of kind, weight, threshold and settings."""
-        return short_id([self.name, self.kind, self.weight, self.threshold, dict(self.settings)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expression(_Weighed):
+class Expression(DelegationMetric):
     """An expression that is true or false, or gives a number from 0 to 1."""
 
     expr: str
 
+    @property
+    def reads(self) -> frozenset[str]:
+        nodes = ast.walk(parse(self.expr))
+        names = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+        return frozenset(name for name in names if not name.startswith("files."))
+
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """Its value."""
         try:
             return evaluate(self.expr, _names(final, context)), self.expr
         except BadExpression as error:
-            raise CannotScore(f"{self.expr}: {error}") from error
+            raise _CannotScore(f"{self.expr}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assertion(_Weighed):
-    """A file is there, and has or lacks a text."""
+class Assertion(DelegationMetric):
+    """Whether a file exists and contains, or does not contain, a text."""
 
     path: str
     contains: str | None = None
@@ -354,7 +321,6 @@ class Assertion(_Weighed):
     lacks: str | None = None
 
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """1 where all of it holds."""
         del context
         content = final.files.get(self.path)
         if content is None:
@@ -364,24 +330,30 @@ class Assertion(_Weighed):
             return 0.0, f"{self.path} does not contain '{self.contains}'"
         if self.lacks is not None and self.lacks in text:
             return 0.0, f"{self.path} contains '{self.lacks}'"
-        if self.matches is not None and re.search(self.matches, text, re.MULTILINE) is None:
+        if self.matches is not None and not self._matched(text):
             return 0.0, f"nothing in {self.path} matches {self.matches}"
         return 1.0, ""
 
+    def _matched(self, text: str) -> bool:
+        try:
+            return search(str(self.matches), text, lines=True)
+        except SlowPattern as error:
+            raise _CannotScore(str(error)) from error
+
 
 @dataclass(frozen=True, kw_only=True)
-class CommandScore(_Weighed):
-    """A command in the workspace that prints a score; what it changes there is undone."""
+class CommandScore(DelegationMetric):
+    """A command in the workspace that prints a score; its changes are undone."""
 
     command: str
     timeout_seconds: float = 300.0
 
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """The number that it prints: `{"score": 0.7}`."""
-
         async def act() -> Json:
             try:
-                ran = await context.commands.run(self.command, seconds=self.timeout_seconds)
+                ran = await context.commands.run(
+                    self.command, seconds=self.timeout_seconds, own=True
+                )
             except FileTrouble as error:
                 return {"error": error.message}
             if not ran.ok:
@@ -393,30 +365,32 @@ class CommandScore(_Weighed):
             "dict[str, str]", await context.workspace.step("metric", request, act, leaves="litter")
         )
         if "error" in answer:
-            raise CannotScore(answer["error"])
+            raise _CannotScore(answer["error"])
         try:
             numbers = read_numbers(answer["stdout"], Scoring(), "score")
         except NoNumbers as error:
-            raise CannotScore(str(error)) from error
+            raise _CannotScore(str(error)) from error
         return numbers.measures["score"], numbers.feedback
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetUtility(_Weighed):
+class BudgetUtility(DelegationMetric):
     """The share of the budget that is left."""
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(("budget.remaining",))
+
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """What is left of the limit that is nearest."""
         del context
         return final.remaining, f"{final.remaining:.0%} of the budget is left"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyScore(_Weighed):
-    """1 unless the last critiques found that a policy was broken."""
+class PolicyScore(DelegationMetric):
+    """1 unless the last critiques found a policy violation."""
 
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """By the category of defects."""
         del context
         broken = [d.description for d in final.defects if d.category == "policy_violation"]
         return (0.0, broken[0]) if broken else (1.0, "")
@@ -434,7 +408,7 @@ class JudgeRequest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DelegationJudge(_Weighed):
+class DelegationJudge(DelegationMetric):
     """A model that judges the deliverables by a rubric."""
 
     rubric: str
@@ -442,7 +416,6 @@ class DelegationJudge(_Weighed):
     asks: bool = True
 
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
-        """What the judge says."""
         existing = set(context.workspace.files)
         delivered = [path for path in final.declared if path in existing]
         delivered = delivered or [path for path in final.files if path in existing]
@@ -453,25 +426,21 @@ class DelegationJudge(_Weighed):
             files=contents(context.workspace.store, context.workspace.state, delivered),
         )
         try:
-            answer = await self.role.answer(request, draw=final.draw, effects=context.effects)
+            shown = fenced(request, self.role.prompt)
+            answer = await self.role.answer(shown, draw=final.draw, effects=context.effects)
         except RoleFailed as error:
-            raise CannotScore(error.message) from error
+            raise _CannotScore(error.message) from error
         return answer.value.score, answer.value.reason
 
 
 def judge_role(client: ModelClient, prompt: RolePrompt) -> ModelRole[JudgeRequest, Judgement]:
     """The role that judges by a rubric."""
     return ModelRole(
-        name=JUDGE,
-        request_type=JudgeRequest,
-        answer_type=Judgement,
-        prompt=prompt,
-        client=client,
+        name=JUDGE, request_type=JudgeRequest, answer_type=Judgement, prompt=prompt, client=client
     )
 
 
 def _names(final: Final, context: WorkContext) -> dict[str, Any]:
-    """What an expression can speak of."""
     sizes = {path: len(content) for path, content in final.files.items()}
     tally = context.tally
     return {

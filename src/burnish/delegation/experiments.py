@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound, SeedRefused
 from burnish.core.formatting import counted
+from burnish.delegation.policy import now
 from burnish.delegation.refine.gradients import (
     COMPLETION,
     mapping,
@@ -30,6 +30,7 @@ from burnish.delegation.refine.sessions import (
     Session,
     SessionFiles,
     best_so_far,
+    graded_apart,
     is_lower,
     loss_of,
     path_within,
@@ -44,16 +45,15 @@ _Mode: TypeAlias = Literal["seed", "continuation"]
 
 
 class _StoredRecord(BaseModel):
-    """Keys of other versions are left aside."""
+    """A stored record; keys of other versions are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     def to_json(self) -> dict[str, Json]:
-        """As its file keeps it."""
         return self.model_dump(mode="json")
 
 
-class ExperimentRecord(_StoredRecord):
+class _ExperimentRecord(_StoredRecord):
     """An experiment."""
 
     experiment_id: Annotated[str, Field(pattern=_EXPERIMENT_ID.pattern)]
@@ -71,7 +71,7 @@ class TaskInput(_StoredRecord):
     run_id: str = ""
 
 
-class TaskRecord(_StoredRecord):
+class _TaskRecord(_StoredRecord):
     """A task of an experiment."""
 
     task_id: str
@@ -80,29 +80,19 @@ class TaskRecord(_StoredRecord):
     mode: _Mode
     user_prompt: str
     user_feedback: str | None = None
-    """What is to be different from the primary input; only a continuation has it."""
+    """What should change in the primary input; only for continuations."""
     inputs: list[TaskInput] = Field(default_factory=list[TaskInput])
     created_at: str = ""
 
 
-def _slug(text: str) -> str:
-    """A text as a part of a folder's name."""
-    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    return words[:50].strip("-") or "task"
-
-
-# -- Where experiments lie ------------------------------------------------------------------------
-
-
-_USUAL_ROOT = Path("results") / "experiments"
-_VARIABLES = ("BURNISH_EXPERIMENTS_ROOT", "AWP_EXPERIMENTS_ROOT")
 Record = TypeVar("Record", bound=BaseModel)
 
 
 def experiments_root(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of all experiments."""
-    named = (environ.get(name, "").strip() for name in _VARIABLES)
-    return Path(next((each for each in named if each), _USUAL_ROOT))
+    variables = ("BURNISH_EXPERIMENTS_ROOT", "AWP_EXPERIMENTS_ROOT")
+    named = (environ.get(name, "").strip() for name in variables)
+    return Path(next(filter(None, named), Path("results") / "experiments"))
 
 
 @dataclass(frozen=True)
@@ -113,29 +103,26 @@ class Experiment:
 
     @classmethod
     def new(cls, name: str, *, goal: str = "", root: Path | None = None) -> "Experiment":
-        """Make one, under an id that no other has."""
+        """Create an experiment with a new id."""
         if not name.strip():
-            problem = Problem(message="an experiment needs a name", remedy='such as "The heat"')
+            problem = Problem(message="an experiment needs a name", remedy='for example "The heat"')
             raise ConfigError([problem])
         home = (root or experiments_root()).resolve()
-        record = ExperimentRecord(
-            experiment_id=f"exp_{secrets.token_hex(5)}", name=name, goal=goal, created_at=_now()
+        record = _ExperimentRecord(
+            experiment_id=f"exp_{secrets.token_hex(5)}", name=name, goal=goal, created_at=now()
         )
-        _make_parent(home)
-        folder = home / record.experiment_id
-        make_folder(folder, lambda spare: _write(spare / EXPERIMENT, record))
-        return cls(folder)
+        return cls(_make(home / record.experiment_id, EXPERIMENT, record))
 
     @classmethod
     def find(cls, name: str, *, root: Path | None = None) -> "Experiment":
-        """By its id; raises RunNotFound where there is none."""
+        """Find one by its id; raises RunNotFound."""
         home = (root or experiments_root()).resolve()
         folder = home / name
         if not _EXPERIMENT_ID.fullmatch(name) or not (folder / EXPERIMENT).is_file():
             raise RunNotFound(
                 f"there is no experiment '{name}' in {home}",
                 remedy='`burnish experiments list` shows them, `burnish experiments new "…"` '
-                "makes one",
+                "creates one",
             )
         return cls(folder)
 
@@ -147,48 +134,46 @@ class Experiment:
         return [cls(path.parent) for path in records]
 
     @property
-    def record(self) -> ExperimentRecord:
-        """What experiment.json says, with the tasks that are really there."""
-        stored = _read(self.folder / EXPERIMENT, ExperimentRecord)
+    def record(self) -> _ExperimentRecord:
+        """The content of experiment.json, with the tasks that actually exist."""
+        stored = _read(self.folder / EXPERIMENT, _ExperimentRecord)
         return stored.model_copy(update={"task_order": [task.id for task in self.tasks]})
 
     @property
     def tasks(self) -> "list[ExperimentTask]":
-        """Its tasks in order."""
         records = self.folder.glob(f"tasks/*/{TASK}")
         tasks = [ExperimentTask(path.parent) for path in records]
         return sorted(tasks, key=lambda task: (int(task.id.partition("-")[0]), task.id))
 
     def task(self, name: str) -> "ExperimentTask":
-        """By its id; raises RunNotFound where there is none."""
+        """Find one by its id; raises RunNotFound."""
         folder = self.folder / "tasks" / name
         if not _TASK_ID.fullmatch(name) or not (folder / TASK).is_file():
             names = ", ".join(task.id for task in self.tasks) or "none"
             raise RunNotFound(
-                f"experiment {self.folder.name} has no task '{name}'", remedy=f"its tasks: {names}"
+                f"experiment {self.folder.name} has no task '{name}'", remedy=f"tasks: {names}"
             )
         return ExperimentTask(folder)
 
     def add_task(
         self, prompt: str, *, mode: _Mode = "seed", inputs: tuple[TaskInput, ...] = ()
     ) -> "ExperimentTask":
-        """A new task after the others."""
+        """Add a task after the others."""
         with FileLock.acquire(self.folder / ".lock", holding=f"experiment {self.folder.name}"):
             numbers = [int(task.id.partition("-")[0]) for task in self.tasks]
             number = max(numbers, default=0) + 1
-            record = TaskRecord(
-                task_id=f"{number:03d}-{_slug(prompt)}",
+            slug = re.sub(r"[^a-z0-9]+", "-", prompt.lower()).strip("-")[:50].strip("-")
+            record = _TaskRecord(
+                task_id=f"{number:03d}-{slug or 'task'}",
                 experiment_id=self.folder.name,
                 task_number=number,
                 mode=mode,
                 user_prompt=prompt,
                 user_feedback=prompt if mode == "continuation" else None,
                 inputs=list(inputs),
-                created_at=_now(),
+                created_at=now(),
             )
-            folder = self.folder / "tasks" / record.task_id
-            _make_parent(folder.parent)
-            make_folder(folder, lambda spare: _write(spare / TASK, record))
+            folder = _make(self.folder / "tasks" / record.task_id, TASK, record)
             _write(self.folder / EXPERIMENT, self.record)
         return ExperimentTask(folder)
 
@@ -201,48 +186,38 @@ class ExperimentTask:
 
     @property
     def id(self) -> str:
-        """Its name in the experiment."""
         return self.folder.name
 
     @property
     def target(self) -> str:
-        """`EXP:TASK`."""
         return f"{self.folder.parent.parent.name}:{self.id}"
 
     @property
-    def record(self) -> TaskRecord:
-        """What task.json says."""
-        return _read(self.folder / TASK, TaskRecord)
+    def record(self) -> _TaskRecord:
+        return _read(self.folder / TASK, _TaskRecord)
 
     @property
     def runs(self) -> Path:
-        """Where its delegations lie."""
         return self.folder / "runs"
 
     @property
     def refinements(self) -> Path:
-        """Where its refinement sessions lie."""
         return self.folder / "refinements"
 
 
 def find_task(target: str, *, root: Path | None = None) -> ExperimentTask:
-    """The task that `EXP:TASK` names; raises SeedRefused, since nothing can be done without it."""
+    """The task named by `EXP:TASK`; raises SeedRefused if there is none."""
     experiment, colon, task = target.partition(":")
     if not colon or not task:
-        raise SeedRefused(f"'{target}' names no task", remedy="write it as EXPERIMENT:TASK")
+        raise SeedRefused(f"'{target}' is not a task", remedy="write it as EXPERIMENT:TASK")
     try:
         return Experiment.find(experiment, root=root).task(task)
     except RunNotFound as error:
         raise SeedRefused(error.message, remedy=error.remedy) from error
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _write(path: Path, record: ExperimentRecord | TaskRecord) -> None:
-    data: dict[str, Json] = record.to_json()
-    write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+def _write(path: Path, record: _ExperimentRecord | _TaskRecord) -> None:
+    write_atomic(path, json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _read(path: Path, kind: type[Record]) -> Record:
@@ -257,14 +232,13 @@ def _read(path: Path, kind: type[Record]) -> Record:
         ) from error
 
 
-def _make_parent(folder: Path) -> None:
+def _make(folder: Path, name: str, record: _ExperimentRecord | _TaskRecord) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileTrouble(f"cannot make {folder}: {error.strerror}") from error
-
-
-# -- The BEST of a task ---------------------------------------------------------------------------
+        raise FileTrouble(f"cannot create {folder.parent}: {error.strerror}") from error
+    make_folder(folder, lambda spare: _write(spare / name, record))
+    return folder
 
 
 _Reason: TypeAlias = Literal["auto_loss", "user_override"]
@@ -279,16 +253,16 @@ class TaskBest:
 
     @property
     def manifest(self) -> Mapping[str, Json] | None:
-        """What it says; None where there is no BEST yet."""
+        """Its manifest; None if there is no BEST yet."""
         return best_so_far(self.task.folder)
 
     def winner(self) -> Path:
-        """The run that it is of; raises SeedRefused where there is none, or it is gone."""
+        """The run that it comes from; raises SeedRefused if there is none or it is gone."""
         manifest = self.manifest
         if manifest is None:
             raise SeedRefused(
                 f"task {self.task.target} has no BEST yet",
-                remedy="a run of the task must have delivered something",
+                remedy="run the task until a run delivers something",
             )
         run = self.task.folder / text(manifest.get("winner_source"))
         if not (run / COMPLETION).is_file():
@@ -299,22 +273,26 @@ class TaskBest:
         return run
 
     def promote(self, best: Best, session: Session) -> str:
-        """Make it BEST where its loss is strictly lower and nobody chose another."""
-        there = self.manifest
-        if there is not None:
-            own = session.session_id in Path(text(there.get("winner_source"))).parts
-            if there.get("winner_run_id") == best.run_id:
+        """Make it BEST if its loss is strictly lower and nobody chose another."""
+        current = self.manifest
+        if current is not None:
+            own = session.session_id in Path(text(current.get("winner_source"))).parts
+            if current.get("winner_run_id") == best.run_id:
                 return ""
-            if there.get("reason") == _OVERRIDE:
-                return "BEST was chosen by hand and stays"
-            loss = loss_of(there)
+            if current.get("reason") == _OVERRIDE:
+                return "BEST was chosen by hand and is kept"
+            # Where BEST is the seed of this session, the session has graded it, too.
+            seed = current.get("winner_run_id") == session.seed_run_id
+            loss = session.seed_loss if seed else loss_of(current)
+            if not seed and (apart := graded_apart(current, session)):
+                return apart
             if loss is not None and not is_lower(best.loss, loss):
-                return "" if own else f"BEST has a loss of {loss:.4f} already"
-        self._put(best, "auto_loss")
+                return "" if own else f"BEST already has a loss of {loss:.4f}"
+        self._put(best, "auto_loss", ruler=session.ruler)
         return ""
 
     def offer(self, run: Path) -> str:
-        """Make a finished run BEST if it is better; why not, where it is not."""
+        """Make a finished run BEST if it is better; returns why not."""
         best = _as_best(run)
         if best is None or best.signals.status not in DELIVERED:
             return "it delivered nothing"
@@ -322,33 +300,34 @@ class TaskBest:
         return self.promote(best, nobody)
 
     def choose(self, name: str) -> Path:
-        """A person's choice, which no lower loss takes away."""
-        for run in self.runs():
-            best = _as_best(run)
-            if best is not None and name in (best.run_id, str(run), run.name):
+        """Choose BEST by hand; a lower loss does not replace it."""
+        for best in self._finished():
+            if name in (best.run_id, str(best.run), best.run.name):
                 return self._put(best, _OVERRIDE)
-        names = ", ".join(best.run_id for run in self.runs() if (best := _as_best(run)))
+        names = ", ".join(best.run_id for best in self._finished())
         raise RunNotFound(
             f"task {self.task.target} has no run '{name}' with a deliverable",
-            remedy=f"its runs: {names or 'none'}",
+            remedy=f"runs: {names or 'none'}",
         )
 
     def choose_by_loss(self) -> Path:
-        """The run with the lowest loss, whatever was chosen before."""
-        runs = [best for run in self.runs() if (best := _as_best(run)) is not None]
-        ready = [each for each in runs if each.signals.status in DELIVERED]
+        """Choose the run with the lowest loss, whatever was chosen before."""
+        ready = [each for each in self._finished() if each.signals.status in DELIVERED]
         if not ready:
             raise RunNotFound(f"no run of task {self.task.target} delivered anything")
         return self._put(min(ready, key=lambda each: each.loss), "auto_loss")
 
     def runs(self) -> Iterator[Path]:
-        """Every run of the task that has ended, iterations of refinements too."""
+        """Every finished run of the task, including iterations of refinements."""
         folder = self.task.folder
         for pattern in ("runs/*", "refinements/*/iter_*/run", "runs/*/refinement_sessions/*/*/run"):
             for path in sorted(folder.glob(f"{pattern}/{COMPLETION}")):
                 yield path.parent
 
-    def _put(self, best: Best, reason: _Reason) -> Path:
+    def _finished(self) -> Iterator[Best]:
+        return filter(None, map(_as_best, self.runs()))
+
+    def _put(self, best: Best, reason: _Reason, *, ruler: str = "") -> Path:
         loss = best.signals.loss
         return put_best(
             self.task.folder,
@@ -360,33 +339,38 @@ class TaskBest:
                 "loss": loss.total,
                 "loss_breakdown": loss.to_json(),
                 "raw_signals": best.signals.to_json(),
-                "updated_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "updated_at": now(),
+                **({"ruler": ruler} if ruler else {}),
             },
         )
 
 
 def _as_best(run: Path) -> Best | None:
-    """A finished run as what could be best; None where it has no deliverable."""
-    completion = mapping(read_json(run / COMPLETION))
-    run_id = run_id_in(completion, run)
-    deliverable = deliverable_of(run, run_id)
-    signals = run_signals(run)
+    """A finished run as a candidate for BEST; None without a deliverable."""
+    run_id = run_id_in(mapping(read_json(run / COMPLETION)), run)
+    deliverable, signals = deliverable_of(run, run_id), run_signals(run)
     if deliverable is None:
         return None
     return Best(run=run, run_id=run_id, signals=signals, deliverable=deliverable)
 
 
-# -- An experiment at a glance --------------------------------------------------------------------
-
-
 def summary(experiment: Experiment) -> Json:
-    """As data, for programs."""
-    tasks: list[Json] = [_task(task) for task in experiment.tasks]
+    """An experiment as JSON."""
+    tasks: list[Json] = []
+    for task in experiment.tasks:
+        best = TaskBest(task)
+        row: dict[str, Json] = {
+            **task.record.to_json(),
+            "runs": [str(run.relative_to(task.folder)) for run in best.runs()],
+            "best": None if best.manifest is None else dict(best.manifest),
+            "refinement_sessions": list[Json](SessionFiles(folder=task.refinements).rows()),
+        }
+        tasks.append(row)
     return {**experiment.record.to_json(), "tasks": tasks}
 
 
 def summary_lines(experiment: Experiment) -> Iterator[str]:
-    """For people."""
+    """An experiment as lines for people."""
     record = experiment.record
     yield f"{record.experiment_id}  {record.name}"
     if record.goal:
@@ -408,15 +392,3 @@ def _best(best: TaskBest) -> str:
     loss = manifest.get("loss")
     shown = f"{loss:.4f}" if isinstance(loss, int | float) else "unknown"
     return f"best {manifest.get('winner_run_id')} with loss {shown} ({manifest.get('reason')})"
-
-
-def _task(task: ExperimentTask) -> Json:
-    best = TaskBest(task)
-    manifest = best.manifest
-    sessions: list[Json] = list(SessionFiles(folder=task.refinements).rows())
-    return {
-        **task.record.to_json(),
-        "runs": [str(run.relative_to(task.folder)) for run in best.runs()],
-        "best": None if manifest is None else dict(manifest),
-        "refinement_sessions": sessions,
-    }

@@ -1,4 +1,4 @@
-"""The folder of a delegation: what it was started with, and the texts that it reads."""
+"""The folder of a delegation: what it was started with, and its policy texts."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, cast
 
-from burnish.core.content import Json
+from burnish.core.content import Json, from_json
 from burnish.core.errors import FileTrouble, JournalTrouble, ResumeRefused
 from burnish.core.protocols import KEY_SCHEMA
 from burnish.delegation.policy import PolicyTexts
@@ -22,14 +22,13 @@ _RUN_ID = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_[0-9a-f]{8}")
 
 
 def new_run_id() -> str:
-    """A name that no other run has: the time, and chance."""
+    """A unique run id from the time and random digits."""
     return f"{datetime.now(UTC):%Y-%m-%d_%H-%M-%S}_{secrets.token_hex(4)}"
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """What a run was started with."""
     try:
-        data = json.loads(read_bytes(folder / MANIFEST))
+        data = from_json(read_bytes(folder / MANIFEST))
     except ValueError as error:
         raise _damaged(folder / MANIFEST) from error
     if not isinstance(data, dict) or not isinstance(data.get("run_id"), str):  # pyright: ignore[reportUnknownMemberType]
@@ -43,7 +42,7 @@ def is_delegation(folder: Path) -> bool:
 
 
 def is_of_burnish(folder: Path) -> bool:
-    """Whether it is one of burnish's own: other systems have a manifest of that name too."""
+    """Whether burnish started it: other systems also write a manifest of that name."""
     return is_delegation(folder) and (folder / POLICY).is_file()
 
 
@@ -59,7 +58,7 @@ class Home:
     def open(
         cls, folder: Path, manifest: Mapping[str, Json], *, policy: PolicyTexts, redactor: Redactor
     ) -> Self:
-        """Start a delegation here, or take over the one that was started here with the same."""
+        """Start a delegation here, or resume the one that was started with the same inputs."""
         folder = folder.resolve()
         if is_delegation(folder):
             require_same(folder, manifest)
@@ -77,26 +76,25 @@ class Home:
         redactor: Redactor,
         name: str,
     ) -> None:
-        """Start a delegation here, under the folder's `name` where that is one for a run."""
+        """Start a delegation here; `name` becomes its run id if it has that form."""
         run_id = name if _RUN_ID.fullmatch(name) else new_run_id()
         started = datetime.now(UTC).isoformat(timespec="seconds")
         whole = redactor.json({"run_id": run_id, "started": started, **manifest})
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileTrouble(f"no delegation can be made in {folder}: {error.strerror}") from error
+            raise FileTrouble(f"cannot start a delegation in {folder}: {error.strerror}") from error
         # The manifest last: what has one has begun.
         keep_policy(folder, policy)
         write_atomic(folder / MANIFEST, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
     @property
     def run_id(self) -> str:
-        """The delegation's name, which no other has."""
         return str(self.manifest["run_id"])
 
 
 def versions() -> dict[str, str]:
-    """What else decides what happens."""
+    """The versions that also decide what happens."""
     return {
         "key schema": str(KEY_SCHEMA),
         "burnish version": ".".join(VERSION.split(".")[:2]),
@@ -104,7 +102,7 @@ def versions() -> dict[str, str]:
 
 
 def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
-    """Refuse to go on with a delegation that was started with something else."""
+    """Raise ResumeRefused if a delegation was started with other inputs."""
     previous = _read_manifest(folder)
     old = cast("dict[str, str]", previous.get("inputs", {}))
     new = cast("dict[str, str]", manifest["inputs"])
@@ -112,19 +110,19 @@ def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
     if changed:
         raise ResumeRefused(
             f"delegation {previous['run_id']} was started with another {', '.join(changed)}",
-            remedy="put it back as it was to resume, or start a new run in another folder",
+            remedy="restore it to resume, or start a new run in another folder",
         )
 
 
 def keep_policy(folder: Path, policy: PolicyTexts) -> None:
-    """Put down which texts are read, whatever is in force later."""
+    """Store the policy texts that the run reads."""
     write_atomic(folder / POLICY, json.dumps(policy.to_json(), indent=2, ensure_ascii=False))
 
 
 def kept_policy(folder: Path) -> PolicyTexts:
-    """The texts that the run was started with, whatever is in force by now."""
+    """The policy texts that the run was started with."""
     try:
-        data = json.loads(read_bytes(folder / POLICY))
+        data = cast("Any", from_json(read_bytes(folder / POLICY)))
         return PolicyTexts(texts=data["texts"], versions=data["versions"])
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(folder / POLICY) from error
@@ -132,4 +130,4 @@ def kept_policy(folder: Path) -> PolicyTexts:
 
 def _damaged(path: Path) -> JournalTrouble:
     remedy = "restore it from a backup, or start a new run"
-    return JournalTrouble(f"{path} is damaged, or not of a delegation", remedy=remedy)
+    return JournalTrouble(f"{path} is damaged or does not belong to a delegation", remedy=remedy)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -16,98 +16,35 @@ from burnish.delegation.answers import (
     listing,
     plan_lines,
 )
-from burnish.delegation.completion import Completing
+from burnish.delegation.completion import CompletionCheck
 from burnish.delegation.evaluation import DelegationEvaluation
 from burnish.delegation.gates import GateVerdict
-from burnish.delegation.manager import Criticised, ManagerMemory, Situation
-from burnish.delegation.record import Chronicle, Recording
+from burnish.delegation.manager import CritiquedResult, ManagerMemory, Situation
+from burnish.delegation.record import Recording
 from burnish.delegation.team import Workflow
-from burnish.delegation.workers import WorkContext, Worked, WorkerJob
+from burnish.delegation.workers import JobOutcome, WorkContext, WorkerJob
 from burnish.delegation.workspace import INPUT
 from burnish.system.workspaces import shown
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Team:
-    """Sets workers to work, and has their results criticised."""
-
-    workflow: Workflow
-    context: WorkContext
-    chronicle: Chronicle
-    submanage: Callable[[WorkerJob], Awaitable[Worked]] | None
-    """Hands a job to a manager below; None where the depth is used up."""
-
-    async def work(
-        self, jobs: Sequence[WorkerJob], assignments: Sequence[Assignment]
-    ) -> tuple[list[Criticised], list[Json]]:
-        """What came of every job, and the repairs that it took."""
-        # In turn, since they share the workspace: each step starts from the state before it.
-        done = [await self._done(job, each) for job, each in zip(jobs, assignments, strict=True)]
-        criticised = await asyncio.gather(*map(self._criticised, jobs, done))
-        repairs: list[Json] = []
-        mended = [
-            each if this.as_submanager else await self._repaired(each, repairs)
-            for each, this in zip(criticised, assignments, strict=True)
-        ]
-        return mended, repairs
-
-    async def _done(self, job: WorkerJob, assignment: Assignment) -> Worked:
-        if assignment.as_submanager and self.submanage is not None:
-            return await self.submanage(job)
-        worked = await self.workflow.worker.work(job, self.context)
-        result = worked.result
-        self.chronicle.event(
-            "worker",
-            f"{job.worker_id}: {result.status}: {result.summary[:200]}",
-            level="INFO" if result.status == "done" else "WARNING",
-            iteration=job.iteration,
-            worker_id=job.worker_id,
-        )
-        return worked
-
-    async def _criticised(self, job: WorkerJob, worked: Worked) -> Criticised:
-        critic = self.workflow.critic
-        if critic is None:
-            return Criticised(job=job, worked=worked)
-        if reason := self.context.tally.no_more_calls():
-            missing = f"the budget is used up: {reason}"
-            return Criticised(job=job, worked=worked, missing=missing)
-        return await critic.criticise(job, worked, self.context)
-
-    async def _repaired(self, current: Criticised, history: list[Json]) -> Criticised:
-        """The same worker mends what is critical, a few times, while that changes anything."""
-        for attempt in range(1, self.workflow.max_repairs + 1):
-            if current.critique is None or not current.needs_repair:
-                break
-            if self.context.tally.no_more_calls():
-                break
-            job = replace(current.job, attempt=attempt, defects=tuple(current.critique.defects))
-            worked = await self.workflow.worker.work(job, self.context)
-            after = await self._criticised(job, replace(worked, before=current.worked.before))
-            history.append(_repair_row(current, after, attempt))
-            message = f"{job.worker_id}: repair {attempt}"
-            self.chronicle.event("repair", message, iteration=job.iteration)
-            if after.unchanged_since(current) or after.critique is None:
-                break
-            current = after
-        return current
 
 
 def _jobs_for(
     number: int, task: str, chosen: Sequence[Assignment], plan: Sequence[Subtask]
 ) -> list[WorkerJob]:
-    """The jobs of an iteration, each with a name of its own and the criteria of its subtask."""
     subtasks = {each.id: each for each in plan}
     jobs: dict[str, WorkerJob] = {}
     for assignment in chosen:
         name, again = assignment.worker_id, 2
         while name in jobs:
             name, again = f"{assignment.worker_id}-{again}", again + 1
+        criteria: tuple[str, ...] = ()
+        if subtask := subtasks.get(assignment.subtask_id):
+            files = (f"the file {path} is there" for path in subtask.required_outputs)
+            criteria = (*subtask.success_criteria, *files)
         jobs[name] = WorkerJob(
             worker_id=name,
             task=task,
             instructions=assignment.instructions,
-            criteria=_criteria(subtasks.get(assignment.subtask_id)),
+            criteria=criteria,
             tools_allowed=tuple(assignment.tools_allowed),
             iteration=number,
             place=len(jobs),
@@ -115,14 +52,7 @@ def _jobs_for(
     return list(jobs.values())
 
 
-def _criteria(subtask: Subtask | None) -> tuple[str, ...]:
-    if subtask is None:
-        return ()
-    files = (f"the file {path} is there" for path in subtask.required_outputs)
-    return (*subtask.success_criteria, *files)
-
-
-def _repair_row(before: Criticised, after: Criticised, attempt: int) -> Json:
+def _repair_row(before: CritiquedResult, after: CritiquedResult, attempt: int) -> Json:
     old = before.critique.defects if before.critique else []
     new = after.critique.defects if after.critique else []
     left = {defect.description for defect in new}
@@ -137,9 +67,6 @@ def _repair_row(before: Criticised, after: Criticised, attempt: int) -> Json:
     }
 
 
-# -- The manager's loop, top to bottom ------------------------------------------------------------
-
-
 Status: TypeAlias = Literal["complete", "partial", "failed", "aborted"]
 
 
@@ -152,54 +79,54 @@ class LoopEnding:
     result: str = ""
     confidence: float | None = None
     evaluation: DelegationEvaluation | None = None
-    """Of the completion that passed, or failed for good."""
+    """The evaluation of the completion that passed or failed for good."""
 
 
 @dataclass(kw_only=True)
 class ManagerLoop:
-    """One manager with its task; managers below it run loops of their own on the same context."""
+    """One manager with its task; managers below it run their own loops in the same context."""
 
     workflow: Workflow
     context: WorkContext
     recording: Recording
     task: str
     origin: str
-    """The workspace's state when the run began."""
     stop: Callable[[], str]
-    """Why the run should stop here, to be resumed later; '' where it should not."""
+    """Why the run should stop here, to be resumed later; '' if it should not."""
     steer: str = ""
     depth: int = 1
     memory: ManagerMemory = field(default_factory=ManagerMemory)
 
     async def run(self) -> LoopEnding:
-        """Go on until something ends it."""
-        tally, chronicle = self.context.tally, self.recording.chronicle
+        """Run iterations until one ends the loop."""
+        tally, recording = self.context.tally, self.recording
         while True:
-            await chronicle.tick(f"loop {tally.loops + 1}")
+            await recording.tick(f"loop {tally.loops + 1}")
             if reason := self.stop():
-                raise Interrupted(reason, remedy="everything journaled is kept; resume it to go on")
+                raise Interrupted(
+                    reason, remedy="everything journaled is kept; resume the run to continue"
+                )
             if limit := tally.exhausted():
-                chronicle.event("budget", f"the budget is used up: {limit}", level="WARNING")
+                recording.event("budget", f"the budget is used up: {limit}", level="WARNING")
                 return LoopEnding(status="partial", reason=limit)
             tally.loops += 1
             number = tally.loops
             ending = await self._iteration(number)
-            self.recording.record.budget(number, tally.snapshot())
-            chronicle.metric("budget", number, **tally.snapshot())
+            self.recording.budget(number, tally.snapshot())
             if ending is not None:
                 return ending
 
     async def _iteration(self, number: int) -> LoopEnding | None:
-        chronicle = self.recording.chronicle
+        recording = self.recording
         try:
             decision = await self._decide(number)
         except RoleFailed as error:
-            chronicle.event("manager", error.message, level="ERROR", iteration=number)
+            recording.event("manager", error.message, level="ERROR", iteration=number)
             kind = "manager_missing" if error.missing else "manager_failed"
             return LoopEnding(status="failed", reason=f"{kind}: {error.message}")
-        self.recording.record.decision(number, decision)
+        self.recording.decision(number, decision)
         message = f"decided: {decision.decision}"
-        chronicle.event("manager", message, iteration=number, depth=self.depth)
+        recording.event("manager", message, iteration=number, depth=self.depth)
         if self.memory.stalled(decision):
             return LoopEnding(status="partial", reason="stall")
         match decision.decision:
@@ -218,15 +145,22 @@ class ManagerLoop:
     async def _decide(self, number: int) -> ManagerDecision:
         policy, memory, workspace = self.context.policy, self.memory, self.context.workspace
         first = number == 1 and self.depth == 1
+        inputs = [path for path in map(shown, workspace.files) if path.startswith(f"{INPUT}/")]
+        hint = policy["experiment_context_hint_template"]
+        # Without the time that went by, which would make every request another one.
+        timed = ("wall_time", "budget_remaining_pct")
+        snapshot = self.context.tally.snapshot()
+        budget = {name: each for name, each in snapshot.items() if name not in timed}
+        budget["depth"] = {"used": self.depth, "max": self.workflow.envelope.max_depth}
         situation = Situation(
             steer=f"{self.steer.rstrip()}\n\n" if first and self.steer.strip() else "",
             task=self.task,
-            hint=self._hint(),
+            hint=hint.replace("{{ inputs }}", ", ".join(inputs) or "none"),
             preamble=policy["manager_planning_preamble"],
             patterns=policy["pattern_library"],
             own_instructions=self.workflow.own_instructions,
             iteration=number,
-            budget=json.dumps(self._shown_budget()),
+            budget=json.dumps(budget),
             tools=self.context.toolkit.listed(),
             plan=plan_lines(memory.plan, memory.subtasks),
             results=memory.results_text(),
@@ -238,56 +172,82 @@ class ManagerLoop:
             situation, draw=number, effects=self.context.effects
         )
 
-    def _hint(self) -> str:
-        files = map(shown, self.context.workspace.files)
-        inputs = [path for path in files if path.startswith(f"{INPUT}/")]
-        template = self.context.policy["experiment_context_hint_template"]
-        return template.replace("{{ inputs }}", ", ".join(inputs) or "none")
-
-    def _shown_budget(self) -> dict[str, Json]:
-        """Without the time that went by, which would make every request another one."""
-        budget = self.context.tally.snapshot()
-        depth: Json = {"used": self.depth, "max": self.workflow.envelope.max_depth}
-        timed = ("wall_time", "budget_remaining_pct")
-        return {
-            **{name: each for name, each in budget.items() if name not in timed},
-            "depth": depth,
-        }
-
-    # -- delegating ------------------------------------------------------------------------
-
     async def _delegate(self, number: int, assignments: Sequence[Assignment]) -> LoopEnding | None:
-        tally, most, chronicle = (
-            self.context.tally,
-            self.workflow.envelope,
-            self.recording.chronicle,
-        )
+        tally, most = self.context.tally, self.workflow.envelope
+        recording = self.recording
         chosen = assignments[: max(0, min(most.max_workers_per_iteration, tally.workers_left))]
         if not chosen:
             return LoopEnding(status="partial", reason="max_total_workers")
         if len(chosen) < len(assignments):
-            message = (
-                f"{len(assignments) - len(chosen)} of {len(assignments)} delegations have no room"
-            )
-            chronicle.event("budget", message, level="WARNING", iteration=number)
+            left_out = len(assignments) - len(chosen)
+            message = f"{left_out} of {len(assignments)} delegations have no room"
+            recording.event("budget", message, level="WARNING", iteration=number)
         tally.workers += len(chosen)
-        team = _Team(
-            workflow=self.workflow,
-            context=self.context,
-            chronicle=chronicle,
-            submanage=self._submanage if self.depth < most.max_depth else None,
-        )
         jobs = _jobs_for(number, self.task, chosen, self.memory.plan)
-        results, repairs = await team.work(jobs, chosen)
+        results, repairs = await self._work(jobs, chosen)
         self.memory.keep(results, [each.subtask_id for each in chosen])
-        await chronicle.tick(f"delegated {number}")
+        await recording.tick(f"delegated {number}")
         self.recording.results(number, results, repairs)
         if self.workflow.critic is not None:
             self.recording.critiques(number, results, self.memory.score)
         return None
 
-    async def _submanage(self, job: WorkerJob) -> Worked:
-        """A manager below this one takes the job as its task, on the same budget."""
+    async def _work(
+        self, jobs: Sequence[WorkerJob], assignments: Sequence[Assignment]
+    ) -> tuple[list[CritiquedResult], list[Json]]:
+        # In turn, since they share the workspace: each step starts from the state before it.
+        done = [await self._done(job, each) for job, each in zip(jobs, assignments, strict=True)]
+        criticised = await asyncio.gather(*map(self._criticised, jobs, done))
+        repairs: list[Json] = []
+        mended = [
+            each if this.as_submanager else await self._repaired(each, repairs)
+            for each, this in zip(criticised, assignments, strict=True)
+        ]
+        return mended, repairs
+
+    async def _done(self, job: WorkerJob, assignment: Assignment) -> JobOutcome:
+        if assignment.as_submanager and self.depth < self.workflow.envelope.max_depth:
+            return await self._submanage(job)
+        outcome = await self.workflow.worker.work(job, self.context)
+        result = outcome.result
+        self.recording.event(
+            "worker",
+            f"{job.worker_id}: {result.status}: {result.summary[:200]}",
+            level="INFO" if result.status == "done" else "WARNING",
+            iteration=job.iteration,
+            worker_id=job.worker_id,
+        )
+        return outcome
+
+    async def _criticised(self, job: WorkerJob, outcome: JobOutcome) -> CritiquedResult:
+        critic = self.workflow.critic
+        if critic is None:
+            return CritiquedResult(job=job, outcome=outcome)
+        if reason := self.context.tally.no_more_calls():
+            missing = f"the budget is used up: {reason}"
+            return CritiquedResult(job=job, outcome=outcome, missing=missing)
+        return await critic.criticise(job, outcome, self.context)
+
+    async def _repaired(self, current: CritiquedResult, history: list[Json]) -> CritiquedResult:
+        """Let the same worker repair critical defects, as long as that changes anything."""
+        for attempt in range(1, self.workflow.max_repairs + 1):
+            if current.critique is None or not current.needs_repair:
+                break
+            if self.context.tally.no_more_calls():
+                break
+            job = replace(current.job, attempt=attempt, defects=tuple(current.critique.defects))
+            outcome = await self.workflow.worker.work(job, self.context)
+            after = await self._criticised(job, replace(outcome, before=current.outcome.before))
+            history.append(_repair_row(current, after, attempt))
+            message = f"{job.worker_id}: repair {attempt}"
+            self.recording.event("repair", message, iteration=job.iteration)
+            if after.unchanged_since(current) or after.critique is None:
+                break
+            current = after
+        return current
+
+    async def _submanage(self, job: WorkerJob) -> JobOutcome:
+        """Give the job as a task to a manager below this one, on the same budget."""
         before = self.context.workspace.state
         below = replace(
             self, task=job.instructions, steer="", depth=self.depth + 1, memory=ManagerMemory()
@@ -298,12 +258,10 @@ class ManagerLoop:
             confidence=ending.confidence,
             status="done" if ending.status == "complete" else "failed",
         )
-        return Worked(result=result, before=before, after=self.context.workspace.state)
-
-    # -- completing ------------------------------------------------------------------------
+        return JobOutcome(result=result, before=before, after=self.context.workspace.state)
 
     async def _complete(self, number: int, decision: ManagerDecision) -> LoopEnding | None:
-        """Through the gates; only the first manager's completion is the run's."""
+        """Check a completion by the gates; only the top manager's completes the run."""
         done = LoopEnding(
             status="complete",
             reason="complete",
@@ -312,8 +270,8 @@ class ManagerLoop:
         )
         if self.depth > 1:
             return done
-        await self.recording.chronicle.tick(f"completing {number}")
-        checking = self.completing()
+        await self.recording.tick(f"completing {number}")
+        checking = self.completion_check()
         rejected: GateVerdict | None = None
         async for verdict in checking.verdicts(decision, number):
             self.recording.gate(number, verdict)
@@ -321,27 +279,52 @@ class ManagerLoop:
         if checking.evaluated is not None and checking.evaluated.measured:
             self.recording.evaluation(number, checking.evaluated)
             done = replace(done, evaluation=checking.evaluated)
-        return done if rejected is None else self._sent_back(number, rejected, done)
+        if rejected is None:
+            return done
+        memory, most = self.memory, self.workflow.envelope.max_rejected_completions
+        memory.rejections.append(rejected)
+        times, total = memory.repeated(), len(memory.rejections)
+        self.recording.rejection(number, rejected, times=times, most=most, all_=total)
+        if rejected.ends:
+            return replace(done, status="failed", reason="eval_fail")
+        if times < most:
+            return None
+        if not self._may_repair(rejected, checking.evaluated):
+            return replace(done, status="partial", reason="completion_circuit_breaker")
+        return await self._forced_repair(number, rejected)
 
-    def completing(self) -> Completing:
-        """What checks a completion, as things are now."""
-        return Completing(
+    def _may_repair(self, rejected: GateVerdict, evaluated: DelegationEvaluation | None) -> bool:
+        """Once, within the budget, and not if a grader was away: no worker can mend that."""
+        tally = self.context.tally
+        if self.memory.mended or tally.exhausted() or not tally.workers_left:
+            return False
+        if rejected.gate == "critique":
+            return self.memory.score is not None
+        return evaluated is None or evaluated.action != "cannot_tell"
+
+    async def _forced_repair(self, number: int, rejected: GateVerdict) -> LoopEnding | None:
+        """Instead of giving up, once, let a worker repair what the gate rejects.
+
+        The manager has twice said that this is done; whether it now is, the gates decide.
+        """
+        self.memory.mended = True
+        message = f"the circuit breaker delegates a repair: {rejected.gate}: {rejected.reason}"
+        self.recording.event("repair", message, level="WARNING", iteration=number)
+        files = ", ".join(dict.fromkeys(f.file for f in rejected.findings if f.file))
+        place = f" The files in question: {files}." if files else ""
+        repair = Assignment(
+            worker_id="repair",
+            instructions=f"A check rejects the result as it is: {rejected.reason}.{place} "
+            "Repair exactly this, and leave everything else as it is.",
+        )
+        return await self._delegate(number, [repair])
+
+    def completion_check(self) -> CompletionCheck:
+        """A check of the present state of the run."""
+        return CompletionCheck(
             workflow=self.workflow,
             context=self.context,
             task=self.task,
             origin=self.origin,
             memory=self.memory,
         )
-
-    def _sent_back(self, number: int, verdict: GateVerdict, done: LoopEnding) -> LoopEnding | None:
-        memory, most = self.memory, self.workflow.envelope.max_rejected_completions
-        memory.rejections.append(verdict)
-        times = memory.repeated()
-        self.recording.rejection(
-            number, verdict, times=times, most=most, all_=len(memory.rejections)
-        )
-        if verdict.ends:
-            return replace(done, status="failed", reason="eval_fail")
-        if times >= most:
-            return replace(done, status="partial", reason="completion_circuit_breaker")
-        return None

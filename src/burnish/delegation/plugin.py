@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json, short_id
+from burnish.core.drawings import Drawing
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective
 from burnish.core.formatting import Facts, Heading, Page, Section, duration, number, spending
@@ -15,7 +16,6 @@ from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, Surface
 from burnish.core.trials import SplitResult, Trial
 from burnish.delegation.delegation import Delegation, Site, delegate
-from burnish.delegation.envelope import Stopwatch
 from burnish.delegation.experiments import (
     Experiment,
     ExperimentTask,
@@ -28,8 +28,8 @@ from burnish.delegation.policy import NAMES, PolicyTexts
 from burnish.delegation.record import SUMMARY, Listener
 from burnish.delegation.refine.gradients import mapping, text
 from burnish.delegation.refine.seeds import read_seed
-from burnish.delegation.result import DelegationResult, ending_words
-from burnish.delegation.target import NAME, Account, DelegationLoss, DelegationTarget
+from burnish.delegation.result import WEIGHTS, DelegationResult, ending_words
+from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, outcome_of
 from burnish.delegation.team import Team
 from burnish.delegation.training.registries import texts_for_refining, texts_to_read
 from burnish.delegation.workflow_spec import DelegateSettings, WorkflowSpec
@@ -49,6 +49,7 @@ from burnish.runs.report_sections import status_words
 from burnish.runs.run import Run
 from burnish.runs.spec import StrategySettings, TargetSpec
 from burnish.system import Redactor, read_text
+from burnish.system.sandbox import resolve
 
 _KEY = "experiment"
 
@@ -58,31 +59,42 @@ class Attached:
     """A new task with its first run."""
 
     folder: Path
-    """Of the run."""
     task: Path
-    """Of the task."""
     seed_deliverable: Path | None = None
     steer: str = ""
 
 
 def attach(target: str, prompt: str, *, primary: str | None = None) -> Attached:
-    """Add a task to an experiment; with `primary`, a task whose BEST it goes on from."""
+    """Add a task to an experiment; with `primary`, it continues the BEST of that task."""
     experiment, before = _experiment_and_task(target, primary)
     if before is None:
-        return _attached(experiment.add_task(prompt))
+        task = experiment.add_task(prompt)
+        return Attached(folder=task.runs / new_run_id(), task=task.folder.resolve())
     seed = read_seed(TaskBest(before).winner())
     source = TaskInput(task_id=before.id, run_id=seed.run_id)
     task = experiment.add_task(prompt, mode="continuation", inputs=(source,))
-    return _attached(task, seed_deliverable=seed.deliverable, steer=_steer(before))
+    steer = (
+        "## CONTINUATION\n"
+        f"This task goes on from the result of an earlier one, {before.id}:\n"
+        f"{before.record.user_prompt}\n"
+        "Its deliverable is available at: input/\n"
+        "Start from these files; keep what the task below does not ask to change.\n"
+    )
+    return Attached(
+        folder=task.runs / new_run_id(),
+        task=task.folder.resolve(),
+        seed_deliverable=seed.deliverable,
+        steer=steer,
+    )
 
 
 def would_attach(target: str, *, primary: str | None = None) -> str:
-    """What `attach` would do, in words; it raises where that would, and changes nothing."""
+    """Describe what `attach` would do; it raises the same errors and changes nothing."""
     experiment, before = _experiment_and_task(target, primary)
     if before is None:
         return f"a new one of {experiment.folder.name}"
-    best = read_seed(TaskBest(before).winner())
-    return f"a new one of {experiment.folder.name}, from run {best.run_id} of {before.id}"
+    run_id = read_seed(TaskBest(before).winner()).run_id
+    return f"a new one of {experiment.folder.name}, from run {run_id} of {before.id}"
 
 
 def _experiment_and_task(
@@ -99,12 +111,12 @@ def _experiment_and_task(
 
 
 def attachment(task: str) -> dict[str, Json]:
-    """What the manifest of a run says of the task of an experiment, by its folder."""
+    """The entry in a run's manifest for the task of an experiment."""
     return {_KEY: {"task": task}}
 
 
 def offer(origin: Mapping[str, Json], run: Path) -> str:
-    """Offer a finished run to its task, in one line; empty where it belongs to none."""
+    """Offer a finished run to its task; returns one line, empty if it has no task."""
     folder = text(mapping(origin.get(_KEY)).get("task"))
     if not folder:
         return ""
@@ -113,35 +125,8 @@ def offer(origin: Mapping[str, Json], run: Path) -> str:
     return f"{task.target}, {f'not its BEST: {why_not}' if why_not else 'its BEST'}"
 
 
-def _attached(
-    task: ExperimentTask, *, seed_deliverable: Path | None = None, steer: str = ""
-) -> Attached:
-    return Attached(
-        folder=task.runs / new_run_id(),
-        task=task.folder.resolve(),
-        seed_deliverable=seed_deliverable,
-        steer=steer,
-    )
-
-
-def _steer(before: ExperimentTask) -> str:
-    return (
-        "## CONTINUATION\n"
-        f"This task goes on from the result of an earlier one, {before.id}:\n"
-        f"{before.record.user_prompt}\n"
-        "Its deliverable is available at: input/\n"
-        "Start from these files; keep what the task below does not ask to change.\n"
-    )
-
-
-# -- The strategy `delegate` ----------------------------------------------------------------------
-
-
 class Delegate:
-    """One trial: the task, delegated in the run's own folder.
-
-    A delegation is a run like any other, so it is journaled, listed, resumed and compared like one.
-    """
+    """One trial: the task, delegated in the run's own folder."""
 
     name = "delegate"
 
@@ -155,32 +140,27 @@ class Delegate:
     ) -> None:
         self.delegation = delegation
         self.listen = listen
-        """Is told what happens, on a replay too."""
+        """Receives every event, also on a replay."""
         self._stop = stop
         self._ended = ended
-        """Is shown the result once it is on record."""
+        """Called with the result once it is recorded."""
         self.notice = ""
-        """What became of the result then, in words."""
+        """What `ended` returned."""
         self.result: DelegationResult | None = None
-        """What came of it, once the search is over."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its version; what is delegated is the target's and the data's."""
         return short_id([self.name, 1])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """It proposes nothing; the roles of the workflow are its own."""
         return ()
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """It brings its own target."""
         del target
         return ()
 
     async def search(self, run: Run) -> None:
-        """Delegate, and record the loss."""
         directory = run.directory
         self.result = result = await run.perform(
             lambda scope: delegate(
@@ -190,14 +170,13 @@ class Delegate:
                     effects=scope,
                     children=directory.children,
                     redactor=directory.redactor,
-                    clock=Stopwatch(directory.journal.active_before),
                     billed=lambda: run.billed,
                     listen=self.listen,
-                    stop=lambda: self._stop() or run.stop_words(),
+                    stop=lambda: self._stop() or run.closing.stop_words(),
                 ),
             )
         )
-        outcome = Account(result=result, workflow=self.delegation.workflow).outcome()
+        outcome = outcome_of(result, self.delegation.workflow)
         (case,) = run.dataset.train
         start = run.target.baseline
         measured = await run.evaluate(
@@ -205,31 +184,24 @@ class Delegate:
         )
         train = SplitResult.of(measured, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, train=train))
-        run.tell(SearchEnded(reason=_ending(result)), f"delegation:{result.status}")
+        ending = result.status
+        if result.reason != result.status:
+            ending = f"{result.status}, {ending_words(result.reason)}"
+        run.tell(SearchEnded(reason=ending), f"delegation:{result.status}")
         self.notice = self._ended(result)
-
-
-def _ending(result: DelegationResult) -> str:
-    if result.reason == result.status:
-        return result.status
-    return f"{result.status}, {ending_words(result.reason)}"
-
-
-# -- A workflow as a target -----------------------------------------------------------------------
 
 
 _KIND = "delegation"
 
 
 class WorkflowTarget(DelegationTarget):
-    """The policy texts as they are, and the team that works by them."""
+    """The unchanged policy texts and the team that uses them."""
 
     def __init__(self, policy: PolicyTexts, team: Team) -> None:
         super().__init__(policy, (), frozen=NAMES)
         self.team = team
 
     def secrets(self) -> tuple[str, ...]:
-        """Keys of models and programs."""
         return self.team.secrets()
 
 
@@ -242,16 +214,17 @@ class WorkflowPlugin(TargetPlugin):
     surfaces: ClassVar[tuple[type[Surface], ...]] = ()
     abilities: ClassVar[tuple[Ability, ...]] = (ONE_TASK,)
 
+    runs_elsewhere: ClassVar[bool] = False
+
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-        """The team, the policy texts that it reads, and the task as the only case."""
         spec: WorkflowSpec = building.spec.target
         if _KIND not in strategy.over:
-            message = f"'{strategy.name}' searches, and a workflow has nothing that it could change"
+            message = f"'{strategy.name}' searches, but a workflow has nothing to change"
             remedy = "train the policy texts of workflows with a suite: burnish optimize SUITE"
             building.problems.add("strategy.name", message, remedy)
             return None
         if not spec.task.strip():
-            building.problems.add("target.task", "it is empty", 'say what to do: --task "…"')
+            building.problems.add("target.task", "the task is empty", 'name the task: --task "…"')
             return None
         team = Team(
             spec=spec,
@@ -259,7 +232,16 @@ class WorkflowPlugin(TargetPlugin):
             models=building.models,
             places=building.problems.places,
         )
-        target = WorkflowTarget(_policy(building), team)
+        folder = building.run_folder
+        if folder is not None and (folder / POLICY).is_file():
+            policy = kept_policy(folder)
+        elif spec.graded_by is not None:
+            policy = texts_for_refining(Path(spec.graded_by), spec.experiment)
+        else:
+            policy = texts_to_read(spec.db, spec.experiment)
+        isolation = building.problems.attempt("target.sandbox", lambda: resolve(spec.sandbox), None)
+        weak = [] if isolation is None or not isolation.remedy else [isolation.notice]
+        target = WorkflowTarget(policy, team)
         # The name is made of the task, so that runs of one task can be compared.
         case = Case.single(spec.task, name=short_id(spec.task))
         return TargetParts(
@@ -269,43 +251,31 @@ class WorkflowPlugin(TargetPlugin):
             objective=Objective(weights={NAME: 1.0}),
             exporter=_nothing,
             resources=(target,),
+            notes=tuple(f"commands run with {words}" for words in weak),
         )
 
 
 def _nothing(candidate: Candidate, folder: Path, number: int) -> Exported:
-    """A candidate is what an iteration was told; what it delivered lies in its own folder."""
+    """Export no files: what an iteration delivered is in its own folder."""
     del candidate, folder, number
     return Exported(files={})
 
 
-def _policy(building: Building) -> PolicyTexts:
-    """The texts that the run was started with, else those in force."""
-    spec: WorkflowSpec = building.spec.target
-    folder = building.run_folder
-    if folder is not None and (folder / POLICY).is_file():
-        return kept_policy(folder)
-    if spec.graded_by is not None:
-        return texts_for_refining(Path(spec.graded_by), spec.experiment)
-    return texts_to_read(spec.db, spec.experiment)
-
-
 class TaskLines(ProgressLines):
-    """The lines of a run about one task: there is one loss, and nothing is held out."""
+    """The progress lines of a run about one task, which has one loss and no holdout."""
 
     stopping = "stopping after this iteration; once more stops at once"
 
     def beginning(self, begun: SessionBegun) -> str:
-        """The first line of a run."""
         return f"{begun.strategy} · one task"
 
     def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
-        """The loss of what was delegated."""
         del width
         return [f"{'loss':<18}{number(trial.train)}"]
 
 
 class TaskPlugin(StrategyPlugin):
-    """What runs about one task share: a command of their own, and a page that they write."""
+    """What runs about one task share: their own command, and a page that they write."""
 
     over: ClassVar[tuple[str, ...]] = (_KIND,)
     needs: ClassVar[tuple[type[Surface], ...]] = ()
@@ -313,34 +283,64 @@ class TaskPlugin(StrategyPlugin):
     # A single call takes minutes; who will not wait for its end asks once more.
     grace_seconds: ClassVar[float] = math.inf
     page: ClassVar[str] = ""
-    """The page that such a run writes itself."""
+    """The page that such a run writes."""
 
     def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
         return TaskLines(self.ends)
 
     def result_words(self, run: RunRecord) -> str:
-        """The loss, or what it was and what it became."""
         return f"loss     {_losses(run)}"
 
     def report(self, run: RunRecord) -> Iterable[Section]:
-        """How the run stands, and the page that it wrote."""
         yield Heading(run.header.id, level=1)
-        yield Facts(tuple(_facts(run, self.reason(run))))
+        facts = [
+            ("status", status_words(run, self.reason(run))),
+            ("loss", _losses(run)),
+            ("spent", spending(run.spent)),
+        ]
+        if run.billed != run.spent:
+            facts.append(("billed", f"{spending(run.billed)} (with calls that were lost)"))
+        yield Facts((*facts, ("time", duration(run.active_seconds))))
         page = run.folder / self.page
         if page.is_file():
             yield Page(tuple(read_text(page).rstrip("\n").split("\n")))
 
+    def drawings(self, run: RunRecord) -> Iterable[Drawing]:
+        return _parts_of_loss(run)
+
+
+def _parts_of_loss(run: RunRecord) -> Iterator[Drawing]:
+    """What the loss of the first run and of each iteration is made of."""
+    results = [(row, row.trial.train) for row in run.rows]
+    measured = [(row, each.measurement.values) for row, each in results if each is not None]
+    if not any(name in values for _, values in measured for name in WEIGHTS):
+        return
+    yield Drawing(
+        title="Where the loss comes from",
+        labels=tuple(row.trial.candidate.origin.note or "the first run" for row, _ in measured),
+        series={
+            name.replace("_", " "): tuple(
+                None if values.get(name) is None else weight * values[name]
+                for _, values in measured
+            )
+            for name, weight in WEIGHTS.items()
+            if any(values.get(name) for _, values in measured)
+        },
+        unit="loss",
+        kind="bars",
+        label="iteration",
+        note="The parts add up to the loss; lower is better.",
+    )
+
 
 class DelegatePlugin(TaskPlugin):
-    """The words of `burnish delegate`."""
+    """The strategy behind `burnish delegate`."""
 
     name: ClassVar[str] = "delegate"
     Settings: ClassVar[type[StrategySettings]] = DelegateSettings
     page: ClassVar[str] = SUMMARY
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """The task, to be delegated; one of an experiment is offered to its task in the end."""
         target = parts.target
         assert isinstance(target, WorkflowTarget)
         settings: DelegateSettings = building.spec.strategy.settings
@@ -365,7 +365,6 @@ class DelegatePlugin(TaskPlugin):
 
 
 def _origin(building: Building) -> dict[str, Json]:
-    """What the manifest says of where the delegation came from."""
     spec: WorkflowSpec = building.spec.target
     settings: DelegateSettings = building.spec.strategy.settings
     origin: dict[str, Json] = {
@@ -376,15 +375,6 @@ def _origin(building: Building) -> dict[str, Json]:
     if spec.experiment_task is not None:
         origin |= {**attachment(spec.experiment_task), "seed_deliverable": spec.seed_deliverable}
     return origin
-
-
-def _facts(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
-    yield "status", status_words(run, reason)
-    yield "loss", _losses(run)
-    yield "spent", spending(run.spent)
-    if run.billed != run.spent:
-        yield "billed", f"{spending(run.billed)} (with calls that were lost)"
-    yield "time", duration(run.active_seconds)
 
 
 def _losses(run: RunRecord) -> str:

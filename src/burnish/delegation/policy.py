@@ -1,21 +1,22 @@
 """The six policy texts, and the registry of their versions."""
 
 import difflib
+import errno
 import os
 import sqlite3
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Self, cast
 
-from burnish.core.content import Json, short_id
+from burnish.core.content import Json
 from burnish.core.errors import ConfigError, FileTrouble, Problem
 from burnish.core.surfaces import placeholders_in
 from burnish.system import is_network_file_system, read_tree
-from burnish.system.files import state_folder
+from burnish.system.files import file_trouble, state_folder
 
 NAMES = (
     "worker_pitfalls",
@@ -25,20 +26,15 @@ NAMES = (
     "tool_description_templates",
     "critique_rubric",
 )
-_SHIPPED = Path(__file__).with_name("policy_texts.yaml")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyTexts:
-    """The texts that are in force for one run, all six of them.
-
-    Whoever keeps versions of them (a registry) makes one of these of the active ones. A run keeps
-    a copy, so that a resume reads what the run was started with.
-    """
+    """The six texts of one run, which stores a copy so that a resume reads the same."""
 
     texts: Mapping[str, str]
     versions: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Which version of each it is; 0, the shipped one, where nothing is said."""
+    """The version of each text; 0, the shipped one, by default."""
 
     def __post_init__(self) -> None:
         unknown, absent = set(self.texts) - set(NAMES), set(NAMES) - set(self.texts)
@@ -57,32 +53,21 @@ class PolicyTexts:
         return cls(texts=_shipped())
 
     def replaced(self, texts: Mapping[str, str], versions: Mapping[str, int] | None = None) -> Self:
-        """The same with some of the texts exchanged."""
+        """A copy with some of the texts replaced."""
         merged = {**self.versions, **(versions or {})}
         return type(self)(texts={**self.texts, **texts}, versions=merged)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of the texts; which version they are called does not matter."""
-        return short_id({name: self.texts[name] for name in NAMES})
-
     def to_json(self) -> Json:
-        """As a run keeps them."""
         versions: dict[str, Json] = {name: self.versions.get(name, 0) for name in NAMES}
         return {"texts": dict[str, Json](self.texts), "versions": versions}
 
 
 @cache
 def _shipped() -> dict[str, str]:
-    return cast("dict[str, str]", read_tree(_SHIPPED).data)
+    path = Path(__file__).with_name("policy_texts.yaml")
+    return cast("dict[str, str]", read_tree(path).data)
 
 
-# -- The tables of the policy registry ------------------------------------------------------------
-
-
-_BUSY_SECONDS = 5.0
-"""How long a writer waits for another one."""
-VERSIONS, PINS = "artifact_versions", "burnish_pins"
 _TABLES = (
     """
     CREATE TABLE IF NOT EXISTS artifact_versions (
@@ -149,19 +134,19 @@ _TABLES = (
 
 @contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection | None, None, None]:
-    """The registry to look at; None where there is none yet, and none is made."""
+    """Open the registry for reading; None if it does not exist yet."""
     if not path.exists():
         yield None
         return
     with _opened(path) as db:
         # One of another system lacks some tables, and looking may not change it.
         there = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master")}
-        yield db if VERSIONS in there else None
+        yield db if "artifact_versions" in there else None
 
 
 @contextmanager
 def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
-    """The registry to change: all of it or nothing, and nobody else meanwhile."""
+    """Open the registry for writing, in one exclusive transaction."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -175,7 +160,8 @@ def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
                 db.execute(table)
             yield db
         except BaseException:
-            db.execute("ROLLBACK")
+            if db.in_transaction:  # SQLite ends one itself when the disk is full.
+                db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
 
@@ -183,9 +169,11 @@ def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
 @contextmanager
 def _opened(path: Path) -> Generator[sqlite3.Connection, None, None]:
     try:
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as db:
+        with closing(sqlite3.connect(path, timeout=5.0, isolation_level=None)) as db:
             yield db
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            raise file_trouble("write", path, OSError(errno.ENOSPC, str(error))) from error
         raise _trouble(path, str(error)) from error
 
 
@@ -194,26 +182,20 @@ def _trouble(path: Path, why: str) -> FileTrouble:
     return FileTrouble(f"the policy registry {path} cannot be used: {why}", remedy=remedy)
 
 
-# -- The registry of the six policy texts ---------------------------------------------------------
-
-
 NAME = "policy.db"
-_VARIABLES = ("BURNISH_POLICY_DB", "AWP_OUTER_LOOP_DB")
 MOST_CHARS = 20_000
-"""No policy text may be longer."""
+"""The maximum length of a policy text."""
 
 
 def registry_path(db: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the registry lies: what is named, a variable, or the user's state folder."""
-    named = (str(db or ""), *(environ.get(name, "") for name in _VARIABLES))
-    path = next((each for each in named if each.strip()), "")
+    """The path of the registry: `db`, a variable, or the user's state folder."""
+    variables = (environ.get(name, "") for name in ("BURNISH_POLICY_DB", "AWP_OUTER_LOOP_DB"))
+    path = next((each for each in (str(db or ""), *variables) if each.strip()), "")
     return Path(path).absolute() if path else state_folder(environ) / NAME
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Version:
-    """One version of one text."""
-
     name: str
     number: int
     content: str
@@ -225,39 +207,37 @@ class _Version:
 
 
 class PolicyRegistry:
-    """One registry. Looking at it makes no file; changing it does."""
+    """One registry. Reading creates no file; writing does."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    # -- looking ---------------------------------------------------------------------------
 
     def texts(self) -> PolicyTexts:
         """What runs read: the pinned version of each text, else the active one."""
         return self.at(self.in_force())
 
     def at(self, versions: Mapping[str, int]) -> PolicyTexts:
-        """The texts at these versions; at those in force where nothing is said."""
+        """The texts at these versions, the others at those in force."""
         numbers = {**self.in_force(), **versions}
         texts = {name: self.content(name, number) for name, number in numbers.items()}
         return PolicyTexts(texts=texts, versions=numbers)
 
     def in_force(self) -> dict[str, int]:
-        """By text, the version that runs read."""
+        """The version of each text that runs read."""
         return {**self.active(), **self.pins()}
 
     def active(self) -> dict[str, int]:
-        """By text, the active version."""
+        """The active version of each text."""
         with reading(self.path) as db:
             return active_in(db)
 
     def pins(self) -> dict[str, int]:
-        """By text, the version that it is held at."""
+        """The pinned version of each text that has one."""
         with reading(self.path) as db:
             return _pins(db)
 
     def content(self, name: str, number: int) -> str:
-        """A version's text; raises where there is none."""
+        """The content of a version; raises ConfigError if there is none."""
         with reading(self.path) as db:
             return _content(db, _checked_name(name), number)
 
@@ -291,10 +271,8 @@ class PolicyRegistry:
         titles = (f"{name} v{before}", f"{name} v{after}")
         return list(difflib.unified_diff(old, new, *titles, lineterm=""))
 
-    # -- changing --------------------------------------------------------------------------
-
     def add(self, name: str, content: str, *, activate: bool = False) -> int:
-        """A new version of a text, and its number; an equal one that is there is taken instead."""
+        """Add a version of a text and return its number; an equal one is reused."""
         with writing(self.path) as db:
             number = add_version(db, name, content)
             if activate:
@@ -302,14 +280,14 @@ class PolicyRegistry:
             return number
 
     def activate(self, versions: Mapping[str, int]) -> None:
-        """Make these versions active, all at once; a rollback is this with an earlier one."""
+        """Make these versions active at once; with earlier ones this is a rollback."""
         with writing(self.path) as db:
             for name, number in versions.items():
                 _content(db, _checked_name(name), number)
             set_active(db, versions)
 
     def pin(self, name: str, number: int | None = None) -> int:
-        """Hold a text at a version, or at the active one: runs read it, no training changes it."""
+        """Pin a text to a version, or to the active one: runs read it, training keeps it."""
         with writing(self.path) as db:
             held = active_in(db)[_checked_name(name)] if number is None else number
             _content(db, name, held)
@@ -317,7 +295,7 @@ class PolicyRegistry:
             return held
 
     def unpin(self, name: str) -> None:
-        """Let go of a text; its active version is read again."""
+        """Remove a pin; runs read the active version again."""
         with writing(self.path) as db:
             db.execute("DELETE FROM burnish_pins WHERE artifact_name = ?", (_checked_name(name),))
 
@@ -325,7 +303,7 @@ class PolicyRegistry:
 def add_version(
     db: sqlite3.Connection, name: str, content: str, *, epoch: int | None = None
 ) -> int:
-    """The version with this content: one that is there, or a new one below the active one."""
+    """The version with this content: an existing one, or a new child of the active one."""
     _check(_checked_name(name), content)
     if content == PolicyTexts.shipped()[name]:
         return 0
@@ -344,7 +322,7 @@ def add_version(
 
 
 def set_active(db: sqlite3.Connection, versions: Mapping[str, int]) -> None:
-    """Move the pointers; at 0 no stored version is active."""
+    """Make versions active; with 0 no stored version is active."""
     for name, number in versions.items():
         db.execute(
             "UPDATE artifact_versions SET is_active = (version = ?) WHERE artifact_name = ?",
@@ -358,21 +336,21 @@ def now() -> str:
 
 
 def active_in(db: sqlite3.Connection | None) -> dict[str, int]:
-    """By text, the active version; 0 where none is stored."""
+    """The active version of each text; 0 if none is stored."""
     query = "SELECT artifact_name, version FROM artifact_versions WHERE is_active = 1"
     return {**dict.fromkeys(NAMES, 0), **_ours(db, query)}
 
 
 def _pins(db: sqlite3.Connection | None) -> dict[str, int]:
-    """A registry that another system made has none."""
-    query = "SELECT 1 FROM sqlite_master WHERE name = ?"
-    if db is None or db.execute(query, (PINS,)).fetchone() is None:
+    """Pinned versions; a registry of another system has no such table."""
+    query = "SELECT 1 FROM sqlite_master WHERE name = 'burnish_pins'"
+    if db is None or db.execute(query).fetchone() is None:
         return {}
     return _ours(db, "SELECT artifact_name, version FROM burnish_pins")
 
 
 def _ours(db: sqlite3.Connection | None, query: str) -> dict[str, int]:
-    """By name; a registry of another system may know more texts than there are here."""
+    """Versions by name; a registry of another system may have other texts too."""
     rows: list[tuple[Any, Any]] = [] if db is None else db.execute(query).fetchall()
     return {str(name): int(number) for name, number in rows if name in NAMES}
 
@@ -398,7 +376,7 @@ def _checked_name(name: str) -> str:
 def _check(name: str, content: str) -> None:
     if not content.strip() or len(content) > MOST_CHARS:
         message = (
-            f"a policy text has from 1 to {MOST_CHARS:,} characters, this one {len(content):,}"
+            f"a policy text needs 1 to {MOST_CHARS:,} characters; this one has {len(content):,}"
         )
         raise ConfigError([Problem(where=name, message=message)])
     if gone := set(placeholders_in(PolicyTexts.shipped()[name])) - set(placeholders_in(content)):

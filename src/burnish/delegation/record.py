@@ -1,8 +1,9 @@
-"""The run folder as other tools read it, written while a delegation goes on."""
+"""The run folder as other tools read it, written while a delegation runs."""
 
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,8 +18,9 @@ from burnish.delegation.answers import ManagerDecision, bullets, defect_lines
 from burnish.delegation.envelope import Stopwatch, Tally
 from burnish.delegation.evaluation import DelegationEvaluation
 from burnish.delegation.gates import GateVerdict
-from burnish.delegation.manager import Criticised
+from burnish.delegation.manager import CritiquedResult
 from burnish.delegation.tools import Toolkit
+from burnish.delegation.workspace import StateStore
 from burnish.system import Redactor, append_line, write_atomic
 from burnish.system.files import spare_beside
 from burnish.system.workspaces import read_contents, remove_tree, shown, snapshot
@@ -29,40 +31,53 @@ _Category: TypeAlias = Literal[
     "repair", "eval", "completion",
 ]  # fmt: skip
 Listener: TypeAlias = Callable[[dict[str, Json]], None]
-"""Is told every event, on a replay too."""
+"""Receives every event, also on a replay."""
+
+
+COMPLETION, MANIFEST, SUMMARY = "run_completion.json", "run_manifest.json", "RUN_SUMMARY.md"
+FINAL, OUTPUT = "FINAL", "output"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Moment:
-    """A time that was journaled."""
-
     at: str
     seconds: float
-    """The run's active time."""
 
 
 @dataclass(kw_only=True)
-class Chronicle:
-    """Writes events and metric rows."""
+class Recording:
+    """Writes the events, metric rows and files of one run."""
 
-    events: Path
-    metrics: Path
+    folder: Path
+    run_id: str
+    redactor: Redactor
+    toolkit: Toolkit
+    store: StateStore
+    """Holds the contents of what is delivered, where delegations share one."""
     effects: Effects
     clock: Stopwatch
     tally: Tally
-    redactor: Redactor
     listen: Listener | None = None
+    _evaluations: list[Json] = field(default_factory=list[Json], init=False)
     now: str = field(default="", init=False)
-    """When the present step began."""
+    """When the current step began."""
+
+    @property
+    def _events(self) -> Path:
+        return self.folder / "logs" / self.run_id / "events.jsonl"
+
+    @property
+    def _metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
 
     def begin(self) -> None:
-        """Start both files anew."""
-        for path in (self.events, self.metrics):
+        """Empty both files."""
+        for path in (self._events, self._metrics):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, "", durable=False)
 
     async def tick(self, label: str) -> None:
-        """Look at the clock, once for each label."""
+        """Journal the time, once for each label."""
 
         async def perform(_: Effects) -> Receipt[_Moment]:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -77,7 +92,7 @@ class Chronicle:
     def event(
         self, category: _Category, message: str, *, level: _Level = "INFO", **fields: Json
     ) -> None:
-        """Something that happened."""
+        """Write an event."""
         row: dict[str, Json] = {
             "ts": self.now,
             "level": level,
@@ -85,112 +100,126 @@ class Chronicle:
             "msg": message,
             "fields": dict(fields),
         }
-        written = self._write(self.events, row)
+        written = self._append(self._events, row)
         if self.listen is not None:
             self.listen(written)
 
     def metric(self, kind: str, iteration: int, **fields: Json) -> None:
-        """A row of numbers."""
-        row: dict[str, Json] = {
-            "ts": self.now,
-            "kind": f"metric.{kind}",
-            "iteration": iteration,
-            **fields,
-        }
-        self._write(self.metrics, row)
+        """Write a row of numbers."""
+        row: dict[str, Json] = {"ts": self.now, "kind": f"metric.{kind}", "iteration": iteration}
+        self._append(self._metrics, row | fields)
 
-    def _write(self, path: Path, row: dict[str, Json]) -> dict[str, Json]:
+    def _append(self, path: Path, row: dict[str, Json]) -> dict[str, Json]:
         written = self.redactor.json(row)
         assert isinstance(written, dict)
         append_line(path, json.dumps(written, ensure_ascii=False, allow_nan=False))
         return written
-
-
-COMPLETION, MANIFEST, SUMMARY = "run_completion.json", "run_manifest.json", "RUN_SUMMARY.md"
-# -- The run folder as other tools read it --------------------------------------------------------
-
-
-_SCORECARD = "deliverable_scorecard.json"
-FINAL, OUTPUT = "FINAL", "output"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFiles:
-    """Writes the files of one run."""
-
-    folder: Path
-    run_id: str
-    redactor: Redactor
 
     def decision(self, iteration: int, decision: ManagerDecision) -> None:
         """What the manager decided."""
         data = decision.model_dump(mode="json", exclude_defaults=True)
         self._json(f"{_iteration(iteration)}/manager_decision.json", cast("Json", data))
 
-    def budget(self, iteration: int, snapshot: Json) -> None:
+    def budget(self, iteration: int, snapshot: dict[str, Json]) -> None:
         """What was used of the envelope."""
         self._json(f"{_iteration(iteration)}/budget_snapshot.json", snapshot)
+        self.metric("budget", iteration, **snapshot)
 
-    def summary(self, iteration: int, lines: Sequence[str]) -> None:
-        """The iteration in words."""
-        text = f"# Iteration {iteration}\n\n{bullets(lines)}\n"
-        self._text(f"{_iteration(iteration)}/ITERATION_SUMMARY.md", text)
+    def results(
+        self, number: int, criticised: Sequence[CritiquedResult], repairs: Sequence[Json]
+    ) -> None:
+        """What an iteration's workers did."""
+        for each in criticised:
+            self._result(number, each)
+            for call in each.outcome.calls:
+                self.metric(
+                    "tool_call",
+                    number,
+                    worker_id=each.job.worker_id,
+                    tool_name=call.name,
+                    success=not call.error,
+                )
+        confidences = [each.outcome.result.confidence for each in criticised]
+        if stated := [each for each in confidences if each is not None]:
+            mean = round(math.fsum(stated) / len(stated), 4)
+            per_worker = list[Json](confidences)
+            self.metric("confidence", number, mean=mean, per_worker=per_worker)
+        lines = [f"{each.job.worker_id}: {each.outcome.result.summary}" for each in criticised]
+        page = f"# Iteration {number}\n\n{bullets(lines)}\n"
+        self._text(f"{_iteration(number)}/ITERATION_SUMMARY.md", page)
+        if any(each.critique is not None or each.missing for each in criticised):
+            self._critiques(number, criticised, repairs)
 
-    def worked(self, iteration: int, result: Criticised, allowed: Sequence[str]) -> None:
-        """What one worker was told, did, and was told of it."""
-        job, worked = result.job, result.worked
+    def _result(self, iteration: int, criticised: CritiquedResult) -> None:
+        job, outcome = criticised.job, criticised.outcome
         home = f"{_iteration(iteration)}/delegations/{job.worker_id}"
         envelope: Json = {
             "worker_id": job.worker_id,
             "iteration": iteration,
             "attempt": job.attempt,
-            "tools_allowed": list(allowed),
+            "tools_allowed": list(self.toolkit.allowed(job.tools_allowed)),
             "success_criteria": list(job.criteria),
-            "state_before": worked.before,
-            "state_after": worked.after,
+            "state_before": outcome.before,
+            "state_after": outcome.after,
         }
         self._json(f"{home}/envelope.json", envelope)
-        self._json(f"{home}/result.json", cast("Json", worked.result.model_dump(mode="json")))
-        self._json(f"{home}/critique.json", result.to_json())
-        self._json(f"{home}/tool_calls.json", [codec(ToolCall).encode(c) for c in worked.calls])
+        self._json(f"{home}/result.json", cast("Json", outcome.result.model_dump(mode="json")))
+        self._json(f"{home}/critique.json", criticised.to_json())
+        self._json(f"{home}/tool_calls.json", [codec(ToolCall).encode(c) for c in outcome.calls])
         self._text(f"{home}/instructions.md", f"{job.instructions}\n")
-        self._text(f"{home}/RESULT.md", f"{worked.result.summary}\n\n{worked.result.result}\n")
+        self._text(f"{home}/RESULT.md", f"{outcome.result.summary}\n\n{outcome.result.result}\n")
 
-    def critiques(
-        self, iteration: int, results: Sequence[Criticised], repairs: Sequence[Json]
+    def _critiques(
+        self, iteration: int, results: Sequence[CritiquedResult], repairs: Sequence[Json]
     ) -> None:
-        """What the critic said of an iteration's results."""
         patterns: dict[str, Json] = {}
+        lines: list[str] = []
         for each in results:
-            for defect in each.critique.defects if each.critique else ():
+            if each.critique is None:
+                continue
+            for defect in each.critique.defects:
                 seen = cast("dict[str, Json]", patterns.setdefault(defect.category, {
                     "category": defect.category, "frequency": 0,
                     "description": defect.description, "prevention_rule": "",
                     "first_seen": iteration, "last_seen": iteration,
                 }))  # fmt: skip
                 seen["frequency"] = cast("int", seen["frequency"]) + 1
+            score = f"score {each.critique.score:.2f}. {each.critique.summary}"
+            details = (score, *defect_lines(each.critique.defects))
+            lines += [f"{each.job.worker_id}: {line}" for line in details]
         summary: Json = {"patterns": patterns, "repair_history": list(repairs)}
-        home = _iteration(iteration)
         critiques: list[Json] = [each.to_json() for each in results]
+        home = _iteration(iteration)
         self._json(f"{home}/critique.json", {"critiques": critiques, "summary": summary})
-        lines = [
-            f"{each.job.worker_id}: {line}"
-            for each in results
-            if each.critique is not None
-            for line in (
-                f"score {each.critique.score:.2f}. {each.critique.summary}",
-                *defect_lines(each.critique.defects),
-            )
-        ]
         self._text(f"{home}/CRITIQUE.md", f"# Critique\n\n{bullets(lines)}\n")
 
-    def gate(self, iteration: int, verdict: GateVerdict, at: str) -> None:
-        """What one gate said."""
+    def critiques(
+        self, number: int, results: Sequence[CritiquedResult], score: float | None
+    ) -> None:
+        """The critic's scores and defects, in numbers."""
+        defects = [d for each in results if each.critique for d in each.critique.defects]
+        counts = Counter(defect.category for defect in defects)
+        mean = "missing" if score is None else f"{score:.2f}"
+        message = f"mean score {mean}, {len(defects)} defects"
+        self.event("critique", message, iteration=number)
+        if score is not None:
+            self.metric(
+                "critique",
+                number,
+                score=round(score, 4),
+                defect_count=len(defects),
+                pattern_count=len(counts),
+                defects_by_category=dict[str, Json](counts),
+                worker_count=len(results),
+            )
+
+    def gate(self, number: int, verdict: GateVerdict) -> None:
+        """The verdict of one gate."""
         entry: dict[str, Json] = {
-            "iteration": iteration,
+            "iteration": number,
             "gate": verdict.gate,
             "passed": verdict.passed,
-            "timestamp": at,
+            "timestamp": self.now,
         }
         if verdict.findings:
             entry["findings"] = [dict(vars(finding)) for finding in verdict.findings]
@@ -200,28 +229,93 @@ class RunFiles:
                 f"{verdict.gate}_check": verdict.first.check,
                 "violating_path": shown(verdict.first.file),
             }
-        self._json(f"gates/{iteration:03d}/{verdict.gate}.json", entry)
+        self._json(f"gates/{number:03d}/{verdict.gate}.json", entry)
+        self.metric(
+            "gate",
+            number,
+            gate=verdict.gate,
+            verdict="passed" if verdict.passed else "rejected",
+            reason=verdict.reason[:500],
+        )
+
+    def rejection(
+        self, number: int, verdict: GateVerdict, *, times: int, most: int, all_: int
+    ) -> None:
+        """A rejected completion: one row for the rejection, one for the counter."""
+        first = verdict.first
+        assert first is not None
+        self.event(
+            "gate",
+            f"{verdict.gate} REJECTED completion: {verdict.reason}",
+            level="WARNING",
+            gate=verdict.gate,
+            triggered=True,
+            reason=verdict.reason,
+            iteration=number,
+            check=first.check,
+            violating_path=first.file,
+        )
+        counter = f"gate={verdict.gate} count={times}/{most}"
+        self.event(
+            "gate",
+            f"completion_rejection_counter PASSED: {counter}",
+            gate="completion_rejection_counter",
+            triggered=False,
+            reason=counter,
+            iteration=number,
+            gate_fired=verdict.gate,
+            rejected_completions=all_,
+        )
+
+    def evaluation(self, number: int, evaluated: DelegationEvaluation) -> None:
+        """The scores of the metrics."""
+        total, action = evaluated.total, evaluated.action
+        scores: dict[str, Json] = dict(evaluated.per_metric)
+        message = f"total score {'missing' if total is None else f'{total:.3f}'}: {action}"
+        self.event("eval", message, iteration=number, action=action, metric_scores=scores)
+        if total is not None:
+            score: dict[str, Json] = {"worker_id": "", "score": round(total, 6)}
+            self.metric("eval", number, **score, action=action, metric_scores=scores)
+        result: dict[str, Json] = {
+            "score": total,
+            "action": action,
+            "hook": "completion",
+            "agent_id": "manager",
+            "metric_scores": [
+                {name: getattr(each, name) for name in _MEASURED} for each in evaluated.measured
+            ],
+        }
+        record = {"hook": "completion", "agent_id": "manager", "iteration": number}
+        self._evaluations.append({**record, "result": result, "timestamp": self.now})
+        self._json(
+            f"data/evaluation/{self.run_id}.json",
+            {
+                "run_id": self.run_id,
+                "final_score": total,
+                "final_action": action,
+                "step_records": list(self._evaluations),
+                "final_result": result,
+                "retries_used": len(self._evaluations) - 1,
+                "metadata": {},
+            },
+        )
 
     def deliver(self, made: Mapping[str, bytes], final: Mapping[str, bytes] | None) -> None:
-        """The files that were made, and among them the deliverables; no FINAL where None."""
+        """Write the files that were made, and the deliverables among them; None writes no FINAL."""
         self._folder(f"{OUTPUT}/{self.run_id}", made)
         if final is None:
             remove_tree(self.folder / FINAL)
         else:
             self._folder(FINAL, final)
 
-    def manifest(self, data: Json) -> None:
-        """What the run was started with."""
-        self._json(MANIFEST, data)
-
     def completion(self, data: Json, scorecard: Json, summary: str) -> None:
-        """How the run ended; the completion last, since it says that all else is there."""
-        self._json(_SCORECARD, scorecard)
+        """How the run ended; the completion is last, since it marks the run as finished."""
+        self._json("deliverable_scorecard.json", scorecard)
         self._text(SUMMARY, summary)
         self._json(COMPLETION, data)
 
     def _folder(self, name: str, files: Mapping[str, bytes]) -> None:
-        """A folder with exactly these files, put in place as a whole."""
+        """Replace a folder atomically by one with exactly these files."""
         place = self.folder / name
         contents = {path: self._without_secrets(content) for path, content in files.items()}
         if place.is_dir() and read_contents(place, snapshot(place).files) == contents:
@@ -231,7 +325,7 @@ class RunFiles:
         spare.mkdir()
         for path, content in contents.items():
             (spare / path).parent.mkdir(parents=True, exist_ok=True)
-            (spare / path).write_bytes(content)
+            self.store.deliver(content, spare / path)
         if os.path.lexists(place):
             remove_tree(place)
         spare.rename(place)
@@ -257,122 +351,9 @@ class RunFiles:
         write_atomic(place, text, durable=False)
 
 
+_MEASURED = ("name", "kind", "score", "weight", "evidence", "error")
+"""The parts of a measurement in the file of an evaluation."""
+
+
 def _iteration(number: int) -> str:
     return f"iterations/{number:03d}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """Tells the run's folder what happened."""
-
-    chronicle: Chronicle
-    record: RunFiles
-    toolkit: Toolkit
-
-    def results(
-        self, number: int, criticised: Sequence[Criticised], repairs: Sequence[Json]
-    ) -> None:
-        """What an iteration's workers did."""
-        for each in criticised:
-            tools = self.toolkit.allowed(each.job.tools_allowed)
-            self.record.worked(number, each, list(tools))
-            for call in each.worked.calls:
-                self.chronicle.metric(
-                    "tool_call",
-                    number,
-                    worker_id=each.job.worker_id,
-                    tool_name=call.name,
-                    success=not call.error,
-                )
-        sure = [each.worked.result.confidence for each in criticised]
-        stated = [each for each in sure if each is not None]
-        if stated:
-            mean = round(math.fsum(stated) / len(stated), 4)
-            self.chronicle.metric("confidence", number, mean=mean, per_worker=list[Json](sure))
-        lines = [f"{each.job.worker_id}: {each.worked.result.summary}" for each in criticised]
-        self.record.summary(number, lines)
-        if any(each.critique is not None or each.missing for each in criticised):
-            self.record.critiques(number, criticised, repairs)
-
-    def critiques(self, number: int, results: Sequence[Criticised], score: float | None) -> None:
-        """What the critic said of them, in numbers."""
-        critiques = [each.critique for each in results if each.critique is not None]
-        categories = [defect.category for each in critiques for defect in each.defects]
-        counted: dict[str, Json] = {
-            name: categories.count(name) for name in dict.fromkeys(categories)
-        }
-        mean = "missing" if score is None else f"{score:.2f}"
-        message = f"mean score {mean}, {len(categories)} defects"
-        self.chronicle.event("critique", message, iteration=number)
-        if score is not None:
-            self.chronicle.metric(
-                "critique",
-                number,
-                score=round(score, 4),
-                defect_count=len(categories),
-                pattern_count=len(counted),
-                defects_by_category=counted,
-                worker_count=len(results),
-            )
-
-    def gate(self, number: int, verdict: GateVerdict) -> None:
-        """What one gate said."""
-        self.record.gate(number, verdict, self.chronicle.now)
-        self.chronicle.metric(
-            "gate",
-            number,
-            gate=verdict.gate,
-            verdict="passed" if verdict.passed else "rejected",
-            reason=verdict.reason[:500],
-        )
-
-    def rejection(
-        self, number: int, verdict: GateVerdict, *, times: int, most: int, all_: int
-    ) -> None:
-        """That a completion was sent back: one row for the rejection, one for the counter."""
-        first = verdict.first
-        assert first is not None
-        self.chronicle.event(
-            "gate",
-            f"{verdict.gate} REJECTED completion: {verdict.reason}",
-            level="WARNING",
-            gate=verdict.gate,
-            triggered=True,
-            reason=verdict.reason,
-            iteration=number,
-            check=first.check,
-            violating_path=first.file,
-        )
-        counter = f"gate={verdict.gate} count={times}/{most}"
-        self.chronicle.event(
-            "gate",
-            f"completion_rejection_counter PASSED: {counter}",
-            gate="completion_rejection_counter",
-            triggered=False,
-            reason=counter,
-            iteration=number,
-            gate_fired=verdict.gate,
-            rejected_completions=all_,
-        )
-
-    def evaluation(self, number: int, evaluated: DelegationEvaluation) -> None:
-        """What the metrics said."""
-        total = evaluated.total
-        scores: dict[str, Json] = dict(evaluated.per_metric)
-        shown = "missing" if total is None else f"{total:.3f}"
-        self.chronicle.event(
-            "eval",
-            f"total score {shown}: {evaluated.action}",
-            iteration=number,
-            action=evaluated.action,
-            metric_scores=scores,
-        )
-        if total is not None:
-            self.chronicle.metric(
-                "eval",
-                number,
-                worker_id="",
-                score=round(total, 6),
-                action=evaluated.action,
-                metric_scores=scores,
-            )

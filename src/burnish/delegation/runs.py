@@ -1,4 +1,4 @@
-"""A delegation as a run: described, started in a folder, or gone on with."""
+"""A delegation as a run: described, started in a folder, or resumed."""
 
 import math
 import os
@@ -40,21 +40,25 @@ def describe_task(
     target: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunDescription:
-    """A task for the workflow of a file.
+    """Describe a task for the workflow of a file; flags override it, the environment does not.
 
-    The environment has no say: what is said beside the file is stronger than it. `target` and
-    `settings` are fields of the target and of the strategy that no file and no flag sets.
+    `target` and `settings` are fields of the target and the strategy that no file or flag sets.
     """
     description = describe(document, flags, environ={}, dialect=WorkflowFile())
     spec: WorkflowSpec = description.spec.target
     # As the manifest has it: a run that goes on says the same to the same models.
     redactor = Redactor.from_environment(extra=_values(document, spec))
     fields = {"task": redactor.text(spec.task), **(target or {})}
-    return _with_fields(description, fields, settings or {})
+    strategy = description.spec.strategy
+    changed = strategy.settings.model_copy(update=dict(settings or {}))
+    update = {
+        "target": spec.model_copy(update=fields),
+        "strategy": strategy.model_copy(update={"settings": changed}),
+    }
+    return replace(description, spec=description.spec.model_copy(update=update))
 
 
 def _values(document: Document, spec: WorkflowSpec) -> Iterator[str]:
-    """What variables hold that the file names."""
     loop = spec.loop
     names = loop.env if isinstance(loop, CommandEngineBlock) else ()
     for name in (*variables_in(document.tree.text), *names):
@@ -63,24 +67,8 @@ def _values(document: Document, spec: WorkflowSpec) -> Iterator[str]:
             yield value
 
 
-def _with_fields(
-    description: RunDescription, target: Mapping[str, Any], strategy: Mapping[str, Any]
-) -> RunDescription:
-    spec = description.spec
-    settings = spec.strategy.settings.model_copy(update=dict(strategy))
-    return replace(
-        description,
-        spec=spec.model_copy(
-            update={
-                "target": spec.target.model_copy(update=dict(target)),
-                "strategy": spec.strategy.model_copy(update={"settings": settings}),
-            }
-        ),
-    )
-
-
 def _open_delegation(setup: Setup, folder: Path) -> Run:
-    """The run in a folder, new or to go on with; refused before anything is made or paid."""
+    """The run in a folder, new or resumed; errors are raised before anything is created."""
     strategy = setup.strategy
     assert isinstance(strategy, Delegate)
     delegation = strategy.delegation
@@ -99,7 +87,7 @@ def _open_delegation(setup: Setup, folder: Path) -> Run:
 async def run_delegation(
     setup: Setup, folder: Path, *, listeners: Sequence[RunListener] = ()
 ) -> DelegationResult:
-    """Start a delegation in a folder, or go on with the one that is there."""
+    """Start a delegation in a folder, or resume the one there."""
     strategy = setup.strategy
     assert isinstance(strategy, Delegate)
     await launched(lambda: _open_delegation(setup, folder), listeners)
@@ -124,11 +112,10 @@ async def delegate(
     listen: Listener | None = None,
     stop: Callable[[], str] = lambda: "",
 ) -> DelegationResult:
-    """Run a workflow that a program has made on a task in `folder`, or go on with the run there.
+    """Run a workflow on a task in `folder`, or resume the run there.
 
-    The fields of `Delegation` say what is delegated; `envelope` is stronger than the workflow's.
-    `listen` is told what happens, on a replay too. What `stop` says before an iteration ends the
-    run there with Interrupted, to be resumed.
+    See `Delegation` for most parameters; `envelope` overrides the workflow's. `listen` receives
+    every event, also on a replay. A reason from `stop` before an iteration raises Interrupted.
     """
     delegation = Delegation(
         workflow=workflow.within(envelope),
@@ -147,7 +134,7 @@ async def delegate(
 
 
 def _live_setup(strategy: Delegate, folder: Path) -> Setup:
-    """A delegation as a run of one case; only the program that made it can go on with it."""
+    """A delegation as a run of one case, which only the same program can resume."""
     delegation = strategy.delegation
     policy = kept_policy(folder) if is_of_burnish(folder) else delegation.policy
     # As the manifest has it, which is where a resume reads it.

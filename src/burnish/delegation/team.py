@@ -24,16 +24,8 @@ from burnish.delegation.evaluation import (
     judge_role,
 )
 from burnish.delegation.gates import GateSettings
-from burnish.delegation.manager import (
-    MANAGER,
-    CommandManager,
-    Critic,
-    Manager,
-    ModelManager,
-)
-from burnish.delegation.manager import (
-    ROLE as CRITIC,
-)
+from burnish.delegation.manager import MANAGER, CommandManager, Critic, Manager, ModelManager
+from burnish.delegation.manager import ROLE as CRITIC
 from burnish.delegation.tools import OwnTool
 from burnish.delegation.workers import ROLE as WORKER
 from burnish.delegation.workers import CommandWorker, ModelWorker, Worker
@@ -51,35 +43,39 @@ from burnish.delegation.workflow_spec import (
     WorkflowOverrides,
     WorkflowSpec,
 )
+from burnish.metrics.json_matching import require_schema_library
+from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
-from burnish.models.factory import Models
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock, Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt, in_force
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.file_kinds import WorkflowFile
+from burnish.runs.build import RunDescription
 from burnish.runs.draft import Places, Problems
 from burnish.runs.plugins import reached
 from burnish.system import read_text
+from burnish.system.files import state_folder
 from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.yaml import TreePath
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Deliverable:
-    """A file that the workflow always delivers."""
-
     path: str
     schema: Json = None
-    """A JSON schema that it must keep."""
     smoke: bool = False
-    """Whether it is a script that must run."""
+    """Whether it is a script that must run successfully."""
+
+    def __post_init__(self) -> None:
+        if self.schema:
+            require_schema_library()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
-    """Who works, with what, within which limits, and how the result is checked."""
+    """Who works with which tools and limits, and how the result is checked."""
 
     name: str
     manager: Manager
@@ -92,19 +88,20 @@ class Workflow:
     max_repairs: int = 2
     deliverables: tuple[_Deliverable, ...] = ()
     own_instructions: str = ""
-    """What this workflow tells its manager beside its prompt."""
+    """The workflow's additions to the manager's prompt."""
     tools: tuple[OwnTool, ...] = ()
     folder: Path = Path()
-    """What the tools' files are found from."""
+    """The folder that paths of tools are relative to."""
     source: Path | None = None
     """A folder whose copy the workspace starts with."""
     sandbox: Mode = "auto"
     env: tuple[str, ...] = ()
-    """Names of variables that commands may see."""
     network: bool = False
+    readable: tuple[Path, ...] = ()
+    """Files and folders elsewhere that isolated commands can read."""
     limits: CommandLimits = field(default_factory=CommandLimits)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that may not be kept anywhere, beside those that the environment calls secret."""
+    """Values to redact, besides the secrets of the environment."""
 
     def within(self, envelope: Envelope | None) -> Self:
         """The same workflow under another envelope."""
@@ -112,7 +109,6 @@ class Workflow:
 
     @property
     def models(self) -> dict[str, str]:
-        """Who is who, by role."""
         judges = [m.role.client.ref.label for m in self.metrics if isinstance(m, DelegationJudge)]
         labels = {
             "manager": self.manager.label,
@@ -122,21 +118,29 @@ class Workflow:
         }
         return {role: label for role, label in labels.items() if label}
 
+    @property
+    def answer_forms(self) -> dict[str, str]:
+        """How each model will be asked for structured answers, for plans."""
+        judges = (each for each in self.metrics if isinstance(each, DelegationJudge))
+        roles = (getattr(each, "role", each) for each in (self.manager, self.critic, *judges))
+        clients = (getattr(each, "client", None) for each in (*roles, self.worker))
+        return expected_forms(clients, state_folder())
+
     def notes(self) -> list[str]:
-        """What a reader of the result should know."""
+        """Notes for readers of the result."""
         lines = [
             f"the {role} is the worker's own model ({label}): it grades its own work"
             for role, label in self.models.items()
             if role in ("critic", "judge") and self.worker.label in label.split(", ")
         ]
         if self.critic is None:
-            lines.append("there is no critic: the loss counts the critique as neutral")
+            lines.append("without a critic, the loss counts the critique as neutral")
         if not self.metrics:
-            lines.append("there are no metrics: the loss counts the evaluation as neutral")
+            lines.append("without metrics, the loss counts the evaluation as neutral")
         return lines
 
     def inputs(self) -> Mapping[str, str]:
-        """Hashes of all that decides what happens; a resume must find them unchanged."""
+        """Hashes of everything that decides what happens; a resume requires the same."""
         checks: Json = [
             [metric.fingerprint for metric in self.metrics],
             dict(vars(self.zones)),
@@ -145,7 +149,10 @@ class Workflow:
             self.max_repairs,
         ]
         tools: Json = [tool.model_dump(mode="json") for tool in self.tools]
-        commands: Json = [*self.env, self.network, dict(vars(self.limits))]
+        limits = dict(vars(self.limits))
+        if self.limits.disk_bytes == CommandLimits().disk_bytes:
+            del limits["disk_bytes"]  # Earlier runs had no such limit.
+        commands: Json = [*self.env, self.network, limits]
         return {
             "manager": short_id([self.manager.fingerprint, self.own_instructions]),
             "worker": self.worker.fingerprint,
@@ -156,47 +163,45 @@ class Workflow:
         }
 
 
-# -- From the description of a workflow to the workflow -------------------------------------------
-
-
 _NOBODY = "name a model, such as `models: {manager: openai:gpt-4o, worker: openai:gpt-4o-mini}`"
 _WRONG = ModelRef(provider="", name="")
-"""In the place of a model whose name cannot be read, which is reported already."""
+"""Stands for a model whose name is invalid and already reported."""
 _TIERS = ("low", "mid", "high")
 LEAST_SECRET = 8
-"""Characters from which on a value may be a key; `1` and `true` are none."""
+"""The minimum length of a value that may be a key; `1` and `true` are not."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Team:
-    """Makes one workflow, with its own models or with others."""
+    """Builds a workflow, with its own models or with others."""
 
     spec: WorkflowSpec
     folder: Path
-    """What its paths are relative to."""
     models: Models
     places: Places = field(default_factory=Places)
 
-    def workflow(self, overrides: WorkflowOverrides | None = None) -> Workflow:
-        """The workflow; everything that is wrong is raised at once.
+    @classmethod
+    def of(cls, description: RunDescription, models: Models | None) -> Self:
+        """The team of a described workflow, with these models or its own."""
+        spec = description.spec
+        return cls(
+            spec=spec.target,
+            folder=Path(spec.source.folder),
+            models=models or spec.models.models(),
+            places=description.places,
+        )
 
-        No model is asked, no server and no command started.
-        """
-        return _Making(self, overrides or WorkflowOverrides()).workflow()
+    def workflow(self, overrides: WorkflowOverrides | None = None) -> Workflow:
+        """The workflow; all problems are raised at once, and nothing is called or started."""
+        return _WorkflowBuilder(self, overrides or WorkflowOverrides()).workflow()
 
     @property
     def tiers(self) -> Mapping[str, TierBlock]:
-        """The default pairs of models for refinement."""
         return {name: getattr(self.spec, f"refinement_tier_{name}") for name in _TIERS}
 
-    @property
-    def has_models(self) -> bool:
-        """Whether models work here, and not a program."""
-        return self.spec.orchestration.command is None
-
     def secrets(self) -> tuple[str, ...]:
-        """Keys of models, and what a program is given by name: that is how it gets its key."""
+        """Keys of models, and the variables of a program, which may hold its key."""
         loop = self.spec.loop
         names = loop.env if isinstance(loop, CommandEngineBlock) else ()
         values = [os.environ.get(name, "") for name in names]
@@ -205,56 +210,37 @@ class Team:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedWorkflow:
-    """A workflow file that was read and is sound."""
+    """A workflow file that was read and is valid."""
 
     path: Path
     team: Team
     overrides: WorkflowOverrides
     workflow: Workflow
 
-    @property
-    def models(self) -> Models:
-        """To be closed when all is done."""
-        return self.team.models
-
-    def with_models(self, *, manager: str = "", worker: str = "") -> Workflow:
-        """The same workflow with other models; an empty name leaves what there is."""
-        names = {"manager": manager, "worker": worker}
-        named = {role: name for role, name in names.items() if name}
-        return self.team.workflow(self.overrides.model_copy(update=named))
-
 
 def load_workflow(
     path: Path, overrides: WorkflowOverrides | None = None, *, models: Models | None = None
 ) -> LoadedWorkflow:
-    """Read a workflow file for a task that somebody else describes."""
+    """Read a workflow file for a task that is described elsewhere."""
     description = describe(workflow_document(path), {}, environ={}, dialect=WorkflowFile())
-    spec, stronger = description.spec, overrides or WorkflowOverrides()
-    team = Team(
-        spec=spec.target,
-        folder=Path(spec.source.folder),
-        models=models or spec.models.models(),
-        places=description.places,
-    )
+    team, stronger = Team.of(description, models), overrides or WorkflowOverrides()
     return LoadedWorkflow(
         path=path, team=team, overrides=stronger, workflow=team.workflow(stronger)
     )
 
 
 def workflow_document(path: Path) -> Document:
-    """A workflow file as it stands."""
+    """The document of a workflow file."""
     document = Document.read(path)
     if not isinstance(document.tree.data, dict):
         is_empty = document.tree.data is None
-        message = "it is empty" if is_empty else "expected keys with values at the top level"
+        message = "the file is empty" if is_empty else "expected keys with values at the top level"
         remedy = f"known keys: {', '.join(WorkflowFile.keys)}"
         raise ConfigError([Problem(where=document.name, message=message, remedy=remedy)])
     return document
 
 
-class _Making:
-    """One workflow on its way."""
-
+class _WorkflowBuilder:
     def __init__(self, team: Team, overrides: WorkflowOverrides) -> None:
         self.spec, self.folder, self.models = team.spec, team.folder, team.models
         self.loop: LoopBlock = team.spec.loop
@@ -265,24 +251,17 @@ class _Making:
     def workflow(self) -> Workflow:
         self._check_folders()
         self._check_tiers()
-        manager, worker = self._manager(), self._worker()
-        critic = self._critic() if self.loop.critique.enabled else None
+        spec, loop, source = self.spec, self.loop, self.spec.workspace.copy_from
+        manager, worker = self._manager_and_worker()
+        critic: Critic | None = None
+        if loop.critique.enabled:
+            critic = self._role(CRITIC, ("critic", MANAGER, WORKER), Critic.of)
         metrics = self._metrics()
         self.problems.settle()
         assert manager is not None
         assert worker is not None
-        return self._assembled(manager, worker, critic, metrics)
-
-    def _assembled(
-        self,
-        manager: Manager,
-        worker: Worker,
-        critic: Critic | None,
-        metrics: tuple[DelegationMetric, ...],
-    ) -> Workflow:
-        spec, source = self.spec, self.spec.workspace.copy_from
-        gates = self.loop.gates.model_dump()
-        least = self.loop.critique.min_score_to_complete
+        limits = loop.budget.model_dump()
+        limits |= {k: v for k, v in self.overrides.to_json().items() if k in limits}
         return Workflow(
             name=spec.workflow.name,
             manager=manager,
@@ -290,9 +269,12 @@ class _Making:
             critic=critic,
             metrics=metrics,
             zones=Zones(**spec.observability.evaluation.thresholds.model_dump()),
-            gates=GateSettings(min_score_to_complete=least, **gates),
-            envelope=self._envelope(),
-            max_repairs=self.loop.critique.max_repairs,
+            gates=GateSettings(
+                min_score_to_complete=loop.critique.min_score_to_complete,
+                **loop.gates.model_dump(),
+            ),
+            envelope=Envelope(**limits),
+            max_repairs=loop.critique.max_repairs,
             deliverables=tuple(
                 _Deliverable(path=each.path, schema=each.output_schema, smoke=each.smoke)
                 for each in spec.deliverables
@@ -304,39 +286,32 @@ class _Making:
             sandbox=spec.sandbox,
             env=tuple(spec.env),
             network=spec.network,
+            readable=tuple(self.folder / Path(each).expanduser() for each in spec.readable),
             limits=replace(spec.limits.made(), seconds=spec.command_timeout),
             secrets=self.team.secrets(),  # known once its models are made
         )
 
-    def _envelope(self) -> Envelope:
-        limits: dict[str, Any] = self.loop.budget.model_dump()
-        limits.update({k: v for k, v in self.overrides.to_json().items() if k in limits})
-        return Envelope(**limits)
-
     def _own_instructions(self) -> str:
-        """What a folder of the workflow's own tells the manager."""
         if not isinstance(self.loop, DelegationLoopBlock) or self.loop.manager is None:
             return ""
         file = self.folder / self.loop.manager / "system_prompt.md"
         return read_text(file) if file.is_file() else ""
 
     def _check_tiers(self) -> None:
-        """Only refinements use them, which is late to hear of a mistake."""
+        """Check the tiers early, though only refinements use them."""
         for name in _TIERS:
-            at, tier = f"refinement_tier_{name}", getattr(self.spec, f"refinement_tier_{name}")
-            for side, ref in tier:
+            at = ("target", f"refinement_tier_{name}")
+            for side, ref in getattr(self.spec, at[1]):
                 if ref and isinstance(self.loop, CommandEngineBlock):
                     message = "this workflow runs a program: it has no models to change"
-                    self.problems.add(("target", at), message)
+                    self.problems.add(at, message)
                 elif ref:
-                    self.problems.attempt(
-                        ("target", at, side), lambda ref=ref: ModelRef.parse(ref), None
-                    )
+                    self.problems.attempt((*at, side), lambda ref=ref: ModelRef.parse(ref), None)
 
     def _check_folders(self) -> None:
         source = self.spec.workspace.copy_from
         if source is not None and not (self.folder / source).is_dir():
-            self.problems.add("target.workspace.copy_from", f"{source} is no folder")
+            self.problems.add("target.workspace.copy_from", f"{source} is not a folder")
         if not self.spec.tools:
             return
         from burnish.delegation.tools import own_tool_problems
@@ -345,19 +320,10 @@ class _Making:
             message = f"{problem.where}: {problem.message}"
             self.problems.add("target.tools", message, problem.remedy)
 
-    # -- roles -------------------------------------------------------------------------------
-
-    def _manager(self) -> Manager | None:
-        """Who decides."""
-        if isinstance(self.loop, CommandEngineBlock):
-            return CommandManager()
-        return self._role(MANAGER, (MANAGER,), ModelManager.of)
-
-    def _worker(self) -> Worker | None:
-        """Who does the work."""
+    def _manager_and_worker(self) -> tuple[Manager | None, Worker | None]:
         loop = self.loop
         if isinstance(loop, CommandEngineBlock):
-            return CommandWorker(
+            return CommandManager(), CommandWorker(
                 command=loop.command,
                 timeout_seconds=loop.timeout_seconds,
                 env=tuple(loop.env),
@@ -365,29 +331,23 @@ class _Making:
                 usd_per_run=loop.usd_per_run,
             )
         assert isinstance(loop, DelegationLoopBlock)
-        rounds = loop.max_rounds
 
-        def of(client: ModelClient, prompt: RolePrompt) -> ModelWorker:
-            return ModelWorker(client=client, prompt=prompt, max_rounds=rounds)
+        def worker(client: ModelClient, prompt: RolePrompt) -> ModelWorker:
+            return ModelWorker(client=client, prompt=prompt, max_rounds=loop.max_rounds)
 
-        return self._role(WORKER, (WORKER,), of)
-
-    def _critic(self) -> Critic | None:
-        """Who finds defects; the manager's model unless another is named."""
-        return self._role(CRITIC, ("critic", MANAGER, WORKER), Critic.of)
+        manager = self._role(MANAGER, (MANAGER,), ModelManager.of)
+        return manager, self._role(WORKER, (WORKER,), worker)
 
     def _judge(self) -> ModelRole[JudgeRequest, Judgement]:
-        """Who judges by rubrics; the critic's model unless another is named."""
         prompt = in_force(JUDGE, self.folder)
         ref = self._named(("judge", "critic", MANAGER, WORKER))
         if ref is None:
-            raise ConfigError([Problem(message="there is nobody to judge", remedy=_NOBODY)])
+            raise ConfigError([Problem(message="there is no model for the judge", remedy=_NOBODY)])
         return judge_role(reached(self.models, ref, prompt), prompt)
 
     def _role(
         self, name: str, names: Sequence[str], make: Callable[[ModelClient, RolePrompt], T]
     ) -> T | None:
-        """A role with its model, seen to be within reach, and the prompt in force."""
         at = self._at(names)
         ref = self.problems.attempt(at, lambda: self._named(names), _WRONG)
         if ref is None:
@@ -395,28 +355,23 @@ class _Making:
         if ref is None or ref is _WRONG:
             return None
 
-        def made() -> T:
+        def build() -> T:
             prompt = in_force(name, self.folder)
             return make(reached(self.models, ref, prompt), prompt)
 
-        return self.problems.attempt(at, made, None)
+        return self.problems.attempt(at, build, None)
 
     def _at(self, names: Sequence[str]) -> TreePath:
-        """Where the model of the first of these roles that has one stands."""
         for name in names:
-            if isinstance(getattr(self.overrides, name), str):
-                flag: TreePath = ("strategy", "settings", name)
-                return flag if self.problems.places.is_flag(flag) else self._models_at
-            if self._block(name) is not None:
+            flag: TreePath = ("strategy", "settings", name)
+            named = isinstance(getattr(self.overrides, name), str)
+            if named and self.problems.places.is_flag(flag):
+                return flag
+            if named or self._block(name) is not None:
                 break
-        return self._models_at
-
-    @property
-    def _models_at(self) -> TreePath:
-        return (*self.spec.loop_at, "models")
+        return ("target", "orchestration", self.spec.orchestration.engine, "models")
 
     def _named(self, names: Sequence[str]) -> ModelRef | None:
-        """The model of the first of these roles that has one."""
         for place, name in enumerate(names):
             stronger: str | ModelBlock | None = getattr(self.overrides, name)
             if isinstance(stronger, ModelBlock):
@@ -428,11 +383,7 @@ class _Making:
         return None
 
     def _instead(self, label: str, names: Sequence[str]) -> ModelRef:
-        """A model that is named: at the address of the one whose place it takes.
-
-        The file says where the models of a provider are, and how they are asked; another name is
-        no reason to go elsewhere.
-        """
+        """The named model, with the address and settings of its provider in the file."""
         ref = ModelRef.parse(label)
         block = next(filter(None, map(self._block, names)), None)
         if block is None or block.reference().provider != ref.provider:
@@ -441,8 +392,6 @@ class _Making:
 
     def _block(self, name: str) -> ModelBlock | None:
         return getattr(self.loop.models, name)
-
-    # -- metrics -----------------------------------------------------------------------------
 
     def _metrics(self) -> tuple[DelegationMetric, ...]:
         evaluation = self.spec.observability.evaluation
@@ -466,12 +415,12 @@ class _Making:
         }
         match block:
             case ExpressionBlock() | AssertionBlock() | CommandBlock():
-                made = {
+                metric = {
                     "deterministic_test": Expression,
                     "deterministic_assertion": Assertion,
                     "command": CommandScore,
                 }[block.kind]
-                return made(**common, **settings)
+                return metric(**common, **settings)
             case JudgeBlock():
                 role = self._judge()
                 common["settings"] = {**settings, "role": role.fingerprint}

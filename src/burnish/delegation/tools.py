@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from pydantic import ValidationError
-from pydantic_ai.exceptions import ModelRetry
 from pydantic_core import to_json
 
 from burnish.core.content import Json, codec
@@ -19,10 +18,9 @@ from burnish.core.protocols import Call, Effects, Receipt
 from burnish.delegation.workspace import INPUT
 from burnish.metrics.text_matching import without_middle
 from burnish.models.chat import ToolSpec
-from burnish.system.sandbox import CommandLimits, CommandResult, Sandbox
+from burnish.system.sandbox import CommandLimits, CommandResult, Sandbox, named_paths
 from burnish.system.workspaces import path_problem, read_contents, shown, snapshot, write_files
 from burnish.targets.agent.blocks import FunctionTool, McpTool
-from burnish.targets.agent.tools import check_server, function_tool, load_function, mcp_server
 from burnish.targets.artifacts.task import finished
 
 if TYPE_CHECKING:
@@ -31,30 +29,23 @@ if TYPE_CHECKING:
 
 
 OwnTool: TypeAlias = FunctionTool | McpTool
-"""A tool of the user's own, as a workflow file names it."""
 BUILT_IN = ("file_read", "file_write", "file_list", "file_delete", "run_command")
 
 
 class ToolRefused(Exception):
-    """A tool did not do what it was asked for; the message is for the worker."""
+    """A tool refused a request; the message is for the worker."""
 
 
 class WorkerTool(Protocol):
     """Something that a worker can use."""
 
     @property
-    def spec(self) -> ToolSpec:
-        """As the model is told of it."""
-        ...
+    def spec(self) -> ToolSpec: ...
 
     @property
-    def only_looks(self) -> bool:
-        """Whether it surely leaves the workspace as it is."""
-        ...
+    def only_looks(self) -> bool: ...
 
-    async def use(self, arguments: Mapping[str, Json]) -> str:
-        """What comes back. Raises ToolRefused."""
-        ...
+    async def use(self, arguments: Mapping[str, Json]) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +55,14 @@ class Toolkit:
     tools: Mapping[str, WorkerTool]
 
     def allowed(self, names: Sequence[str]) -> dict[str, WorkerTool]:
-        """Those that a manager allows, under this spelling or that of other systems; none, all."""
+        """The tools that a manager allows, in either spelling; all if it names none."""
         spellings = {_spelled(name) for name in names}
         if not spellings:
             return dict(self.tools)
         return {name: tool for name, tool in self.tools.items() if name in spellings}
 
     def listed(self) -> str:
-        """One line a tool, for the manager."""
+        """One line per tool, for the manager."""
         return "\n".join(
             f"- {name}: {tool.spec.description.splitlines()[0]}"
             for name, tool in self.tools.items()
@@ -83,7 +74,6 @@ def _spelled(name: str) -> str:
 
 
 def _text_of(arguments: Mapping[str, Json], name: str, *, otherwise: str | None = None) -> str:
-    """A text among the arguments."""
     value = arguments.get(name, otherwise)
     if not isinstance(value, str):
         raise ToolRefused(f"'{name}' must be a text")
@@ -91,12 +81,11 @@ def _text_of(arguments: Mapping[str, Json], name: str, *, otherwise: str | None 
 
 
 def _readable(text: str) -> str:
-    """The text without halves of characters, which no file and no model can hold."""
+    """The text without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
-    """The JSON schema of arguments that are texts, each with its description."""
     described: dict[str, Json] = {
         name: {"type": "string", "description": description}
         for name, description in properties.items()
@@ -109,11 +98,8 @@ def _schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
     }
 
 
-# -- The tool that runs a command in the workspace, in the sandbox --------------------------------
-
-
 _MOST_SAID = 20_000
-"""Characters of what a command printed that come back."""
+"""Characters of a command's output that are returned."""
 _SPEC = ToolSpec(
     name="run_command",
     description="Run one line of sh in the workspace; its output and exit code come back.",
@@ -123,13 +109,13 @@ _SPEC = ToolSpec(
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """Runs commands in one workspace, within limits and behind walls where there are any."""
+    """Runs commands in one workspace, within limits and in a sandbox if there is one."""
 
     sandbox: Sandbox
     folder: Path
     limits: CommandLimits
     seconds_left: Callable[[], float]
-    """What is left of the run's time: no command may take more."""
+    """The remaining time of the run, which also limits each command."""
 
     async def run(
         self,
@@ -138,23 +124,28 @@ class Commands:
         seconds: float | None = None,
         env: Mapping[str, str] | None = None,
         also: Path | None = None,
+        own: bool = False,
     ) -> CommandResult:
-        """Run a command to its end; `also` is a second folder that it may write."""
+        """Run a command to its end; `also` is a second folder that it may write.
+
+        `own` commands are the user's: they can read what they name with a full path.
+        """
         most = min(seconds or self.limits.seconds, max(1.0, self.seconds_left()))
         limits = replace(self.limits, seconds=most)
         writable = [self.folder] if also is None else [self.folder, also]
         return await self.sandbox.run(
-            command, cwd=self.folder, writable=writable, env=env, limits=limits
-        )
+            command, cwd=self.folder, writable=writable, env=env, limits=limits,
+            readable=named_paths(command) if own and isinstance(command, str) else (),
+        )  # fmt: skip
 
     def plain(self, text: str, most: int = _MOST_SAID) -> str:
-        """What was printed, without the name of the workspace, which is another one each time."""
+        """Printed text without the path of the workspace, which differs in every run."""
         folder = str(self.folder)
         readable = _readable(text).replace(f"{folder}/", "").replace(folder, ".")
         return without_middle(readable, most)
 
     def why(self, ran: CommandResult) -> str:
-        """Why a command is not ok, with what it said last."""
+        """Why a command failed, with the end of its output."""
         output = self.plain(ran.stderr.strip() or ran.stdout.strip(), 800)
         return f"{ran.reason}: {output}" if output else ran.reason
 
@@ -168,7 +159,6 @@ class CommandTool:
     only_looks: bool = False
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
-        """What the command printed; that it failed is an answer too."""
         try:
             ran = await self.commands.run(_text_of(arguments, "command"))
         except FileTrouble as error:
@@ -180,29 +170,21 @@ class CommandTool:
         return "\n".join(parts)
 
 
-# -- Tools for files, confined to the workspace ---------------------------------------------------
-
-
 _MOST_READ = 100_000
-"""Characters of one file that come back."""
 _MOST_LISTED = 500
 _PATH = "a path relative to the workspace, such as report.md"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FileTool:
-    """One of the tools for files."""
-
     spec: ToolSpec
     act: Callable[[Mapping[str, Json]], str]
 
     @property
     def only_looks(self) -> bool:
-        """Reading and listing change nothing."""
         return self.spec.name in ("file_read", "file_list")
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
-        """Do it in a thread, and to its end."""
         try:
             return _readable(await finished(self.act, arguments))
         except FileTrouble as error:
@@ -270,7 +252,6 @@ class _Files:
         return "\n".join([*lines[:_MOST_LISTED], *more]) or "(no files)"
 
     def _own(self, arguments: Mapping[str, Json]) -> str:
-        """A path that may be changed."""
         path = self._inside(_text_of(arguments, "path"))
         if path == INPUT or path.startswith(f"{INPUT}/"):
             raise ToolRefused(f"{path} was given with the task and stays as it is: write elsewhere")
@@ -287,19 +268,15 @@ class _Files:
         return plain
 
 
-# -- The user's own tools -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _FunctionUse:
-    """A function of the user's own, called in this process: it is trusted as the user is."""
+    """A function of the user, called in this process: it is trusted as the user is."""
 
     tool: "Tool[Any]"
     only_looks: bool = False
 
     @property
     def spec(self) -> ToolSpec:
-        """From its type hints, or from the file."""
         definition = self.tool.tool_def
         parameters = cast("dict[str, Json]", definition.parameters_json_schema)
         return ToolSpec(
@@ -307,7 +284,6 @@ class _FunctionUse:
         )
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
-        """Call it; what it raises is told to the worker."""
         schema = self.tool.function_schema
         try:
             valid = schema.validator.validate_python(dict(arguments))
@@ -322,15 +298,14 @@ class _FunctionUse:
 
 @dataclass(frozen=True, kw_only=True)
 class _McpUse:
-    """One tool of a server, which is started when it is first used."""
-
     servers: "OwnTools"
     server: McpTool
     spec: ToolSpec
     only_looks: bool = False
 
     async def use(self, arguments: Mapping[str, Json]) -> str:
-        """Ask the server."""
+        from pydantic_ai.exceptions import ModelRetry
+
         server = await self.servers.started(self.server)
         try:
             return _text(await server.direct_call_tool(self.spec.name, dict(arguments)))
@@ -344,7 +319,7 @@ class _McpUse:
 
 @dataclass(kw_only=True)
 class OwnTools:
-    """The tools that a workflow file names, and the servers that were started for them."""
+    """The tools that a workflow file names, and the servers started for them."""
 
     blocks: Sequence[OwnTool]
     folder: Path
@@ -355,36 +330,40 @@ class OwnTools:
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def tools(self, effects: Effects) -> dict[str, WorkerTool]:
-        """All of them. What a server offers is journaled: a replay starts no server."""
+        """All tools. What a server offers is journaled: a replay starts no server."""
         by_name: dict[str, WorkerTool] = {}
         for block in self.blocks:
-            for tool in await self._of(block, effects):
-                if tool.spec.name in by_name or tool.spec.name in BUILT_IN:
-                    raise _taken(block, tool.spec.name)
-                by_name[tool.spec.name] = tool
+            tools: list[WorkerTool]
+            if isinstance(block, FunctionTool):
+                tools = [_FunctionUse(tool=_function(block, self.folder))]
+            else:
+                specs = await self._offered(block, effects)
+                tools = [_McpUse(servers=self, server=block, spec=spec) for spec in specs]
+            for tool in tools:
+                name = tool.spec.name
+                if name in by_name or name in BUILT_IN:
+                    message = f"there are two tools called '{name}'"
+                    remedy = "rename one, or leave it out with load_tools"
+                    raise _tool_error(block, message, remedy)
+                by_name[name] = tool
         return by_name
-
-    async def _of(self, block: OwnTool, effects: Effects) -> Sequence[WorkerTool]:
-        if isinstance(block, FunctionTool):
-            function = load_function(block, self.folder)
-            return [_FunctionUse(tool=function_tool(block, function, block.description))]
-        specs = await self._offered(block, effects)
-        return [_McpUse(servers=self, server=block, spec=spec) for spec in specs]
 
     async def started(self, block: McpTool) -> "MCPToolset[Any]":
         """The server, running."""
+        from burnish.targets.agent.tools import mcp_server
+
         async with self._opening:
             if block.name not in self._servers:
                 server = mcp_server(block, self.folder)
                 try:
                     await self._open.enter_async_context(server)
                 except Exception as error:
-                    raise _not_started(block, error) from error
+                    message = f"the MCP server did not start: {type(error).__name__}: {error}"
+                    raise _tool_error(block, message) from error
                 self._servers[block.name] = server
             return self._servers[block.name]
 
     async def close(self) -> None:
-        """Stop every server."""
         await self._open.aclose()
         self._servers.clear()
 
@@ -415,17 +394,31 @@ class OwnTools:
 
 
 def own_tool_problems(blocks: Sequence[OwnTool], folder: Path) -> list[Problem]:
-    """What would keep these tools from being had, without starting a server."""
+    """What is wrong with these tools, without starting a server."""
     problems: list[Problem] = []
     for block in blocks:
         try:
             if isinstance(block, FunctionTool):
-                function_tool(block, load_function(block, folder), block.description)
+                _function(block, folder)
             else:
-                problems += check_server(block, folder)
+                problems += _server_problems(block, folder)
         except ConfigError as error:
             problems += error.problems
     return problems
+
+
+# The library of agents takes longer to load than all of this package, and a command that only
+# shows runs reads this module too.
+def _function(block: FunctionTool, folder: Path) -> "Tool[Any]":
+    from burnish.targets.agent.tools import function_tool, load_function
+
+    return function_tool(block, load_function(block, folder), block.description)
+
+
+def _server_problems(block: McpTool, folder: Path) -> list[Problem]:
+    from burnish.targets.agent.tools import check_server
+
+    return check_server(block, folder)
 
 
 def _text(value: Any) -> str:
@@ -434,12 +427,5 @@ def _text(value: Any) -> str:
     return to_json(value, fallback=repr, inf_nan_mode="strings").decode("utf-8", "replace")
 
 
-def _taken(block: OwnTool, name: str) -> ConfigError:
-    message = f"there are two tools called '{name}'"
-    remedy = "rename one, or leave it out with load_tools"
+def _tool_error(block: OwnTool, message: str, remedy: str = "") -> ConfigError:
     return ConfigError([Problem(where=f"tool {block.name}", message=message, remedy=remedy)])
-
-
-def _not_started(block: McpTool, error: Exception) -> ConfigError:
-    message = f"the MCP server did not start: {type(error).__name__}: {error}"
-    return ConfigError([Problem(where=f"tool {block.name}", message=message)])

@@ -1,26 +1,25 @@
 """Workers: a model with tools, or a program."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from burnish.core.cases import Message, ToolUse
-from burnish.core.content import Json, canonical, short_id
+from burnish.core.content import Json, canonical, from_json, short_id
 from burnish.core.errors import FileTrouble
 from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import ToolCall
-from burnish.core.protocols import Effects
+from burnish.core.protocols import Scope
 from burnish.delegation.answers import Defect, WorkerResult, bullets, defect_lines, listing
 from burnish.delegation.envelope import Tally
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.tools import Commands, Toolkit, ToolRefused, WorkerTool
 from burnish.delegation.workspace import TeamWorkspace
-from burnish.models.answers import NotAnObject, read_object
+from burnish.models.answers import UnusableAnswer, read_answer
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.roles import RolePrompt
@@ -38,45 +37,44 @@ class WorkerJob:
     criteria: tuple[str, ...] = ()
     tools_allowed: tuple[str, ...] = ()
     defects: tuple[Defect, ...] = ()
-    """Of the earlier attempt that this one repairs."""
+    """The defects of the earlier attempt that this one repairs."""
     iteration: int
     place: int = 0
-    """Which of the iteration's workers it is for."""
+    """The position among the iteration's workers."""
     attempt: int = 0
     """0 is the first; repairs follow."""
 
     @property
     def draw(self) -> int:
-        """Which sample of the worker's model this is: the same words may be said again later."""
+        """The number of this sample: the same request may be sent again later."""
         return self.iteration * 10_000 + self.place * 100 + self.attempt
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worked:
-    """What came of a job."""
+class JobOutcome:
+    """The outcome of a job."""
 
     result: WorkerResult
     calls: tuple[ToolCall, ...] = ()
     before: str
-    """The workspace's state when it began."""
     after: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkContext:
-    """One run's workspace with all that works in it."""
+    """One run's workspace and everything that works in it."""
 
     workspace: TeamWorkspace
     commands: Commands
     toolkit: Toolkit
     tally: Tally
     policy: PolicyTexts
-    effects: Effects
+    effects: Scope
 
     async def use(
         self, use: ToolUse, tools: Mapping[str, WorkerTool], *, job: WorkerJob, number: int
     ) -> ToolCall:
-        """One use of a tool: journaled, counted, and refused where the budget has no room."""
+        """Use a tool: journaled, counted, and refused once the budget is used up."""
         if reason := self.tally.no_more_tools():
             error = f"the budget is used up ({reason}): answer now with what you have"
             return _tool_call(use, error=error)
@@ -98,26 +96,21 @@ class WorkContext:
             "by": [job.worker_id, job.iteration, job.attempt, number],
         }
         leaves = "nothing" if tool.only_looks else "changes"
-        answered = await self.workspace.step("tool", request, act, leaves=leaves)
-        answer = cast("dict[str, str]", answered)
+        answer = await self.workspace.step("tool", request, act, leaves=leaves)
         self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
-        return _tool_call(use, answer=answer.get("answer", ""), error=answer.get("error", ""))
+        return _tool_call(use, **cast("dict[str, str]", answer))
 
 
 class Worker(Protocol):
     """Does jobs."""
 
     @property
-    def fingerprint(self) -> str:
-        """A hash of what makes it work as it does."""
-        ...
+    def fingerprint(self) -> str: ...
 
     @property
-    def label(self) -> str:
-        """The model or the program."""
-        ...
+    def label(self) -> str: ...
 
-    async def work(self, job: WorkerJob, context: WorkContext) -> Worked:
+    async def work(self, job: WorkerJob, context: WorkContext) -> JobOutcome:
         """Do the job. What goes wrong is a result, not an exception."""
         ...
 
@@ -127,67 +120,59 @@ def _tool_call(use: ToolUse, *, answer: str = "", error: str = "") -> ToolCall:
 
 
 _TASK, _USAGE = "TASK.md", "usage.json"
-# -- A worker that is a program, such as the command line of a coding agent -----------------------
-
-
-_MOST_SAID = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandWorker:
-    """Runs a program of the user's own for every job."""
+    """Runs a program of the user for every job."""
 
     command: str
     timeout_seconds: float = 900.0
     env: tuple[str, ...] = ()
-    """Names of variables that it may see, such as that of its key."""
+    """Names of variables that it may see, such as the one with its key."""
     network: bool = True
     """Whether it may use the network, to talk to its model."""
     usd_per_run: float | None = None
-    """What a run costs; None where that is not known, which is not 0."""
+    """The cost of a run; None if unknown, which is not 0."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the command; what program it is, is not seen."""
         return short_id([self.command, self.timeout_seconds, [*self.env], self.network])
 
     @property
     def label(self) -> str:
-        """The command."""
         return self.command
 
     @property
     def price(self) -> Spend:
-        """One call."""
         if self.usd_per_run is None:
             return Spend(calls=1, unpriced=1)
         return Spend(calls=1, nano_usd=to_nano(self.usd_per_run))
 
-    async def work(self, job: WorkerJob, context: WorkContext) -> Worked:
-        """Run the program to its end."""
+    async def work(self, job: WorkerJob, context: WorkContext) -> JobOutcome:
         before = context.workspace.state
         if reason := context.tally.no_more_calls():
             refusal = WorkerResult(summary=f"the budget is used up: {reason}", status="failed")
-            return Worked(result=refusal, before=before, after=before)
+            return JobOutcome(result=refusal, before=before, after=before)
         request: dict[str, Json] = {
             "command": self.fingerprint,
             "instructions": _brief(job),
             "by": [job.worker_id, job.iteration, job.attempt],
         }
-        answer = await context.workspace.step(
+        workspace, tally = context.workspace, context.tally
+        answer = await workspace.step(
             "worker", request, lambda: self._run(job, context), price=self.price
         )
-        ended = cast("dict[str, Any]", answer)
-        context.tally.seconds = max(context.tally.seconds, context.workspace.seconds)
-        context.tally.tokens_told += int(ended["tokens"])
-        context.tally.tool_calls += int(ended["tool_calls"])
-        made = context.workspace.made(before)
+        report = cast("dict[str, Any]", answer)
+        tally.seconds = max(tally.seconds, workspace.seconds)
+        tally.tokens_reported += int(report["tokens"])
+        tally.tool_calls += int(report["tool_calls"])
         result = WorkerResult(
-            summary=ended["summary"],
-            outputs=[shown(path) for path in made],
-            status="failed" if ended["failed"] else "done",
+            summary=report["summary"],
+            outputs=[shown(path) for path in workspace.changed_since(before)],
+            status="failed" if report["failed"] else "done",
         )
-        return Worked(result=result, before=before, after=context.workspace.state)
+        return JobOutcome(result=result, before=before, after=workspace.state)
 
     async def _run(self, job: WorkerJob, context: WorkContext) -> Json:
         commands = context.commands
@@ -200,39 +185,31 @@ class CommandWorker:
                 "BURNISH_USAGE_FILE": str(place / _USAGE),
             }
             own = replace(commands, sandbox=sandbox)
+            usage: dict[str, int] = {"tokens": 0, "tool_calls": 0}
             try:
-                ran = await own.run(self.command, seconds=self.timeout_seconds, env=env, also=place)
+                ran = await own.run(
+                    self.command, seconds=self.timeout_seconds, env=env, also=place, own=True
+                )
             except FileTrouble as error:
-                return _ended(error.message, failed=True)
-            used = _usage(place)
-        if not ran.ok:
-            return _ended(f"the program failed: {own.why(ran)}", used, failed=True)
-        output = own.plain(ran.stdout.strip(), _MOST_SAID)
-        return _ended(output or "(the program said nothing)", used, failed=False)
+                return {"summary": error.message, "failed": True, **usage}
+            usage |= _usage(place)
+        summary = f"the program failed: {own.why(ran)}"
+        if ran.ok:
+            summary = own.plain(ran.stdout.strip(), 4000) or "(the program said nothing)"
+        return {"summary": summary, "failed": not ran.ok, **usage}
 
 
 def _brief(job: WorkerJob) -> str:
-    """What the program reads."""
     if not job.defects:
         return job.instructions
     defects = bullets(defect_lines(job.defects))
     return f"{job.instructions}\n\n## Defects of the last attempt, to be mended now\n\n{defects}\n"
 
 
-def _ended(summary: str, used: Mapping[str, int] | None = None, *, failed: bool) -> Json:
-    counted = used or {}
-    return {
-        "summary": summary,
-        "failed": failed,
-        "tokens": counted.get("tokens", 0),
-        "tool_calls": counted.get("tool_calls", 0),
-    }
-
-
 def _usage(place: Path) -> dict[str, int]:
-    """What the program says that it used; what is no number counts as not said."""
+    """The usage that the program reports; invalid numbers are ignored."""
     try:
-        usage = json.loads(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
+        usage = from_json(read_contents(place, [_USAGE]).get(_USAGE, b"{}"))
     except ValueError:
         return {}
     if not isinstance(usage, dict):
@@ -247,12 +224,9 @@ def _usage(place: Path) -> dict[str, int]:
     }
 
 
-# -- A worker that is a model ---------------------------------------------------------------------
-
-
 ROLE = "worker"
 _SAME = 3
-"""Equal uses of a tool in a row that end a worker."""
+"""Identical tool calls in a row that end a worker."""
 _ANSWER_NOW = "Use no more tools. Answer now with the JSON object alone, complete and corrected."
 
 
@@ -277,23 +251,19 @@ class ModelWorker:
     client: ModelClient
     prompt: RolePrompt
     max_rounds: int = 15
-    """Times that it may use tools before it must answer."""
 
     def __post_init__(self) -> None:
         self.prompt.require_fields(WorkerRequest.model_fields)
 
     @property
     def fingerprint(self) -> str:
-        """Of prompt, model and rounds."""
         return short_id([self.prompt.fingerprint, self.client.fingerprint, self.max_rounds])
 
     @property
     def label(self) -> str:
-        """The model."""
         return self.client.ref.label
 
-    async def work(self, job: WorkerJob, context: WorkContext) -> Worked:
-        """Do the job."""
+    async def work(self, job: WorkerJob, context: WorkContext) -> JobOutcome:
         before = context.workspace.state
         tools = context.toolkit.allowed(job.tools_allowed)
         talk = _Talk(self, job, context, tools, messages=self._opening(job, context))
@@ -306,14 +276,14 @@ class ModelWorker:
             result = WorkerResult(summary=f"the model refused the request: {error}",
                                   status="failed")  # fmt: skip
         after = context.workspace.state
-        return Worked(result=result, calls=tuple(talk.calls), before=before, after=after)
+        return JobOutcome(result=result, calls=tuple(talk.calls), before=before, after=after)
 
     def _opening(self, job: WorkerJob, context: WorkContext) -> tuple[Message, ...]:
         request = WorkerRequest(
             task=job.task,
             instructions=job.instructions,
-            criteria=bullets(job.criteria),
-            defects=bullets(defect_lines(job.defects)),
+            criteria=bullets(job.criteria, empty=""),
+            defects=bullets(defect_lines(job.defects), empty=""),
             files=listing(context.workspace),
             pitfalls=context.policy["worker_pitfalls"],
             tool_notes=context.policy["tool_description_templates"],
@@ -323,8 +293,6 @@ class ModelWorker:
 
 @dataclass
 class _Talk:
-    """The conversation of one job."""
-
     worker: ModelWorker
     job: WorkerJob
     context: WorkContext
@@ -346,7 +314,7 @@ class _Talk:
         return self._read(await self._ask()) or _failed("it never answered with a result")
 
     async def _answered(self, reply: ChatReply) -> WorkerResult:
-        """The answer; one that cannot be read is asked for once more."""
+        """The answer; an invalid one is requested once more."""
         if (result := self._read(reply)) is not None:
             return result
         self.messages = (*self.messages, reply.message)
@@ -355,7 +323,7 @@ class _Talk:
         return again or _failed("it answered twice without a valid result")
 
     async def _use(self, reply: ChatReply) -> bool:
-        """Use the tools it asks for, one after the other; False when it turns in circles."""
+        """Use the requested tools in turn; False if it repeats itself."""
         self.messages = (*self.messages, reply.message)
         for use in reply.uses:
             number = len(self.calls)
@@ -381,8 +349,8 @@ class _Talk:
         if reply.uses or reply.finish == "length":
             return None
         try:
-            return WorkerResult.model_validate_json(read_object(reply.text).text)
-        except (NotAnObject, ValidationError):
+            return read_answer(reply.text, WorkerResult).value
+        except UnusableAnswer:
             return None
 
 

@@ -1,6 +1,5 @@
-"""A workflow as a description: who manages and works, how results are checked, and the task."""
+"""The description of a workflow: its models, checks and limits, and the task."""
 
-import re
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
@@ -19,9 +18,10 @@ from burnish.delegation.envelope import Envelope
 from burnish.delegation.evaluation import BadExpression, parse
 from burnish.delegation.gates import GateSettings
 from burnish.delegation.tools import BUILT_IN
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
 from burnish.projects.artifacts.spec import LimitsBlock, Variable
 from burnish.runs.spec import StrategySettings, TargetSpec
+from burnish.system.patterns import BadPattern, require_pattern
 from burnish.system.sandbox import Mode
 from burnish.system.settings import Door, Settings, Text
 from burnish.system.workspaces import path_problem
@@ -29,12 +29,10 @@ from burnish.targets.agent.blocks import FunctionTool, McpTool
 
 _USUAL, _GATES = Envelope(), GateSettings()
 
-# -- metrics -------------------------------------------------------------------------------
-
 
 def _inside(path: str) -> str:
     if problem := path_problem(path):
-        raise ValueError(f"it must lie in the workspace: {problem}")
+        raise ValueError(f"it must be inside the workspace: {problem}")
     return path
 
 
@@ -52,24 +50,22 @@ def _expression(text: str) -> str:
 
 def _pattern(text: str) -> str:
     try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"this is no regular expression: {error}") from error
-    return text
+        return require_pattern(text)
+    except BadPattern as error:
+        raise ValueError(f"not a regular expression: {error}") from error
 
 
 class WorkflowMetricBlock(Settings):
-    """What every metric has."""
+    """The fields of every metric."""
 
     name: Text
     weight: AboveZero = 1.0
     threshold: Share | None = None
-    """What it should reach; what is missing to it steers a refinement. `thresholds.accept`
-    unless said."""
+    """What it should reach; the gap steers a refinement. Without it, there is no gap."""
 
 
 class ExpressionParams(Settings):
-    """Of `deterministic_test`."""
+    """Parameters of `deterministic_test`."""
 
     expr: Annotated[str, AfterValidator(_expression)]
     """Such as `result.confidence > 0.6` or `size("report.md") > 500`."""
@@ -83,7 +79,7 @@ class ExpressionBlock(WorkflowMetricBlock):
 
 
 class AssertionParams(Settings):
-    """Of `deterministic_assertion`: all that is said must hold."""
+    """Parameters of `deterministic_assertion`; every condition must hold."""
 
     path: _Inside
     contains: str | None = None
@@ -92,14 +88,14 @@ class AssertionParams(Settings):
 
 
 class AssertionBlock(WorkflowMetricBlock):
-    """A file is there, and has or lacks a text."""
+    """Whether a file exists and contains, or does not contain, a text."""
 
     kind: Literal["deterministic_assertion"]
     params: AssertionParams
 
 
 class JudgeParams(Settings):
-    """Of `rubric_judge`."""
+    """Parameters of `rubric_judge`."""
 
     rubric: Text
 
@@ -112,7 +108,7 @@ class JudgeBlock(WorkflowMetricBlock):
 
 
 class CommandParams(Settings):
-    """Of `command`."""
+    """Parameters of `command`."""
 
     command: Text
     """Runs in the workspace and prints `{"score": 0.7}`."""
@@ -127,7 +123,7 @@ class CommandBlock(WorkflowMetricBlock):
 
 
 class PlainBlock(WorkflowMetricBlock):
-    """Metrics that need nothing to be said: what is left of the budget, and broken policies."""
+    """Metrics without parameters: the remaining budget, and policy violations."""
 
     kind: Literal["budget_utility", "policy_score"]
 
@@ -142,16 +138,16 @@ class ZonesBlock(Settings):
     """What the total score means."""
 
     accept: Share = 0.85
-    """From here on it is accepted."""
+    """From this score on, the result is accepted."""
     retry: Share = 0.65
-    """Below it a completion is sent back."""
+    """Below this score, a completion is rejected."""
     fail: Share = 0.40
-    """Below it the run has failed."""
+    """Below this score, the run has failed."""
 
     @model_validator(mode="after")
     def _in_order(self) -> "ZonesBlock":
         if not self.fail <= self.retry <= self.accept:
-            raise ValueError("they rise: fail, retry, accept")
+            raise ValueError("they must rise in the order fail, retry, accept")
         return self
 
 
@@ -159,29 +155,26 @@ class EvaluationBlock(Settings):
     """How the result is measured."""
 
     enabled: bool = True
-    """Whether it is measured at all."""
+    """Whether the result is measured at all."""
     metrics: list[Metric] = Field(default_factory=list[Metric])
-    """What is measured, each with its weight."""
+    """The metrics, each with its weight."""
     thresholds: ZonesBlock = Field(default_factory=ZonesBlock)
 
     @model_validator(mode="after")
     def _named_once(self) -> "EvaluationBlock":
         names = [metric.name for metric in self.metrics]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two metrics are called {', '.join(twice)}")
+            raise ValueError(f"two metrics have the name {', '.join(twice)}")
         return self
 
 
-# -- the workflow ---------------------------------------------------------------------------
-
-
 class AboutBlock(Settings):
-    """What the workflow is called."""
+    """The name of the workflow."""
 
     name: Text
-    """What reports call it."""
+    """The name in reports."""
     version: str = ""
-    """Of the workflow itself."""
+    """The version of the workflow itself."""
     description: str = ""
     """What it is for."""
 
@@ -190,34 +183,34 @@ class RolesBlock(Settings):
     """The models, by role."""
 
     manager: ModelBlock | None = None
-    """Who plans."""
+    """The model that plans."""
     worker: ModelBlock | None = None
-    """Who does the work."""
+    """The model that does the work."""
     critic: ModelBlock | None = None
-    """The manager's unless said; better another one than the worker's."""
+    """The manager's model by default; better not the worker's."""
     judge: ModelBlock | None = None
-    """The critic's unless said."""
+    """The critic's model by default."""
 
 
 class BudgetBlock(Settings):
-    """The envelope of one run. Whichever limit is reached first ends it."""
+    """The limits of one run. The first limit that is reached ends it."""
 
     max_loops: AtLeastOne = _USUAL.max_loops
-    """Decisions of managers."""
+    """Maximum number of manager decisions."""
     max_total_workers: AtLeastOne = _USUAL.max_total_workers
-    """Workers in all."""
+    """Maximum number of workers in total."""
     max_total_tokens: AtLeastOne = _USUAL.max_total_tokens
-    """Tokens, both ways."""
+    """Maximum number of input and output tokens."""
     max_wall_time: AboveZero = _USUAL.max_wall_time
-    """Seconds of active time, resumes included."""
+    """Maximum seconds in which models are asked and commands run; a replay takes none."""
     max_tool_calls: AtLeastOne = _USUAL.max_tool_calls
-    """Uses of tools."""
+    """Maximum number of tool calls."""
     max_depth: AtLeastOne = _USUAL.max_depth
-    """1 is a manager with workers; more lets a manager delegate to managers."""
+    """Levels of managers: with 1, managers cannot delegate to managers."""
     max_workers_per_iteration: AtLeastOne = _USUAL.max_workers_per_iteration
-    """Workers at once."""
+    """Maximum number of workers per iteration."""
     max_rejected_completions: AtLeastOne = _USUAL.max_rejected_completions
-    """So many times in a row rejected for the same reason, and the run ends as partial."""
+    """After this many rejections in a row for the same reason, the run ends as partial."""
 
 
 class CritiqueBlock(Settings):
@@ -226,31 +219,31 @@ class CritiqueBlock(Settings):
     enabled: bool = True
     """Whether there is a critic."""
     min_score_to_complete: Share = _GATES.min_score_to_complete
-    """What the critic's score must reach before a run is complete."""
+    """The critic's score that a run needs to be complete."""
     max_repairs: NoneOrMore = 2
-    """How often a worker mends critical defects before the manager hears of them."""
+    """How often a worker may repair critical defects before the manager sees them."""
 
 
 class GatesBlock(Settings):
     """How strict the completion gates are."""
 
     min_prose_bytes: NoneOrMore = _GATES.min_prose_bytes
-    """The least that a text must hold to be delivered."""
+    """The minimum size in bytes of a document that the task asks for."""
     strict_criteria: bool = _GATES.strict_criteria
-    """Whether every criterion of the plan must be met."""
+    """Whether a completion is rejected while subtasks with criteria are open."""
     smoke_seconds: AboveZero = _GATES.smoke_seconds
-    """How long a file that is tried may run."""
+    """Seconds that a script under `smoke` may run."""
 
 
 class PlanningBlock(Settings):
-    """Managers always plan here."""
+    """Planning; managers always plan."""
 
     enabled: Literal[True] = True
     """It cannot be switched off."""
 
 
 class LoopBlock(Settings):
-    """What both engines have."""
+    """The fields of both engines."""
 
     models: RolesBlock = Field(default_factory=RolesBlock)
     budget: BudgetBlock = Field(default_factory=BudgetBlock)
@@ -259,36 +252,36 @@ class LoopBlock(Settings):
 
 
 class DelegationLoopBlock(LoopBlock):
-    """A manager and workers that are models."""
+    """A manager and workers, all of them models."""
 
     manager: str | None = None
     """A folder whose system_prompt.md is added to the manager's prompt."""
     planning: PlanningBlock = Field(default_factory=PlanningBlock)
     max_rounds: AtLeastOne = 15
-    """Times that a worker may use tools before it must answer."""
+    """How many times a worker may use tools before it must answer."""
 
 
 class CommandEngineBlock(LoopBlock):
-    """A program of the user's own instead, such as the command line of a coding agent."""
+    """A program instead of models, such as the command line of a coding agent."""
 
     command: Text
-    """Reads $BURNISH_TASK_FILE, works in the current folder, may write its use of tokens and
+    """Reads $BURNISH_TASK_FILE, works in the current folder, and may write its use of tokens and
     tools as JSON to $BURNISH_USAGE_FILE."""
     timeout_seconds: AboveZero = 900.0
-    """How long it may run."""
+    """Seconds that it may run."""
     env: list[Variable] = Field(default_factory=list[str])
-    """Names of variables that only it may see, such as that of its key."""
+    """Names of variables that only the program may see, such as the one with its key."""
     network: bool = True
     """Whether it may use the network."""
     usd_per_run: NotNegative | None = None
-    """What one run of it costs."""
+    """The cost of one run."""
 
 
 class OrchestrationBlock(Settings):
     """Which engine runs the task."""
 
     engine: Literal["delegation_loop", "command"] = "delegation_loop"
-    """Models that manage and work, or a program."""
+    """Whether models or a program do the work."""
     delegation_loop: DelegationLoopBlock = Field(default_factory=DelegationLoopBlock)
     command: CommandEngineBlock | None = None
 
@@ -302,7 +295,6 @@ class OrchestrationBlock(Settings):
 
     @property
     def loop(self) -> LoopBlock:
-        """The block of the engine that is used."""
         return self.delegation_loop if self.command is None else self.command
 
 
@@ -320,27 +312,27 @@ class DeliverableBlock(Settings):
     output_schema: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     """A JSON schema, for JSON and YAML files."""
     smoke: bool = False
-    """A .py or .sh file that must run to its end."""
+    """Whether it is a .py or .sh file that must run successfully."""
 
 
 class WorkspaceBlock(Settings):
     """What the workspace starts with."""
 
     copy_from: str | None = None
-    """A folder, from the file's own; a copy of it is worked in, it stays as it is."""
+    """A folder, relative to the file; the work is done in a copy."""
 
 
 class TierBlock(Settings):
-    """A pair of models for refinement; empty falls back to the seed's."""
+    """A pair of models for refinement; an empty name means the seed's model."""
 
     manager: str = ""
-    """Who plans."""
+    """The model that plans."""
     worker: str = ""
-    """Who does the work."""
+    """The model that does the work."""
 
 
 class WorkflowSpec(TargetSpec):
-    """A workflow, and the task that is delegated to it."""
+    """A workflow and the task that is delegated to it."""
 
     kind: str = "delegation"
     awp: str | None = None
@@ -349,18 +341,21 @@ class WorkflowSpec(TargetSpec):
     orchestration: OrchestrationBlock = Field(default_factory=OrchestrationBlock)
     observability: ObservabilityBlock = Field(default_factory=ObservabilityBlock)
     deliverables: list[DeliverableBlock] = Field(default_factory=list[DeliverableBlock])
-    """Files that must be there in the end."""
+    """Files that must exist at the end."""
     tools: list[Annotated[FunctionTool | McpTool, Field(discriminator="type")]] = Field(
         default_factory=list[FunctionTool | McpTool]
     )
-    """Beside files and commands."""
+    """Tools besides files and commands."""
     workspace: WorkspaceBlock = Field(default_factory=WorkspaceBlock)
     sandbox: Mode = "auto"
-    """`bwrap` insists on isolation, `none` goes without; `auto` takes what works here."""
+    """`auto` uses the isolation that works here, `required` refuses to do without, `bwrap` and
+    `landlock` name one, `none` does without."""
+    readable: list[Text] = Field(default_factory=list[str])
+    """Files and folders elsewhere that isolated commands can read."""
     env: list[Variable] = Field(default_factory=list[str])
-    """Names of variables that commands may see; all others are hidden from them."""
+    """Names of variables that commands may see; all others are hidden."""
     network: bool = False
-    """Whether commands of workers may use the network; without isolation they always may."""
+    """Whether commands of workers may use the network; without isolation they always can."""
     command_timeout: AboveZero = 300.0
     """Seconds that one command may run."""
     limits: LimitsBlock = Field(default_factory=LimitsBlock)
@@ -368,91 +363,83 @@ class WorkflowSpec(TargetSpec):
     refinement_tier_mid: TierBlock = Field(default_factory=TierBlock)
     refinement_tier_high: TierBlock = Field(default_factory=TierBlock)
     task: Annotated[str, Door(flag="*", panel="Options", environment=False)] = ""
-    """What is to be done."""
+    """The task."""
     inputs: Annotated[
         tuple[Text, ...],
         Door(flag="input", panel="Options", metavar="FILE", paths=True, environment=False),
     ] = ()
-    """Put a file under input/ in the workspace; again for more."""
+    """Copy a file to input/ in the workspace; repeat for more files."""
     db: Annotated[Text | None, Door(file=False)] = None
-    """The registry of policy texts; else the usual one."""
+    """The registry of policy texts; the default one if not set."""
     experiment: Annotated[Text | None, Door(file=False)] = None
-    """The experiment whose policy texts are read, where it has its own."""
+    """The experiment whose policy texts are read, if it has its own."""
     experiment_task: Annotated[Text | None, Door(file=False)] = None
     """The folder of the experiment's task that the result is offered to."""
     steer: Annotated[str, Door(file=False)] = ""
-    """Stands before the manager's first request."""
+    """Precedes the manager's first request."""
     seed_deliverable: Annotated[Text | None, Door(file=False)] = None
-    """A folder whose files the workspace begins with."""
+    """A folder whose files are copied to input/."""
     graded_by: Annotated[Text | None, Door(file=False)] = None
-    """A run whose rubric is used again, so that losses can be compared."""
+    """A run whose rubric is reused, so that losses are comparable."""
 
     @model_validator(mode="after")
     def _once(self) -> "WorkflowSpec":
         names = [tool.name for tool in self.tools]
         if taken := sorted({*BUILT_IN} & {*names}):
-            raise ValueError(f"burnish has tools called {', '.join(taken)}: rename yours")
+            raise ValueError(
+                f"burnish already has tools with these names: {', '.join(taken)}; rename yours"
+            )
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two tools are called {', '.join(twice)}")
+            raise ValueError(f"two tools have the name {', '.join(twice)}")
         return self
 
     @property
     def loop(self) -> LoopBlock:
-        """The block of the engine that is used."""
         return self.orchestration.loop
 
-    @property
-    def loop_at(self) -> tuple[str, ...]:
-        """Where that block stands in the description."""
-        return ("target", "orchestration", self.orchestration.engine)
-
-
-# -- what is stronger than the file ----------------------------------------------------------
 
 _WHO = Door(flag="*", panel="Who", metavar="MODEL", environment=False)
 _LIMIT = Door(flag="*", panel="Limits", environment=False)
 
 
 class TaskSettings(StrategySettings):
-    """Of strategies that do one task: it is done once, and nothing is held out."""
+    """Settings of strategies that do one task once, without a holdout."""
 
     repeats: Annotated[Repeats, Door(file=False)] = 1
 
     @property
     def uses_holdout(self) -> bool:
-        """There is one task."""
         return False
 
 
 class WorkflowOverrides(Settings):
-    """What may be said of one delegation that is stronger than the workflow file."""
+    """What overrides the workflow file for one delegation."""
 
     manager: Annotated[str | ModelBlock | None, _WHO] = None
-    """Who plans: provider:name."""
+    """The model that plans, as provider:name."""
     worker: Annotated[str | ModelBlock | None, _WHO] = None
-    """Who does the work."""
+    """The model that does the work."""
     critic: Annotated[str | ModelBlock | None, _WHO] = None
-    """Who finds defects."""
+    """The model that finds defects."""
     judge: Annotated[str | ModelBlock | None, _WHO] = None
-    """Who judges by rubrics."""
+    """The model that judges by rubrics."""
     max_loops: Annotated[AtLeastOne | None, _LIMIT] = None
-    """Decisions of managers."""
+    """Maximum number of manager decisions."""
     max_total_workers: Annotated[AtLeastOne | None, replace(_LIMIT, flag="max_workers")] = None
-    """Workers in all."""
+    """Maximum number of workers in total."""
     max_total_tokens: Annotated[AtLeastOne | None, replace(_LIMIT, flag="max_tokens")] = None
-    """Tokens, both ways."""
+    """Maximum number of input and output tokens."""
     max_tool_calls: Annotated[AtLeastOne | None, _LIMIT] = None
-    """Uses of tools."""
+    """Maximum number of tool calls."""
     max_wall_time: Annotated[AboveZero | None, _LIMIT] = None
-    """Seconds of active time, resumes included."""
+    """Maximum seconds in which models are asked and commands run; a replay takes none."""
     max_depth: Annotated[AtLeastOne | None, _LIMIT] = None
-    """Managers below managers; 1 is one manager."""
+    """Levels of managers: with 1, managers cannot delegate to managers."""
 
     def to_json(self) -> dict[str, Json]:
-        """What was said."""
         names = set(WorkflowOverrides.model_fields)
         return self.model_dump(mode="json", include=names, exclude_none=True)
 
 
 class DelegateSettings(WorkflowOverrides, TaskSettings):
-    """Who does the task, and within which limits, where that is not as the workflow says."""
+    """Models and limits that override the workflow's."""

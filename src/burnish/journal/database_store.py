@@ -35,15 +35,11 @@ from burnish.system.databases import (
 )
 
 LEASE_SECONDS = 30.0
-"""How long a driver that died keeps its run from others."""
-_OUTAGE_SECONDS = 30.0
-"""How long a database may be away before its runs give up."""
-_SHORTEST = 0.05
-"""Seconds between renewals, however short the lease."""
+"""How long a driver that died keeps its run locked."""
 
 
 class JournalUnreachable(JournalTrouble):
-    """The database that holds the journal does not answer, or refuses."""
+    """The journal's database does not answer or refuses the connection."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,39 +49,38 @@ class DatabaseJournals:
     url: DatabaseUrl
     prefix: str = PREFIX
     create_schema: bool = True
-    """Whether to make the tables; otherwise someone did by hand."""
+    """Whether to create the tables, unless someone created them by hand."""
     lease_seconds: float = LEASE_SECONDS
-    outage_seconds: float = _OUTAGE_SECONDS
+    outage_seconds: float = 180.0
+    """How long a database may be unreachable before its runs give up: a restart or a switch to
+    another server takes a minute or two. A lease that ends meanwhile can be taken by another."""
 
     def __post_init__(self) -> None:
-        """Refuse a prefix that would change what statements mean, and files."""
         check_prefix(self.prefix)
         if not self.url.is_server:
-            message = f"journals cannot lie in {self.url}"
+            message = f"journals cannot be stored in {self.url}"
             remedy = (
-                "give the address of a PostgreSQL or MariaDB database, or leave the journals "
+                "use the URL of a PostgreSQL or MariaDB database, or keep the journals "
                 "in the folders of the runs"
             )
             raise ConfigError([Problem(message=message, remedy=remedy)])
 
     @cached_property
     def database(self) -> Database:
-        """Connections to it."""
-        return Database(self.url, trouble=self._unreachable, pooled=False)
+        def unreachable(cause: str) -> JournalUnreachable:
+            return JournalUnreachable(
+                f"the journal in {self.url} cannot be used: {cause}",
+                remedy="check that the database answers, then resume the run: nothing is lost",
+            )
 
-    def _unreachable(self, cause: str) -> JournalUnreachable:
-        return JournalUnreachable(
-            f"the journal in {self.url} cannot be used: {cause}",
-            remedy="check that the database answers, then resume the run: nothing is lost",
-        )
+        return Database(self.url, trouble=unreachable, pooled=False)
 
     @cached_property
     def schema(self) -> Schema:
-        """The tables."""
         return journal_schema(self.prefix)
 
     def prepare(self) -> None:
-        """Make the tables, or see that they are there; a service does so when it starts."""
+        """Create or check the tables; a service does so when it starts."""
         with self.database.transaction() as db:
             if self.create_schema:
                 self.schema.migrate(db)
@@ -93,13 +88,13 @@ class DatabaseJournals:
                 self.schema.require(db)
 
     def journal(self, name: str) -> "DatabaseStore":
-        """The place of one run's journal, by a name that no other run has."""
+        """The store of one run's journal, by its unique name."""
         return DatabaseStore(self, name)
 
     def delete(self, name: str) -> bool:
-        """Remove a journal that nobody drives; False where there is none."""
+        """Delete a journal that no process drives; False if there is none."""
         store = self.journal(name)
-        with closing(DatabaseConnection(self.database)) as db:
+        with closing(_DatabaseConnection(self.database)) as db:
             if not store.find(db):
                 return False
             store.take_lease(db)
@@ -109,26 +104,24 @@ class DatabaseJournals:
         return True
 
 
-class DatabaseConnection(LastingConnection):
-    """A connection on which every statement is a transaction of its own, unless one is begun."""
+class _DatabaseConnection(LastingConnection):
+    """A connection on which every statement is a transaction, unless one is begun."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, isolation_level="AUTOCOMMIT")
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> CursorResult[Any]:
-        """Run one statement."""
         return self.run(lambda db, _: _execute(db, sql, [parameters]))
 
 
 def _execute(db: Connection, sql: str, rows: Sequence[Sequence[Any]]) -> CursorResult[Any]:
-    """Run a statement for some rows, in as few journeys as the driver can."""
     if len(rows) > 1:
         return db.exec_driver_sql(sql, [tuple(row) for row in rows])
     return db.exec_driver_sql(sql, tuple(rows[0]) or None)
 
 
 class DatabaseStore:
-    """One run's journal in a database. Whoever drives it holds its lease."""
+    """One run's journal in a database. The process that drives it holds its lease."""
 
     def __init__(self, journals: DatabaseJournals, name: str) -> None:
         self.journals = journals
@@ -139,18 +132,16 @@ class DatabaseStore:
         self.run = self.fence = 0
         self._table = f"{journals.prefix}journals"
         self._database = journals.database
-        self._db: DatabaseConnection | None = None
-        self._writer: DatabaseWriter | None = None
-        self.sql = self._spelled()
+        self._db: _DatabaseConnection | None = None
+        self._writer: JournalWriter | None = None
+        self.sql = self._statements()
 
     def __str__(self) -> str:
         return str(self.journals.url)
 
-    # -- opening and the lease -------------------------------------------------------------
-
-    def take(self) -> DatabaseConnection:
+    def take(self) -> _DatabaseConnection:
         """Take the lease; RunLocked while another process holds it."""
-        self._db = db = DatabaseConnection(self._database)
+        self._db = db = _DatabaseConnection(self._database)
         try:
             if not db.run(lambda tables, _: self.journals.schema.is_current(tables)):
                 self.journals.prepare()
@@ -163,9 +154,9 @@ class DatabaseStore:
             raise
         return db
 
-    def look(self) -> DatabaseConnection:
-        """Read; a journal that is not there is empty."""
-        self._db = db = DatabaseConnection(self._database)
+    def look(self) -> _DatabaseConnection:
+        """Open it for reading; a journal that does not exist is empty."""
+        self._db = db = _DatabaseConnection(self._database)
         try:
             db.run(lambda tables, _: self.journals.schema.require(tables))
             self.find(db)
@@ -175,16 +166,16 @@ class DatabaseStore:
         db.patience = self.journals.outage_seconds
         return db
 
-    def find(self, db: DatabaseConnection) -> bool:
-        """Learn the run's number; False where no journal has this name."""
+    def find(self, db: _DatabaseConnection) -> bool:
+        """Look up the run's number; False if no journal has this name."""
         row = db.execute(f"SELECT id FROM {self._table} WHERE name = %s", (self.name,)).fetchone()
-        # No run has the number -1, so a journal that is not there reads as an empty one.
+        # No run has the number -1, so a journal that does not exist reads as an empty one.
         self.run = -1 if row is None else int(row[0])
-        self.sql = self._spelled()
+        self.sql = self._statements()
         return row is not None
 
-    def take_lease(self, db: DatabaseConnection) -> None:
-        """Become the driver, under a number that the next driver raises."""
+    def take_lease(self, db: _DatabaseConnection) -> None:
+        """Become the driver, with a fence number that the next driver raises."""
         now = self._database.clock
         lease = db.execute(
             f"UPDATE {self._table} SET fence = fence + 1, owner = %s, "
@@ -196,45 +187,47 @@ class DatabaseStore:
             f"SELECT fence, owner, lease_until - {now} FROM {self._table} WHERE id = {self.run}"
         ).fetchone()
         if lease.rowcount != 1 or row is None or row[1] != self.owner:
-            raise self._locked(row)
+            who = "another process" if row is None else str(row[1]).rpartition(":")[0]
+            left = self.journals.lease_seconds if row is None else max(0.0, float(row[2]))
+            raise RunLocked(
+                f"the run of the journal {self.path} is driven by {who}",
+                remedy=f"wait until it ends; if it died, its lease ends in {left:.0f} s",
+            )
         self.fence = int(row[0])
 
     def renew_lease(self, db: Connection, group: int) -> None:
-        """Stay the driver, and note the group that is written; RunLocked after a take-over."""
+        """Stay the driver and record the group being written; RunLocked after a takeover."""
         renewed = db.exec_driver_sql(
             f"UPDATE {self._table} SET owner = %s, "
             f"lease_until = {self._database.clock} + {self.journals.lease_seconds} "
             f"WHERE id = {self.run} AND fence = {self.fence}",
-            (self._owner_at(group),),
+            (f"{self.owner}.{group}",),
         )
         if renewed.rowcount != 1:
             raise RunLocked(
                 f"the run of the journal {self.path} was taken over by another process",
-                remedy="this one had not renewed its lease in time; nothing it did since is kept",
+                remedy="it did not renew its lease in time; nothing it did since was stored",
             )
 
     def has_written(self, db: Connection, group: int) -> bool:
-        """Whether a group is there whose commit was not confirmed.
+        """Whether a group was written although its commit was not confirmed.
 
-        While the server still has the lost connection's transaction open, nobody can say: that
-        is part of the outage.
+        Fails while the server still has the lost connection's transaction open: that is part of
+        the outage.
         """
         row = db.exec_driver_sql(
             f"SELECT owner FROM {self._table} WHERE id = {self.run} AND fence = {self.fence} "
             "FOR UPDATE NOWAIT"
         ).fetchone()
-        return row is not None and row[0] == self._owner_at(group)
+        return row is not None and row[0] == f"{self.owner}.{group}"
 
-    def _owner_at(self, group: int) -> str:
-        return f"{self.owner}.{group}"
-
-    def _add(self, db: DatabaseConnection) -> None:
+    def _add(self, db: _DatabaseConnection) -> None:
         if not self.name or self.name != self.name.strip() or len(self.name) > 512:
             raise JournalTrouble(
-                f"'{self.name}' cannot name a journal",
-                remedy="give 1 to 512 characters, no space at either end",
+                f"'{self.name}' is not a valid name for a journal",
+                remedy="use 1 to 512 characters without spaces at either end",
             )
-        # Two may add the same name at once: one of them does, and both find it.
+        # If two processes add the same name at once, one of them does and both find it.
         spelling = Spelling(
             prefix=self.journals.prefix, placeholder="%s", mysql=self._database.is_mysql
         )
@@ -243,48 +236,39 @@ class DatabaseStore:
         )
         self.find(db)
 
-    def _locked(self, row: Any) -> RunLocked:
-        who = "another process" if row is None else str(row[1]).rpartition(":")[0]
-        left = self.journals.lease_seconds if row is None else max(0.0, float(row[2]))
-        return RunLocked(
-            f"the run of the journal {self.path} is driven by {who}",
-            remedy=f"wait until it ends; if it died, its lease ends in {left:.0f} s",
-        )
-
-    def _spelled(self) -> Statements:
+    def _statements(self) -> Statements:
         prefix, mysql = f"{self.journals.prefix}journal_", self._database.is_mysql
         return Statements(Spelling(prefix=prefix, run=self.run, placeholder="%s", mysql=mysql))
 
-    # -- at work -----------------------------------------------------------------------------
-
-    def writer(self, before_commit: BeforeCommit) -> "DatabaseWriter":
-        """A writer with a connection of its own; it renews the lease also when idle."""
+    def writer(self, before_commit: BeforeCommit) -> JournalWriter:
+        """A writer with its own connection, which also renews the lease."""
         assert self._db is not None
-        # From now on: a statement of the transaction that opens a journal cannot be repeated.
+        # Not before: a statement of the transaction that opens a journal cannot be repeated.
         self._db.patience = self.journals.outage_seconds
-        self._writer = DatabaseWriter(self, before_commit)
+        self._writer = _DatabaseWriter(self, before_commit)
         return self._writer
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
-        """Rows over a connection of their own, so that others may be asked for meanwhile."""
-        options = {"stream_results": True, "max_row_buffer": 100}
-        with self._database.transaction(read_only=True, **options) as db:
+        """Rows over a separate connection, so that other statements may run meanwhile."""
+        with self._database.transaction(
+            read_only=True, stream_results=True, max_row_buffer=100
+        ) as db:
             yield from _execute(db, sql, [parameters])
 
     def keep(self, name: str, content: bytes) -> None:
-        """A large value, in parts; the writer keeps it before the row that needs it."""
+        """Store a large value in parts; the writer does so before the row that needs it."""
         assert self._writer is not None
         parts = range(0, len(content), PART)
         rows = ((name, number, content[at : at + PART]) for number, at in enumerate(parts))
         self._writer.put(*((self.sql.add_blob, row) for row in rows))
 
     def fetch(self, name: str) -> bytes:
-        """A large value."""
+        """Read a large value."""
         assert self._db is not None
         return b"".join(bytes(body) for (body,) in self._db.execute(self.sql.blob, (name,)))
 
     def close(self) -> None:
-        """Give the lease back, if it is still held, and let go."""
+        """Release the lease, if it is still held, and the connection."""
         if self._db is None:
             return
         self._db.patience = 0.0
@@ -295,21 +279,20 @@ class DatabaseStore:
                     f"WHERE id = {self.run} AND fence = {self.fence}"
                 )
         except JournalTrouble:
-            pass  # the database is gone: the lease will end by itself
+            pass  # the database is gone: the lease will expire
         finally:
             self._db.close()
 
 
-class DatabaseWriter(JournalWriter):
-    """Writes groups of statements, each in one transaction; a wait ends when they are kept.
+class _DatabaseWriter(JournalWriter):
+    """Writes groups of statements, each in one transaction, in its own thread.
 
-    Everything runs in a thread of its own, since each statement is a journey to the server. A
-    group begins by renewing the lease under the number with which the run was taken. Where
-    another process has taken the run since, nothing of the group is kept: so a driver that slept
+    A group begins by renewing the lease under the fence number with which the run was taken. If
+    another process has taken the run since, nothing of the group is written: a driver that slept
     through its lease cannot write between the rows of the next one.
 
-    The renewal notes the group's number. Where the connection is lost before a commit is
-    confirmed, that tells whether the group is there or is to be written again.
+    The renewal records the group's number. If the connection is lost before a commit is
+    confirmed, this shows whether the group has to be written again.
     """
 
     _trouble = JournalTrouble
@@ -318,13 +301,12 @@ class DatabaseWriter(JournalWriter):
         super().__init__(name=store.path, before_commit=before_commit)
         self._store = store
         journals = store.journals
-        self._renew_every = max(_SHORTEST, journals.lease_seconds / 3)
+        self._renew_every = max(0.05, journals.lease_seconds / 3)
         self._db = LastingConnection(journals.database, patience=journals.outage_seconds)
         self._group = 0
         self._thread.start()
 
     def close(self) -> None:
-        """Keep what was given, then end the thread."""
         super().close()
         self._db.close()
 
@@ -344,7 +326,7 @@ class DatabaseWriter(JournalWriter):
             release(waiters, by_loop(waiters), self._broken, lambda: None)
 
     def _keep(self, statements: list[Statement]) -> None:
-        """One transaction; without statements it only renews the lease."""
+        """Commit one group; without statements this only renews the lease."""
         if self._broken is not None:
             return
         self._group += 1
@@ -354,7 +336,7 @@ class DatabaseWriter(JournalWriter):
             self._db.run(lambda db, again: self._write(db, statements, again=again))
         except BurnishError as error:
             self._break(error)
-        except Exception as error:  # noqa: BLE001 - this thread must live to tell who waits
+        except Exception as error:  # noqa: BLE001 - this thread must live to settle its waiters
             self._break(JournalTrouble(f"the journal {self._name} cannot be written: {error}"))
 
     def _write(self, db: Connection, statements: list[Statement], *, again: bool) -> None:
@@ -365,7 +347,7 @@ class DatabaseWriter(JournalWriter):
         db.commit()
 
     def _break(self, error: BurnishError) -> None:
-        """Take nothing more: a later write would leave a hole where this one belongs."""
+        """Accept nothing more: a later write would leave a gap."""
         with self._turn:
             self._broken = error
-        self._db.close()  # the server takes back what was begun
+        self._db.close()  # the server rolls back

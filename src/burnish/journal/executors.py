@@ -1,4 +1,4 @@
-"""Running many units of work at once, each within its time, with failures told from faults."""
+"""Runs many units of work at once within time limits, and classifies their failures."""
 
 import asyncio
 import time
@@ -26,9 +26,11 @@ from burnish.system.shutdown import has_ended, leave_behind
 T = TypeVar("T")
 
 _CLEANING_SECONDS = 5.0
-"""What cancelled code gets to clean up before it is left behind."""
+"""How long cancelled code may clean up before it is abandoned."""
+_CLEANING_AT_THE_END = 0.5
+"""The same for a user's function in a run that is ending: whoever stopped it is waiting."""
 _LOOK_AGAIN = 1.0
-"""Seconds between two looks at a clock; later than that by as much, the loop was blocked."""
+"""Seconds between two checks of a clock; a check that is later by as much was blocked."""
 _JOURNAL = {
     f"burnish.journal.{name}" for name in ("journal", "storage", "sqlite_store", "database_store")
 }
@@ -36,45 +38,43 @@ _JOURNAL = {
 
 
 class OutOfTime(Exception):
-    """The code ran past its limit."""
+    """The code exceeded its time limit."""
 
     def __init__(self, limit: float, what: str) -> None:
         super().__init__(f"the agent ran past {what} of {limit:g} s")
 
 
 class CancelledInside(Exception):
-    """The code was cancelled, and nobody here had asked for that."""
+    """The code was cancelled, but not from here."""
 
     def __init__(self) -> None:
         super().__init__("CancelledError: the agent's call was cancelled from within")
 
 
 class CutShort(BaseException):
-    """Raised inside code that blocks the event loop. No Exception: agents catch those."""
+    """Raised inside code that blocks the event loop. Agents catch any Exception, but not this."""
 
     def __init__(self, *, ending: bool) -> None:
         super().__init__("the call was cut short")
         self.ending = ending
-        """Whether the run is to end; else the call ran past its limit."""
+        """Whether the run is ending; otherwise the call exceeded its limit."""
 
 
 @dataclass(kw_only=True)
 class _Span:
-    """The time of something that is under way."""
+    """The deadlines of one call."""
 
     ends: float
-    """When it has to end."""
     latest: float
-    """When it has to end whatever held it up."""
+    """The deadline no matter how long others blocked the loop."""
     alone: float
-    """When it would have to end with nobody else there."""
+    """The deadline if nothing else were running."""
 
 
 class CallClock:
     """The limit of one run of a case: `whole` for all of it, or `each` for every timed call.
 
-    Calls that block the loop hold up the others, whose time that is not: each may wait for as
-    many as run `at_once`.
+    Time in which other calls block the loop does not count, for up to `at_once` calls.
     """
 
     def __init__(
@@ -90,21 +90,27 @@ class CallClock:
         self._whole = whole
         self._at_once = at_once
         self._spans: dict[object, _Span] = {}
+        self._calls = 0
         if whole is not None:
             self._spans[self] = self._span(whole)
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
-        """While entered, a call is under way."""
-        if self._each is None:
-            yield
-            return
+        """A context in which a call is running."""
         call = object()
-        self._spans[call] = self._span(self._each)
+        if self._each is not None:
+            self._spans[call] = self._span(self._each)
+        self._calls += 1
         try:
             yield
         finally:
-            del self._spans[call]
+            self._calls -= 1
+            self._spans.pop(call, None)
+
+    @property
+    def calling(self) -> bool:
+        """Whether a user's function is running."""
+        return self._calls > 0
 
     def _span(self, limit: float) -> _Span:
         now = self.now()
@@ -112,28 +118,28 @@ class CallClock:
 
     @property
     def wait(self) -> float | None:
-        """Seconds after which to look again."""
+        """Seconds until the next check."""
         left = [span.ends - self.now() for span in self._spans.values()]
         return None if self._whole is None and self._each is None else min([*left, _LOOK_AGAIN])
 
     def held_up(self, seconds: float) -> None:
-        """So long the loop did not turn."""
+        """Extend the deadlines by the time for which the loop was blocked."""
         if seconds > _LOOK_AGAIN:
             for span in self._spans.values():
                 span.ends = min(span.ends + seconds, span.latest)
 
     @property
     def expired(self) -> bool:
-        """Whether something should have ended."""
+        """Whether a deadline has passed."""
         return any(span.ends <= self.now() for span in self._spans.values())
 
     @property
     def overdue(self) -> bool:
-        """Whether something that was held up by nobody should have ended."""
+        """Whether a deadline would have passed if nothing else were running."""
         return any(span.alone <= self.now() for span in self._spans.values())
 
     def out_of_time(self) -> OutOfTime:
-        """What to say of code that ran too long."""
+        """The error for code that ran too long."""
         if self._whole is not None:
             return OutOfTime(self._whole, "the case's time limit")
         return OutOfTime(self._each or 0.0, "the time limit for one call")
@@ -144,7 +150,7 @@ _CLOCK: ContextVar[CallClock | None] = ContextVar("burnish_call_clock", default=
 
 @contextmanager
 def timed_call() -> Generator[None, None, None]:
-    """Around each call of a user's function: the limit for one call holds inside."""
+    """A context for each call of a user's function, in which the limit for one call applies."""
     clock = _CLOCK.get()
     if clock is None:
         yield
@@ -154,7 +160,7 @@ def timed_call() -> Generator[None, None, None]:
 
 
 async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives; OutOfTime, or CancelledInside where it was cancelled by itself."""
+    """The result of the work; raises OutOfTime, or CancelledInside if it cancelled itself."""
     context = copy_context()
     context.run(_CLOCK.set, clock)
     task = asyncio.create_task(work, context=context)
@@ -168,7 +174,8 @@ async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
                 clock.held_up(clock.now() - began - wait)
     finally:
         if not task.done():
-            await _leave(task)
+            at_the_end = task_cancelled() and clock.calling
+            await _leave(task, _CLEANING_AT_THE_END if at_the_end else _CLEANING_SECONDS)
     if task.cancelled():
         raise CancelledInside
     try:
@@ -180,13 +187,13 @@ async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _ended(task: "asyncio.Task[Any]", seconds: float | None) -> None:
-    """Wait for the task, but not longer than this. What asyncio.wait does, at half its price."""
+    """Wait for the task, but not longer than this: asyncio.wait at half the cost."""
     loop = asyncio.get_running_loop()
     news: asyncio.Future[None] = loop.create_future()
 
     def wake(ended: "asyncio.Task[Any] | None" = None) -> None:
         if ended is not None and not ended.cancelled():
-            ended.exception()  # looked at: whoever waits may have left
+            ended.exception()  # retrieved, since the caller may be gone
         if not news.done():
             news.set_result(None)
 
@@ -199,21 +206,21 @@ async def _ended(task: "asyncio.Task[Any]", seconds: float | None) -> None:
             timer.cancel()
 
 
-async def _leave(task: "asyncio.Task[Any]") -> None:
-    """Cancel the task and let it clean up; one that does not end is left behind."""
+async def _leave(task: "asyncio.Task[Any]", seconds: float) -> None:
+    """Cancel the task and let it clean up; one that does not end is abandoned."""
     task.cancel()
     try:
-        await _ended(task, _CLEANING_SECONDS)
+        await _ended(task, seconds)
     finally:
         if not task.done():
-            # Else whoever closes the loop, such as asyncio.run, would wait for it for ever.
+            # Otherwise whoever closes the loop, such as asyncio.run, would wait for it forever.
             asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]
             leave_behind(task)
             task.add_done_callback(has_ended)
 
 
 def cut_short(frame: FrameType | None, *, ending: bool) -> None:
-    """For a signal handler: raise CutShort where the user's code runs and has had its time."""
+    """For a signal handler: raise CutShort inside user code whose time is over."""
     clock = _CLOCK.get()
     if clock is None or not (ending or clock.overdue):
         return
@@ -225,26 +232,22 @@ def cut_short(frame: FrameType | None, *, ending: bool) -> None:
 
 
 def task_cancelled() -> bool:
-    """Whether the task that runs here was cancelled, rather than something that it waited for."""
+    """Whether the current task was cancelled, rather than something that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-# -- Executors ------------------------------------------------------------------------------------
 
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
 _SPREAD = 0.0005
-"""Seconds between the first units: what starts together ends together, and then queues for
-everything at once."""
+"""Seconds between the first units: units that start together compete for everything at once."""
 _WINDOW = 8
-"""Finished results may wait for a slow one before them: this many for each place."""
+"""How many finished results per place may wait for a slow one before them."""
 
 
 async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """All of it at once, for a handful of calls: results, and the first error, in order."""
+    """Run a few coroutines at once; results, and the first error, in order."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         return [await task for task in tasks]
@@ -266,7 +269,7 @@ class AsyncioExecutor:
     async def map(
         self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]
     ) -> AsyncGenerator[Result, None]:
-        """The results in the units' order; an error is raised at its own place in that order.
+        """The results in the units' order; an error is raised at its place in that order.
 
         Close the iterator (`contextlib.aclosing`) to leave nothing running.
         """
@@ -311,7 +314,6 @@ class _Lane(Generic[Unit, Result]):
         self._space = asyncio.Event()
 
     async def work(self, delay: float) -> None:
-        """Take units until there are none."""
         await asyncio.sleep(delay)
         while not self._ended:
             while self._taken - self._given >= self._room:
@@ -327,7 +329,7 @@ class _Lane(Generic[Unit, Result]):
                 try:
                     self._done[index] = await self._work(unit)
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
-                    # Handed to the reader, in order, which would wait for ever otherwise.
+                    # The reader raises it in order; otherwise it would wait forever.
                     self._done[index] = _Raised(error)
                     self._ended = True
             self._news.set()
@@ -335,7 +337,6 @@ class _Lane(Generic[Unit, Result]):
         self._news.set()
 
     async def results(self) -> AsyncIterator[Result]:
-        """The results in order."""
         while True:
             while self._given not in self._done:
                 if self._ended and self._given >= self._taken:
@@ -350,9 +351,6 @@ class _Lane(Generic[Unit, Result]):
             yield result
 
 
-# -- Law 4 at the border to foreign code ----------------------------------------------------------
-
-
 _NOT_THE_AGENTS_FAULT = {
     "APIConnectionError",
     "APITimeoutError",
@@ -360,15 +358,13 @@ _NOT_THE_AGENTS_FAULT = {
     "ConnectionError",
     "TransportError",
 }
-"""Names of error types, ours and of the usual HTTP libraries, that mean nobody answered."""
-
-_BUSY = {429, 503}
+"""Errors of burnish and the usual HTTP libraries that mean that nobody answered."""
 
 
 def is_infrastructure(error: BaseException, listed: Collection[str] = ()) -> bool:
-    """Whether the infrastructure failed: connection errors, 429, 503, or a type that is listed."""
+    """Whether the infrastructure failed: connection errors, 429, 503, or a listed type."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    if names & (_NOT_THE_AGENTS_FAULT | set(listed)) or status_of(error) in _BUSY:
+    if names & (_NOT_THE_AGENTS_FAULT | set(listed)) or status_of(error) in {429, 503}:
         return True
     inside = getattr(error, "reason", None)  # where urllib keeps the error of the connection
     return isinstance(inside, OSError) and inside is not error and is_infrastructure(inside, listed)
@@ -385,7 +381,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def failure_of(error: BaseException, *, listed: Collection[str] = (), attempts: int = 1) -> Failure:
-    """The failure an exception stands for."""
+    """The failure that an exception stands for."""
     infrastructure = is_infrastructure(error, listed)
     return Failure(
         kind=FailureKind.INFRASTRUCTURE if infrastructure else FailureKind.AGENT,

@@ -1,4 +1,4 @@
-"""Budgets, limits of endpoints, and retries."""
+"""Budgets, rate limits of endpoints, and retries."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ from burnish.core.trials import StopReason
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Every limit a run can have. None is no limit."""
+    """Every limit that a run can have. None means no limit."""
 
     max_metric_calls: int | None = None
     max_calls: int | None = None
@@ -27,16 +27,16 @@ class Budget:
     patience: int | None = None
     """Trials in a row without an accept."""
     score_threshold: float | None = None
-    """Good enough: the incumbent's score on the split that decides."""
+    """Stop at this score of the incumbent on the split that decides."""
     pass_rate_threshold: float | None = None
-    """Good enough: the share of cases on that split in which the incumbent passes everything."""
+    """Stop when the incumbent passes everything in this share of that split's cases."""
     required_metrics: tuple[str, ...] = ()
-    """Good enough: the incumbent passes these metrics on every case."""
+    """Stop when the incumbent passes these metrics on every case."""
     metric_thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Good enough: the incumbent's mean of each of these metrics reaches its threshold."""
+    """Stop when the incumbent's mean of each of these metrics reaches its threshold."""
 
     def within(self, **limits: float | None) -> "Budget":
-        """The same with these limits where they are stricter; a limit is never raised."""
+        """The same budget with these limits where they are stricter."""
         stricter = {
             name: limit
             for name, limit in limits.items()
@@ -53,11 +53,27 @@ class Budget:
             )
         for code, unit, limit, used, more in self._limits(spent, need):
             if used >= limit or used + more > limit:
-                return StopReason(code=code, detail=_exhausted_words(unit, limit, used, more))
+                of, to, next_step = _amounts(unit, used, limit, more)
+                detail = f"{of} of {to} {unit} spent"
+                if used < limit:
+                    detail += f", and the next step needs {next_step}"
+                return StopReason(code=code, detail=detail)
+        return None
+
+    def exceeded(self, spent: Spend, reserve: Spend = NOTHING) -> StopReason | None:
+        """Why more was spent than the limits leave beside a reserve.
+
+        Runs of cases do not count: how many there are is known before, so it is no surprise.
+        """
+        for code, unit, limit, used, more in self._limits(spent, reserve):
+            if code != "max_metric_calls" and used + more > limit:
+                of, to, kept_back = _amounts(unit, used, limit, more)
+                end = f", and {kept_back} are reserved for the end" if more else ""
+                return StopReason(code=code, detail=f"{of} of {to} {unit} spent{end}")
         return None
 
     def left(self, spent: Spend) -> dict[str, float]:
-        """The share that is left of each limit, by its name."""
+        """By name, the share that is left of each limit."""
         return {
             code: max(0.0, 1 - used / limit) if limit else 0.0
             for code, _, limit, used, _ in self._limits(spent, NOTHING)
@@ -77,46 +93,62 @@ class Budget:
         ]
 
 
-def _exhausted_words(unit: str, limit: int, used: int, more: int) -> str:
-    def show(amount: int) -> str:
-        return f"{to_usd(amount):.4f}" if unit == "USD" else f"{amount:,}"
-
-    message = f"{show(used)} of {show(limit)} {unit} spent"
-    return message if used >= limit else f"{message}, and the next step needs {show(more)}"
+def _amounts(unit: str, *amounts: int) -> tuple[str, ...]:
+    return tuple(f"{to_usd(each):.4f}" if unit == "USD" else f"{each:,}" for each in amounts)
 
 
 class Meter:
     """Counts what is spent: each distinct effect once, when its result is first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: "Meter | None" = None) -> None:
         self.spent: Spend = NOTHING
+        self.runs = 0
+        """Runs of cases that were used, whoever paid for them: a fork counts what it imports."""
         self._used: set[bytes] = set()
+        self._before = before
+        """Counts what was used before: those effects cost nothing here."""
+        self._measured = NOTHING
+        """What those runs cost, with their scores, that were paid here."""
+        self._paid_runs = 0
 
-    def use(self, spends: Mapping[str, Spend]) -> Spend:
-        """Count these effects, those used before excepted; what was added."""
+    def use(self, spends: Mapping[str, Spend], *, run: str = "") -> Spend:
+        """Count the effects that were not used before; returns what was added.
+
+        `run` is the key of the one that is a run of a case.
+        """
         added = NOTHING
         for key, spend in spends.items():
             compact = bytes.fromhex(key)
-            if compact not in self._used:
+            if not self._has(compact):
                 self._used.add(compact)
+                self.runs += key == run
                 added += spend
         self.spent += added
+        if run and added.metric_calls:
+            self._measured += added
+            self._paid_runs += 1
         return added
 
+    def typical(self, runs: int) -> Spend:
+        """What so many runs of cases cost at the mean of those so far, rounded up."""
+        if not self._paid_runs:
+            return NOTHING
+        return Spend.of(-(-amount * runs // self._paid_runs) for amount in self._measured.amounts)
 
-# -- Limits of endpoints --------------------------------------------------------------------------
+    def _has(self, key: bytes) -> bool:
+        return key in self._used or (self._before is not None and self._before._has(key))
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointLimit:
-    """What one endpoint stands."""
+    """The limits of one endpoint."""
 
     concurrency: int = 16
     per_minute: int | None = None
 
 
 class Limits:
-    """Gives out places at endpoints."""
+    """Limits concurrency and rate of calls per endpoint."""
 
     def __init__(
         self,
@@ -135,7 +167,7 @@ class Limits:
 
     @asynccontextmanager
     async def place(self, endpoint: str) -> AsyncGenerator[None, None]:
-        """Hold a place at an endpoint for one call."""
+        """Wait for a place at an endpoint and hold it for one call."""
         limit = self._limits.get(endpoint, self._default)
         places = self._places.setdefault(endpoint, asyncio.Semaphore(limit.concurrency))
         async with places:
@@ -151,23 +183,20 @@ class Limits:
             await self._sleep(turn - now)
 
 
-# -- Retries with backoff and jitter, honouring what the other side asks for ----------------------
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often to try, and how long to wait in between."""
+    """How often to try and how long to wait in between."""
 
     attempts: int = 4
     first_wait: float = 0.5
-    factor: float = 2.0
+    factor: float = 2.0  # never set, but part of the case policy's hash in every run.json
     longest_wait: float = 60.0
 
     def wait(self, attempt: int, *, jitter: float, requested: float | None = None) -> float:
-        """Seconds before the next attempt: at least what the other side asked for.
+        """Seconds before the next attempt, at least those that the server requested.
 
         `jitter` in [0, 1] spreads clients that failed together over half to the whole wait.
         """
@@ -188,7 +217,7 @@ async def retry(
 ) -> T:
     """Call `attempt(1)`, `attempt(2)`, … until one succeeds or `again` says no.
 
-    The last error is raised as it is. Whichever error it was, `again` has seen it.
+    The last error is raised as it is.
     """
     number = 1
     while True:
@@ -197,7 +226,7 @@ async def retry(
         except Exception as error:
             if number >= policy.attempts or not again(error):
                 raise
-            # Waiting does not decide anything, so this randomness needs no named stream.
+            # Waiting decides nothing, so this randomness needs no named stream.
             jitter = random.random()  # noqa: S311
             await sleep(policy.wait(number, jitter=jitter, requested=requested_wait(error)))
             number += 1

@@ -1,4 +1,4 @@
-"""Do this once: effects through the journal, passed through, or only looked up."""
+"""Effects that are journaled, performed directly, or only looked up."""
 
 import asyncio
 import json
@@ -7,49 +7,50 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from burnish.core.content import Json, canonical
-from burnish.core.errors import BurnishError, NotJournalable, ReplayDiverged, SealedTestRead
+from burnish.core.errors import (
+    BurnishError,
+    NotJournalable,
+    ReplayDiverged,
+    SealedTestRead,
+    WorkerUnready,
+)
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Call, Receipt, Scope
 from burnish.journal.journal import Journal, JournalReader, Stored
 from burnish.journal.sqlite_store import reading
 from burnish.system import Redactor
 
-# -- Effects that are looked up and never performed -----------------------------------------------
-
-
-# -- Effects that are simply performed ------------------------------------------------------------
-
-
 T = TypeVar("T")
+_REMEMBERED = 1_000
+_Perform = Callable[[Scope], Awaitable[Receipt[T]]]
 
 
 class DirectEffects:
-    """Performs every effect every time, and remembers what was used."""
+    """Performs every effect every time and records what it cost."""
 
     def __init__(self) -> None:
         self.used: dict[str, Spend] = {}
 
     @property
     def spent(self) -> Spend:
-        """What it all cost."""
         return total(self.used.values())
 
-    async def once(self, call: Call[T], perform: Callable[[Scope], Awaitable[Receipt[T]]]) -> T:
-        """The result, straight from `perform`."""
+    async def once(self, call: Call[T], perform: _Perform[T]) -> T:
+        """The result of `perform`."""
         receipt = await perform(self)
         self.used[call.key] = self.used.get(call.key, Spend()) + receipt.spend
         return receipt.value
 
 
 class NotRehearsed(BurnishError):
-    """A rehearsal came to something that it may not do; nobody but who rehearses sees this."""
+    """A rehearsal reached an effect that it may not use; users never see this."""
 
 
 class Rehearsal:
-    """Answers from the journal; at the first effect that it may not use it ends.
+    """Looks effects up in the journal and ends at the first one that it may not use.
 
-    Nothing is performed, spent or kept. `within` are the keys that may be used; without it,
-    everything that the journal holds.
+    Nothing is performed, spent or stored. `within` are the keys that may be used; None allows
+    everything in the journal.
     """
 
     def __init__(
@@ -58,45 +59,44 @@ class Rehearsal:
         self._find = find
         self._within = within
         self.used: set[str] = set()
-        self.ended = False
-        """Whether there was something that it may not use. Stays, whoever catches the error."""
+        self.ended_at = ""
+        """The key of the first effect that it may not use, even if the error was caught."""
 
-    async def once(self, call: Call[T], perform: Callable[[Scope], Awaitable[Receipt[T]]]) -> T:
-        """The result as the journal has it."""
+    @property
+    def ended(self) -> bool:
+        """Whether it reached an effect that it may not use."""
+        return bool(self.ended_at)
+
+    async def once(self, call: Call[T], perform: _Perform[T]) -> T:
+        """The result in the journal."""
         del perform
-        return call.codec.decode(self._known(call))
-
-    def _known(self, call: Call[Any]) -> Json:
         allowed = not self.ended and (self._within is None or call.key in self._within)
         result = self._find(call.key) if allowed else None
         if result is None:
-            self.ended = True
+            self.ended_at = self.ended_at or call.key
             raise NotRehearsed(f"the {call.kind} call {call.key[:12]} may not be used")
         self.used.add(call.key)
-        return result
-
-
-_Perform = Callable[[Scope], Awaitable[Receipt[T]]]
+        return call.codec.decode(result)
 
 
 class Cache:
-    """The journal of an earlier run, from which a fork takes what it would pay for again."""
+    """The journal of an earlier run, from which a fork takes results instead of paying again."""
 
     def __init__(self, reader: JournalReader, *, retry_missing: bool = False) -> None:
         self._reader = reader
         self._retry_missing = retry_missing
         self._again: set[str] = set()
-        """What was part of an answer that is asked for again as a whole."""
+        """Effects nested in a result that is requested again as a whole."""
 
     def close(self) -> None:
-        """Let go of the earlier journal."""
+        """Close the earlier journal."""
         self._reader.close()
 
     def find(self, key: str, *, as_a_whole: bool = False) -> tuple[bytes, bool] | None:
-        """An earlier result and whether it is missing; none where it is asked for again.
+        """An earlier result and whether it is missing; None if it is to be requested again.
 
-        `as_a_whole` says that then nothing nested in it counts either: a role that could not use
-        a model's answers would get the same answers once more.
+        With `as_a_whole`, nested results are requested again too: otherwise a role that could not
+        use a model's answers would get the same answers once more.
         """
         if key in self._again:
             return None
@@ -116,27 +116,29 @@ class JournaledEffects:
         self._redactor = redactor
         self._cache = cache
         self._in_flight: dict[str, asyncio.Task[Stored]] = {}
+        self._whole: dict[str, Stored] = {}
+        """Results inside the work on a case, before something was removed from them."""
         self.landed = 0
-        """How many effects have ended here: a run in which this stands still may hang."""
+        """The number of effects that have ended; a run in which it does not grow may hang."""
 
     def scope(self, *, trial: int, sealed: bool = False) -> "JournalScope":
-        """Effects on behalf of one trial; `sealed` ones may follow the look at the test."""
+        """Effects of one trial; `sealed` ones may still run after the test was read."""
         return JournalScope(self, trial=trial, sealed=sealed)
 
     def rehearsal(self, *, within: Collection[str] | None = None) -> Rehearsal:
-        """Effects that only look up what was paid for, here or in the run this was forked from."""
+        """Effects that only look up results, here or in the run this was forked from."""
         return Rehearsal(self._known, within=within)
 
     def replays(self, trial: int) -> bool:
-        """Whether this trial is recorded already, so that nothing in it may be paid."""
+        """Whether this trial is already recorded, so that nothing in it may be paid."""
         return trial < self.journal.trials_recorded
 
     async def result(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
-        """The journaled result, performed first if need be."""
+        """The journaled result, performed first if necessary."""
         key = call.key
         task = self._in_flight.get(key)
         if task is None:
-            stored = self.journal.find(key)
+            stored = self._stored(key, scope)
             if stored is not None:
                 return stored
             self._guard(call, scope)
@@ -145,18 +147,28 @@ class JournaledEffects:
             task = asyncio.create_task(self._perform(call, perform, scope))
             self._in_flight[key] = task
             task.add_done_callback(lambda ended: self._landed(key, ended))
-        # The effect belongs to the run: whoever waits may leave, the result is still kept.
+        # The effect belongs to the run: its result is stored even if the caller is cancelled.
         return await asyncio.shield(task)
 
+    def _stored(self, key: str, scope: "JournalScope") -> Stored | None:
+        """The result, whole where it is used in the work on a case; None if it is to be made."""
+        stored = self.journal.find(key)
+        if stored is None or scope.own_text is None or not stored.withheld:
+            return stored
+        if key not in self._whole:
+            # The agent would continue with a gap in what it was told: a wrong answer for nothing.
+            self.journal.forget(key)
+        return self._whole.get(key)
+
     async def cancel_all(self) -> None:
-        """Leave nothing running."""
+        """Cancel everything that is running."""
         while self._in_flight:
             tasks = list(self._in_flight.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # Where all had ended already, newer Pythons do not wait at all: the turn of the loop
-            # in which they are taken off the list has to be given.
+            # If all have ended already, newer Pythons do not wait, but the callbacks that remove
+            # them need a turn of the loop.
             await asyncio.sleep(0)
 
     def _known(self, key: str) -> Json:
@@ -173,71 +185,47 @@ class JournaledEffects:
         self._in_flight.pop(key, None)
         self.landed += 1
         if not task.cancelled():
-            task.exception()  # looked at, since everyone who waited may have left
+            task.exception()  # retrieved, since every caller may be gone
 
     def _guard(self, call: Call[Any], scope: "JournalScope") -> None:
         if self.replays(scope.trial):
             raise ReplayDiverged(
                 f"trial {scope.trial} is recorded, but its {call.kind} call "
                 f"{call.key[:12]} is not in the journal",
-                remedy="the strategy, the target or the data behave differently from when this "
+                remedy="the strategy, the target or the data now behave differently than when this "
                 "run was made; nothing was paid. Start a new run, or fork this one with --fork",
             )
         if self.journal.sealed_read and not scope.sealed:
             raise SealedTestRead(
-                "the sealed test of this run was read, so it may not search on",
+                "the sealed test of this run was read, so it cannot search any further",
                 remedy="fork it with --fork: the new run marks its test as spent",
             )
 
     async def _perform(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
         request = self._redacted(call.spelled, call.request)
-        earlier = None
+        own_text = call.own_text or scope.own_text
+        nested = JournalScope(self, trial=scope.trial, sealed=scope.sealed, own_text=own_text)
+        earlier, whole = None, None
         if self._cache:
             earlier = self._cache.find(call.key, as_a_whole=call.retried_as_a_whole)
         if earlier is not None:
-            return await self._import(call, scope, request, earlier)
-        nested = JournalScope(self, trial=scope.trial, sealed=scope.sealed)
-        try:
-            if call.paid:
-                await self.journal.note(call, trial=scope.trial, request=request)
-            receipt = await perform(nested)
-            value = self._keepable(call, receipt.value)
-        except BaseException:
-            if call.paid:
-                self.journal.lose(call)
-            raise
-        await self.journal.complete(
-            call,
-            trial=scope.trial,
-            request=request,
-            value=value,
-            spend=receipt.spend,
-            nested=nested.used,
-            missing=receipt.missing,
-        )
-        spends = {call.key: receipt.spend, **nested.used}
-        return Stored(value=json.loads(value), spends=spends, missing=receipt.missing)
-
-    def _keepable(self, call: Call[T], value: T) -> bytes:
-        try:
-            encoded = call.codec.encode(value)
-            return self._redacted(canonical(encoded), encoded)
-        except NotJournalable as error:
-            if call.otherwise is None:
+            # It was paid in the earlier run, so it costs nothing here.
+            (value, missing), spend = earlier, NOTHING
+        else:
+            try:
+                if call.paid:
+                    await self.journal.note(call, trial=scope.trial, request=request)
+                receipt = await perform(nested)
+                value, whole = self._encoded(call, receipt.value, own_text)
+            except WorkerUnready:
+                if call.paid:
+                    self.journal.withdraw(call)
                 raise
-            encoded = call.codec.encode(call.otherwise(error))
-            return self._redacted(canonical(encoded), encoded)
-
-    def _redacted(self, spelled: bytes, value: Json) -> bytes:
-        if self._redactor.is_clean(spelled.decode()):
-            return spelled
-        return canonical(self._redactor.json(value))
-
-    async def _import(
-        self, call: Call[Any], scope: "JournalScope", request: bytes, earlier: tuple[bytes, bool]
-    ) -> Stored:
-        """Take a result from the earlier run: it was paid there, so it costs nothing here."""
-        value, missing = earlier
+            except BaseException:
+                if call.paid:
+                    self.journal.lose(call)
+                raise
+            missing, spend = receipt.missing, receipt.spend
         with reading(self.journal.path):
             data = json.loads(value)
         await self.journal.complete(
@@ -245,25 +233,78 @@ class JournaledEffects:
             trial=scope.trial,
             request=request,
             value=value,
-            spend=NOTHING,
-            nested={},
+            spend=spend,
+            nested=nested.used,
             missing=missing,
-            imported=True,
+            withheld=whole is not None,
+            imported=earlier is not None,
         )
-        return Stored(value=data, spends={call.key: NOTHING}, missing=missing)
+        stored = Stored(value=data, spends={call.key: spend, **nested.used}, missing=missing)
+        if whole is None:
+            return stored
+        if call.whole is not None:
+            call.whole(call.codec.decode(json.loads(whole)))
+        # Inside the work on a case the result stays whole, for the agent and for metrics.
+        return stored if scope.own_text is None else self._remembered(call.key, stored, whole)
+
+    def _remembered(self, key: str, stored: Stored, whole: bytes) -> Stored:
+        if len(self._whole) >= _REMEMBERED:
+            self._whole.pop(next(iter(self._whole)))
+        self._whole[key] = replace(stored, value=json.loads(whole))
+        return self._whole[key]
+
+    def _encoded(
+        self, call: Call[T], value: T, own_text: Callable[[], str] | None
+    ) -> tuple[bytes, bytes | None]:
+        """The value without secrets; if something was removed that only looks like one, and it is
+        part of the work on a case, also the value with that."""
+        try:
+            data = call.codec.encode(value)
+            spelled = canonical(data)
+        except NotJournalable as error:
+            if call.otherwise is None:
+                raise
+            value = call.otherwise(error)
+            data = call.codec.encode(value)
+            spelled = canonical(data)
+        if own_text is None or self._redactor.is_clean(spelled.decode()):
+            return self._redacted(spelled, data), None
+        spared = own_text()
+        stored = canonical(self._redactor.json(data, spared=spared))
+        whole = canonical(self._redactor.own_secrets_removed(data))
+        if stored == whole:
+            return stored, None
+        if call.withheld is not None:
+            marked = call.codec.encode(call.withheld(value))
+            stored = canonical(self._redactor.json(marked, spared=spared))
+        return stored, whole
+
+    def _redacted(self, spelled: bytes, value: Json) -> bytes:
+        if self._redactor.is_clean(spelled.decode()):
+            return spelled
+        return canonical(self._redactor.json(value))
 
 
 class JournalScope:
-    """The Effects handed to targets, metrics and roles; remembers what was used through it."""
+    """The effects for targets, metrics and roles; records what was used through it."""
 
-    def __init__(self, effects: JournaledEffects, *, trial: int, sealed: bool) -> None:
+    def __init__(
+        self,
+        effects: JournaledEffects,
+        *,
+        trial: int,
+        sealed: bool,
+        own_text: Callable[[], str] | None = None,
+    ) -> None:
         self._effects = effects
+        self.own_text = own_text
+        """The text of the case, inside the work on one."""
         self.trial = trial
         self.sealed = sealed
         self.used: dict[str, Spend] = {}
 
     async def once(self, call: Call[T], perform: _Perform[T]) -> T:
-        """The result of `call`, as the journal keeps it, also the first time."""
+        """The result of `call`, decoded from the journal's form even the first time."""
         stored = await self._effects.result(call, perform, self)
         self.used.update(stored.spends)
         with reading(self._effects.journal.path):
@@ -271,9 +312,9 @@ class JournalScope:
 
 
 class NamedScope:
-    """Effects of one piece of work among others in a journal: its name is part of every key.
+    """Effects whose keys contain the name of a piece of work.
 
-    So the same question in two of them is two effects, each with an answer of its own.
+    The same request in two of them is two effects with separate results.
     """
 
     def __init__(self, scope: Scope, name: str) -> None:
@@ -282,10 +323,9 @@ class NamedScope:
 
     @property
     def used(self) -> Mapping[str, Spend]:
-        """What each effect used so far cost, by key."""
         return self._scope.used
 
     async def once(self, call: Call[T], perform: _Perform[T]) -> T:
-        """The result of `call` as this piece of work has it."""
+        """The result of `call` within this piece of work."""
         own = replace(call, request={"within": self._name, "request": call.request})
         return await self._scope.once(own, lambda nested: perform(NamedScope(nested, self._name)))

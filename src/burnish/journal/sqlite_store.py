@@ -1,9 +1,9 @@
-"""A journal in a file of its own: SQLite, where it lies, and how far it had come."""
+"""A journal in a SQLite file, where it is stored, and how far it has come."""
 
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 NAME = "journal.count"
 _DIGITS = 20
-"""Always as many, so that one small write replaces the number: a kill cannot tear it."""
+"""A fixed width, so that one small write replaces the number and a kill cannot tear it."""
 
 
 class PositionFile:
-    """The file while a journal is driven. A journal works without it, so trouble is not fatal."""
+    """Counts results in a file beside the journal, which works without it: errors are ignored."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._handle: int | None = None
@@ -47,21 +47,21 @@ class PositionFile:
         self.reach(count)
 
     def reach(self, count: int) -> None:
-        """So many results are on disk."""
+        """Record how many results are on disk."""
         if self._handle is not None and count > self._count:
             self._count = count
             with suppress(OSError):
                 os.pwrite(self._handle, b"%0*d\n" % (_DIGITS, count), 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def reached(folder: Path) -> int:
-    """How many results were on disk; 0 where nobody wrote that down."""
+    """How many results were on disk; 0 if that is not recorded."""
     try:
         return max(0, int((folder / NAME).read_bytes()))
     except (OSError, ValueError):
@@ -69,14 +69,11 @@ def reached(folder: Path) -> int:
 
 
 def how_to_mend(path: Path | str) -> str:
-    """What probably happened to a journal, and what to put back."""
+    """What probably happened to a journal, and what to restore."""
     if isinstance(path, Path):
         wal = f"{path.name}-wal"
-        return f"{wal} was probably deleted, damaged, or left out of a copy: put it back"
-    return "the database was probably set back to an earlier state: restore the newer one"
-
-
-# -- A journal in a file of its own ---------------------------------------------------------------
+        return f"{wal} was probably deleted, damaged, or left out of a copy: restore it"
+    return "the database was probably reset to an earlier state: restore the newer one"
 
 
 _SCHEMA = 1
@@ -105,8 +102,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
     """A connection whose commits are on disk when they return.
 
-    WAL needs shared memory, which network file systems do not give: there the old
-    rollback journal is used.
+    WAL needs shared memory, which network file systems lack: there, use the rollback journal.
     """
     with reading(path):
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
@@ -118,7 +114,6 @@ def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
 
 @contextmanager
 def _closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
-    """Do not leave a connection open that nobody will be given."""
     try:
         yield
     except BaseException:
@@ -127,7 +122,7 @@ def _closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables where they are not there yet."""
+    """Create the tables unless they exist."""
     try:
         db.executescript(_TABLES)
         db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(_SCHEMA),))
@@ -137,7 +132,6 @@ def prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse a journal that a newer burnish wrote."""
     with reading(path):
         row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         schema = 0 if row is None else int(row[0])
@@ -151,38 +145,32 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def reading(path: Path | str) -> Generator[None, None, None]:
-    """Whatever a damaged journal makes Python raise becomes one clear error."""
+    """Turn whatever a damaged journal makes Python raise into one clear error."""
     try:
         yield
-    except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
+    except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path | str, error: Exception) -> FileTrouble | JournalTrouble:
-    """The error for a journal that cannot be opened or is none."""
     if isinstance(error, sqlite3.OperationalError):
         return FileTrouble(
             f"the journal {path} cannot be opened: {error}",
             remedy="check that the folder exists, is writable and has space left",
         )
+    first_line = (str(error).splitlines() or [type(error).__name__])[0]
     return JournalTrouble(
-        f"{path} is damaged, or not a journal: {_first_line(error)}",
+        f"{path} is damaged, or not a journal: {first_line}",
         remedy="restore it from a backup, or start a new run",
     )
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+class _Writer(JournalWriter):
+    """Executes statements in order, in the caller's thread; only the commit has its own thread.
 
-
-class Writer(JournalWriter):
-    """Executes statements in the order they were given; a wait ends when they are on disk.
-
-    Statements run at once in the thread that gives them; only the commit, which waits for the
-    disk, is left to a thread of its own. Whatever comes meanwhile waits for the next group, so
-    the cost of reaching the disk is divided among all that happened during the last visit. Were
-    the statements left to that thread too, a busy event loop would let go of the interpreter
-    only now and then, and each of them would wait for it.
+    Statements that arrive during a commit wait for the next one, so many of them share the cost
+    of one disk sync. They do not run in the commit thread, because a busy event loop rarely
+    releases the interpreter lock and each statement would have to wait for it.
     """
 
     _trouble = FileTrouble
@@ -196,17 +184,15 @@ class Writer(JournalWriter):
     ) -> None:
         super().__init__(name=name, before_commit=before_commit)
         self._db = connect()
-        self._executed: list[Waiter] = []
-        """In the open transaction."""
+        self._executed: list[Waiter] = []  # in the open transaction
         self._committing = self._left_to_loop = self._checkpoint_due = False
         self._thread.start()
 
     def checkpoint_soon(self) -> None:
-        """After the next commit, move the WAL into the file: a lost WAL then costs less."""
+        # With the WAL moved into the file, a lost WAL costs less.
         self._checkpoint_due = True
 
     def close(self) -> None:
-        """Commit what was given, then end the thread."""
         super().close()
         self._db.close()
 
@@ -215,7 +201,6 @@ class Writer(JournalWriter):
             self._execute_waiting()
 
     def _execute_waiting(self) -> None:
-        """Run what was given, in the caller's thread; the lock is held."""
         entries, self._waiting = self._waiting, []
         self._left_to_loop = False
         if not entries:
@@ -233,7 +218,9 @@ class Writer(JournalWriter):
     def _commit_groups(self) -> None:
         while True:
             with self._turn:
-                while not (self._executed or self._mine_to_execute or self._closing):
+                while not (
+                    self._executed or (self._waiting and not self._left_to_loop) or self._closing
+                ):
                     self._turn.wait()
                 self._execute_waiting()
                 group, self._executed = self._executed, []
@@ -257,11 +244,11 @@ class Writer(JournalWriter):
             return
         if self._checkpoint_due:
             self._checkpoint_due = False
-            with suppress(sqlite3.Error):  # it is tried again after the next trial
+            with suppress(sqlite3.Error):  # the next trial tries again
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _finish(self, loops: "Loops") -> None:
-        """End a commit. What waits is left to a loop, unless there is none or it waits itself."""
+        """End a commit. A loop executes what waits, unless there is none or it is blocked."""
         with self._turn:
             self._committing = False
             blocked = any(isinstance(waiter, Future) for _, waiter in self._waiting)
@@ -269,17 +256,13 @@ class Writer(JournalWriter):
             if not self._left_to_loop:
                 self._execute_waiting()
 
-    @property
-    def _mine_to_execute(self) -> bool:
-        return bool(self._waiting) and not self._left_to_loop
-
     def _go_on(self) -> None:
         with self._turn:
             self._take_up()
 
     def _break(self, error: sqlite3.Error) -> None:
-        """Take nothing more: a later write would leave a hole where this one belongs."""
-        with suppress(sqlite3.Error):  # where nothing can be written, even this may fail
+        """Accept nothing more: a later write would leave a gap."""
+        with suppress(sqlite3.Error):  # without disk space, even this may fail
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
         self._broken = FileTrouble(
@@ -288,28 +271,26 @@ class Writer(JournalWriter):
         )
 
 
-_SQL = Statements(Spelling(begin="BEGIN IMMEDIATE"))
-
-
 class SqliteStore:
-    """The journal in a folder. Whoever drives it holds the folder's lock."""
+    """A journal in a folder. The process that drives it holds the folder's lock."""
+
+    sql = Statements(Spelling(begin="BEGIN IMMEDIATE"))
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._db: sqlite3.Connection | None = None
         self.path = folder / JOURNAL_FILE
         self.packing = Packing(folder / "blobs")
-        self.sql = _SQL
 
     def take(self) -> sqlite3.Connection:
-        """Open the file, and make its tables where they are not there yet."""
+        """Open the file and create the tables unless they exist."""
         self._db = db = self._connect()
         with _closed_on_error(db):
             prepare(db, self.path)
         return db
 
     def look(self) -> sqlite3.Connection:
-        """The file; an empty one where the run was killed before it had any tables."""
+        """Open the file; an empty journal if the run was killed before there were tables."""
         with reading(self.path):
             self._db = db = self._opened()
             with _closed_on_error(db):
@@ -318,7 +299,9 @@ class SqliteStore:
 
     def _opened(self) -> sqlite3.Connection:
         if self.path.exists():
-            db = sqlite3.connect(f"file:{_quoted(self.path)}?mode=ro", uri=True)
+            path = str(self.path.resolve())
+            quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+            db = sqlite3.connect(f"file:{quoted}?mode=ro", uri=True)
             with _closed_on_error(db):
                 if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
                     return db
@@ -327,29 +310,22 @@ class SqliteStore:
         prepare(db, self.path)
         return db
 
-    def writer(self, before_commit: BeforeCommit) -> Writer:
-        """A writer with a connection of its own."""
-        return Writer(self._connect, name=str(self.path), before_commit=before_commit)
+    def writer(self, before_commit: BeforeCommit) -> JournalWriter:
+        """A writer with its own connection."""
+        return _Writer(self._connect, name=str(self.path), before_commit=before_commit)
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterable[Any]:
-        """SQLite gives one row after the other by itself."""
+        """Rows of a query."""
         assert self._db is not None
         return self._db.execute(sql, parameters)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._db is not None:
             self._db.close()
 
     def _connect(self) -> sqlite3.Connection:
         return connect(self.path, wal=not is_network_file_system(self._folder))
-
-
-def _quoted(path: Path) -> str:
-    return str(path.resolve()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-# -- Which store a journal has --------------------------------------------------------------------
 
 
 POINTER = "journal.json"
@@ -366,14 +342,14 @@ class _Pointer(BaseModel):
 
 
 def store_at(place: Path | JournalStore) -> JournalStore:
-    """The store of a folder's journal; a store is given back as it is."""
+    """The store of a folder's journal; a store is returned as it is."""
     if not isinstance(place, Path):
         return place
-    return _named_database(place) or SqliteStore(place)
+    return _store_in_database(place) if (place / POINTER).exists() else SqliteStore(place)
 
 
 def point_to(store: "DatabaseStore", folder: Path) -> None:
-    """Say in a folder that its journal lies in a database."""
+    """Write into a folder that its journal is in a database."""
     journals = store.journals
     pointer = _Pointer(
         database=journals.url.storable,
@@ -385,13 +361,8 @@ def point_to(store: "DatabaseStore", folder: Path) -> None:
     write_atomic(folder / POINTER, json.dumps(pointer.model_dump(), indent=2) + "\n")
 
 
-def _named_database(
-    folder: Path, environ: Mapping[str, str] | None = None
-) -> "DatabaseStore | None":
-    """The journal in a database that a folder names, or None."""
+def _store_in_database(folder: Path) -> "DatabaseStore":
     path = folder / POINTER
-    if not path.exists():
-        return None
     try:
         pointer = _Pointer.model_validate_json(read_bytes(path))
     except ValidationError as error:
@@ -399,18 +370,17 @@ def _named_database(
             f"{path} does not say where the journal is",
             remedy="restore it from a backup, or start a new run",
         ) from error
-    # Late: most runs have their journal in a file.
-    try:
+    try:  # imported late: most runs have their journal in a file
         from burnish.journal.database_store import DatabaseJournals
         from burnish.system.databases import DatabaseUrl
     except ImportError as error:
         raise MissingExtra(
-            f"the journal of {folder} lies in a database, which needs the package sqlalchemy",
+            f"the journal of {folder} is in a database, which needs the package sqlalchemy",
             remedy="pip install 'burnish[postgres]' or 'burnish[mysql]'",
         ) from error
 
     journals = DatabaseJournals(
-        url=DatabaseUrl.parse(pointer.database, environ),
+        url=DatabaseUrl.parse(pointer.database),
         prefix=pointer.prefix,
         create_schema=pointer.create_schema,
         lease_seconds=pointer.lease_seconds,

@@ -1,4 +1,4 @@
-"""What a journal needs of the place it lies in, and how its values are packed into rows."""
+"""What a journal needs from its store, and how values are packed into rows."""
 
 import asyncio
 import hashlib
@@ -23,19 +23,19 @@ _PLAIN, _ZIPPED, _ELSEWHERE = b"j", b"z", b"f"
 
 
 class _Blobs(Protocol):
-    """Where values lie that are too large for a row."""
+    """Stores values that are too large for a row."""
 
     def keep(self, name: str, content: bytes) -> None:
-        """Keep it; it is there no later than any row that is written after this."""
+        """Store a value no later than any row that is written after it."""
         ...
 
     def fetch(self, name: str) -> bytes:
-        """What was kept; OSError where it is gone."""
+        """Read a value; OSError if it is gone."""
         ...
 
 
-class FolderBlobs:
-    """One file a value."""
+class _FolderBlobs:
+    """One file per value, on disk when `keep` returns."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,25 +44,23 @@ class FolderBlobs:
         return str(self.folder)
 
     def keep(self, name: str, content: bytes) -> None:
-        """Write the file unless it is there; on disk when this returns."""
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(exist_ok=True)
             write_atomic(path, content)
 
     def fetch(self, name: str) -> bytes:
-        """Read the file."""
         return (self.folder / name).read_bytes()
 
 
 class Packing:
-    """Packs bytes into what a row holds, and back; large values go to the blobs."""
+    """Packs bytes for a row and unpacks them; large values go to the blobs."""
 
     def __init__(self, blobs: Path | _Blobs) -> None:
-        self._blobs = FolderBlobs(blobs) if isinstance(blobs, Path) else blobs
+        self._blobs = _FolderBlobs(blobs) if isinstance(blobs, Path) else blobs
 
     def pack(self, content: bytes) -> bytes:
-        """What the row holds. A large value is kept no later than that row."""
+        """The bytes for a row. A large value is stored no later than that row."""
         if len(content) <= COMPRESS_ABOVE:
             return _PLAIN + content
         zipped = zlib.compress(content, 1)
@@ -73,7 +71,7 @@ class Packing:
         return _ELSEWHERE + name.encode()
 
     def unpack(self, packed: bytes) -> bytes:
-        """What `pack` was given."""
+        """The bytes that were packed."""
         tag, rest = packed[:1], packed[1:]
         try:
             if tag == _PLAIN:
@@ -88,15 +86,10 @@ class Packing:
             ) from error
 
 
-# -- What a journal needs of the place it lies in, be it a file or a database ---------------------
-
-
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 BeforeCommit: TypeAlias = Callable[[], Statement | None]
 Waiter: TypeAlias = "asyncio.Future[None] | Future[None] | None"
 Loops: TypeAlias = "dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]]"
-
-# -- statements -----------------------------------------------------------------------------
 
 AMOUNTS = "metric_calls, calls, tokens_in, tokens_out, nano_usd, unpriced"
 _AMOUNTS = tuple(AMOUNTS.split(", "))
@@ -107,22 +100,22 @@ _RESULT = ("value", "nested", "missing")
 
 @dataclass(frozen=True, kw_only=True)
 class Spelling:
-    """How one kind of database writes things, and which run is meant."""
+    """The SQL of one kind of database, for one run."""
 
     prefix: str = ""
-    """What the names of the tables begin with."""
+    """The prefix of table names."""
     run: int | None = None
-    """The number of the run; None where there is but one."""
+    """The number of the run; None if there is only one."""
     placeholder: str = "?"
     begin: str = "BEGIN"
     mysql: bool = False
 
     def columns(self, names: Sequence[str]) -> str:
-        """Names of columns, quoted where one of them is a word of the language."""
+        """Names of columns, quoted where one is a keyword."""
         return ", ".join(self.column(name) for name in names)
 
     def column(self, name: str) -> str:
-        """The name of a column."""
+        """The name of a column, quoted if it is a keyword."""
         return "`key`" if self.mysql and name == "key" else name
 
     def insert(
@@ -133,13 +126,13 @@ class Spelling:
         unique: Sequence[str] = (),
         update: Sequence[str] = (),
     ) -> str:
-        """Put a row in; where one with the same `unique` is there, update it, or leave it."""
+        """Insert a row; if one with the same `unique` exists, update it or leave it."""
         values = ", ".join([self.placeholder] * len(names))
         head, number = ("", "") if self.run is None else ("run, ", f"{self.run}, ")
         text = f"INSERT INTO {self.prefix}{table} ({head}{self.columns(names)}) "
-        return f"{text}VALUES ({number}{values}){self._otherwise(unique, update)}"
+        return f"{text}VALUES ({number}{values}){self._on_conflict(unique, update)}"
 
-    def _otherwise(self, unique: Sequence[str], update: Sequence[str]) -> str:
+    def _on_conflict(self, unique: Sequence[str], update: Sequence[str]) -> str:
         if not unique:
             return ""
         if self.mysql:
@@ -157,25 +150,21 @@ class Spelling:
         return f"{text} ORDER BY {order}" if order else text
 
     def where(self, *conditions: str) -> str:
-        """The condition that a row is of this run, and more."""
+        """The condition for rows of this run, and more conditions."""
         mine = () if self.run is None else (f"run = {self.run}",)
         every = " AND ".join((*mine, *conditions))
         return f" WHERE {every}" if every else ""
 
     def equal(self, name: str) -> str:
-        """The condition that a column has a given value."""
+        """The condition that a column equals a parameter."""
         return f"{self.column(name)} = {self.placeholder}"
 
 
 class Statements:
-    """Every statement of a journal, spelled once."""
+    """Every SQL statement of a journal."""
 
-    def __init__(self, spelling: Spelling) -> None:
-        self._write_with(spelling)
-        self._read_with(spelling)
-        self.begin = spelling.begin
-
-    def _write_with(self, s: Spelling) -> None:
+    def __init__(self, s: Spelling) -> None:
+        self.begin = s.begin
         self.note = s.insert("effects", _NOTED)
         self.complete = s.insert(
             "effects",
@@ -185,6 +174,7 @@ class Statements:
         )
         self.lose_all = _lose(s)
         self.lose_one = _lose(s, s.equal("key"))
+        self.lose_result = _lose(s, s.equal("key"), state="value IS NOT NULL")
         self.add_trial = s.insert("trials", ("number", "body"))
         self.add_event = s.insert("events", ("key", "body"))
         delivered = f"UPDATE {s.prefix}events SET delivered = 1"
@@ -198,19 +188,21 @@ class Statements:
         self.keep_time = active + s.where(s.equal("id"))
         self.add_blob = s.insert("blobs", ("name", "part", "body"), unique=("name", "part"))
 
-    def _read_with(self, s: Spelling) -> None:
         done, key = "value IS NOT NULL", s.column("key")
         self.keys = s.select(key, "effects", done)
         self.find = s.select(f"value, nested, missing, {AMOUNTS}", "effects", s.equal("key"), done)
         row = f"{key}, kind, trial, draw, request, value IS NULL, missing, imported, {AMOUNTS}"
         self.effects = s.select(row, "effects", order="id")
+        value = f"{key}, kind, draw, request, value"
+        self.values = s.select(value, "effects", s.equal("trial"), done, order="id")
         costs, since = f"{key}, kind, trial, draw, nested, {AMOUNTS}", f"trial >= {s.placeholder}"
         self.costs = s.select(costs, "effects", done, since, order="id")
         self.billed = (s.select(_SUMS, "effects"), s.select(_SUMS, "lost"))
         self.trial = s.select("body", "trials", s.equal("number"))
         self.trials = s.select("body", "trials", order="number")
         self.trials_recorded = s.select("COUNT(*)", "trials")
-        self.results = s.select("COUNT(*)", "effects", done)
+        self.totals = s.select(f"COUNT(value), {_SUMS}", "effects")
+        self.late = s.select(_SUMS, "effects", done, since)
         self.event = s.select("delivered", "events", s.equal("key"))
         self.events = s.select("body", "events", order="id")
         self.checks = s.select("label, number", "checks")
@@ -221,28 +213,22 @@ class Statements:
         self.blob = s.select("body", "blobs", s.equal("name"), order="part")
 
 
-def _lose(s: Spelling, *which: str) -> tuple[str, str]:
-    """Move notes that nobody will complete from `effects` to `lost`."""
+def _lose(s: Spelling, *which: str, state: str = "value IS NULL") -> tuple[str, str]:
+    """Move effects that will not be completed from `effects` to `lost`."""
     head = "" if s.run is None else "run, "
     moved = f"{head}{s.columns(('key', 'kind', 'trial'))}, {AMOUNTS}"
-    rows = s.where("value IS NULL", *which)
+    rows = s.where(state, *which)
     return (
         f"INSERT INTO {s.prefix}lost ({moved}) SELECT {moved} FROM {s.prefix}effects{rows}",
         f"DELETE FROM {s.prefix}effects{rows}",
     )
 
 
-# -- writers --------------------------------------------------------------------------------
-
-
 class JournalWriter(ABC):
-    """Takes statements in order; a wait ends when they are kept.
-
-    A thread of its own commits them in groups.
-    """
+    """Takes statements in order and commits them in groups, in its own thread."""
 
     _trouble: ClassVar[type[BurnishError]]
-    """The error where nothing can be written."""
+    """The error when nothing can be written."""
 
     def __init__(self, *, name: str, before_commit: BeforeCommit) -> None:
         self._name = name
@@ -255,34 +241,33 @@ class JournalWriter(ABC):
         self._thread.daemon = True
 
     def put(self, *statements: Statement) -> None:
-        """Give statements that are kept together; what is given later is kept no sooner."""
+        """Queue statements that are committed together, no later than those that follow."""
         self._add(*((each, None) for each in statements))
 
     def write(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement and wait until it is kept."""
+        """Queue a statement and wait until it is committed."""
         done: Future[None] = Future()
         self._add(((sql, parameters), done))
         done.result()
 
     async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Give a statement and wait, without blocking the loop, until it is kept."""
+        """Queue a statement and wait, without blocking the loop, until it is committed."""
         done = asyncio.get_running_loop().create_future()
         self._add(((sql, parameters), done))
         await done
 
     def checkpoint_soon(self) -> None:
-        """With the next commit, move what was kept to where it stays; a server does it itself."""
+        """Checkpoint the database with the next commit; servers do this themselves."""
         return
 
     def close(self) -> None:
-        """Keep what was given, then end the thread."""
+        """Commit what is queued and end the thread."""
         with self._turn:
             self._closing = True
             self._turn.notify()
         self._thread.join()
 
     def _add(self, *entries: tuple[Statement, Waiter]) -> None:
-        """Take statements, each with who waits for it."""
         with self._turn:
             if self._broken is not None:
                 raise self._broken
@@ -293,15 +278,15 @@ class JournalWriter(ABC):
 
     @abstractmethod
     def _take_up(self) -> None:
-        """See to what waits, or wake whoever does; the lock is held."""
+        """Execute what is queued, or wake the thread that does; the lock is held."""
 
     @abstractmethod
     def _commit_groups(self) -> None:
-        """What the thread does until the writer is closed."""
+        """Run in the thread until the writer is closed."""
 
 
 def by_loop(group: Sequence[Waiter]) -> Loops:
-    """Those who wait in an event loop that still runs."""
+    """The waiters in event loops that still run."""
     loops: Loops = {}
     for waiter in group:
         if isinstance(waiter, asyncio.Future) and not waiter.get_loop().is_closed():
@@ -315,12 +300,12 @@ def release(
     trouble: BurnishError | None,
     go_on: Callable[[], None],
 ) -> None:
-    """Tell everyone who waits, the waiters of one loop in one go; then let the loops go on."""
+    """Settle all waiters, those of one loop together, after the loop has called `go_on`."""
     for waiter in group:
         if isinstance(waiter, Future):
             _settle(waiter, trouble)
     for loop, waiters in loops.items():
-        with suppress(RuntimeError):  # it was closed just now: nobody waits there any more
+        with suppress(RuntimeError):  # the loop was just closed: nobody waits there any more
             loop.call_soon_threadsafe(_settle_all, waiters, trouble, go_on)
 
 
@@ -342,81 +327,64 @@ def _settle(waiter: "asyncio.Future[None] | Future[None]", trouble: BurnishError
         waiter.set_exception(trouble)
 
 
-# -- places ---------------------------------------------------------------------------------
-
-
 class _Rows(Protocol):
-    """What a statement gave."""
-
-    def fetchone(self) -> Any:
-        """The next row, or None."""
-        ...
-
-    def __iter__(self) -> Iterator[Any]:
-        """The rows that are left."""
-        ...
+    def fetchone(self) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
-class _Connection(Protocol):
-    """A connection on which every statement is a transaction of its own."""
+class Connection(Protocol):
+    """A connection on which every statement is a transaction."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> _Rows:
         """Run one statement."""
         ...
 
-    def close(self) -> None:
-        """Let go."""
-        ...
-
 
 class JournalStore(Protocol):
-    """One run's journal, wherever it lies. Its tables are those of schema.py."""
+    """Where one run's journal is stored, in the tables of tables.py or sqlite_store.py."""
 
     @property
     def path(self) -> Path | str:
-        """How messages name it; no password is in it."""
+        """Its name in messages, without a password."""
         ...
 
     @property
     def sql(self) -> Statements:
-        """The statements as this place spells them; known once it was taken or looked at."""
+        """The statements for this store; valid once it is open."""
         ...
 
     @property
     def packing(self) -> Packing:
-        """How values lie in rows, and where large ones go."""
+        """Packs values into rows and blobs."""
         ...
 
-    def take(self) -> _Connection:
-        """Open it for driving: tables made, one driver at a time. Close the store when done."""
+    def take(self) -> Connection:
+        """Open it for the one process that drives the run; creates the tables."""
         ...
 
-    def look(self) -> _Connection:
-        """Open it for reading: nothing is written, a driver may be at work."""
+    def look(self) -> Connection:
+        """Open it for reading only; another process may drive the run."""
         ...
 
     def writer(self, before_commit: BeforeCommit) -> JournalWriter:
-        """The one writer of a journal that was taken.
-
-        `before_commit` may add a statement to a commit, now and then.
-        """
+        """The one writer of a journal that was taken; `before_commit` may add a statement."""
         ...
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterable[Any]:
-        """Many rows, not all in memory at once; other statements may run meanwhile."""
+        """Rows, not all in memory at once; other statements may run meanwhile."""
         ...
 
     def close(self) -> None:
-        """Let go of the place; the writer was closed before."""
+        """Close the store, after its writer."""
         ...
 
 
-def billed(db: _Connection, sql: Statements) -> Spend:
-    """Everything that was started: completed effects, and lost ones by their estimate."""
+def billed(db: Connection, sql: Statements) -> Spend:
+    """The cost of completed effects, and the estimates of lost ones."""
     rows = (db.execute(each).fetchone() for each in sql.billed)
     return sum((Spend.of(map(int, row)) for row in rows), Spend())
 
 
-def one(db: _Connection, sql: str) -> float:
-    """The one number a query gives."""
+def one(db: Connection, sql: str) -> float:
+    """The single number that a query returns."""
     return float(db.execute(sql).fetchone()[0])

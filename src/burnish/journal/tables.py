@@ -5,6 +5,7 @@ Times are seconds since 1970 in UTC, by the clock of the database.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -37,58 +38,58 @@ from burnish.journal.storage import AMOUNTS
 from burnish.system.databases import PREFIX, check_prefix
 
 _Step: TypeAlias = Sequence[ExecutableDDLElement]
-"""One migration: what leads from one version to the next. One that was released stays as it is."""
+"""One migration to the next version. Released migrations never change."""
 
 _MYSQL = ("mysql", "mariadb")
-_LOCK_SECONDS = 60
 _BY_HAND = (
-    "make them by hand: --print-schema shows the SQL; or leave out --no-create-schema, and they "
-    "are made by themselves"
+    "create them by hand with the SQL of --print-schema, or omit --no-create-schema to have "
+    "them created"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Tables that belong together, in versions that migrations lead to."""
+    """Tables that belong together, with their migrations."""
 
     name: str
     tables: Mapping[str, Table]
-    """By what they are called without the prefix."""
+    """By name, without the prefix."""
     versions: Table
-    """Where the version is noted, in the row `key`, in the column `column`."""
+    """Holds the version, in the row `key` and the column `column`."""
     key: Mapping[str, Any]
     column: str
     steps: tuple[_Step, ...]
     error: type[BurnishError]
 
     def is_current(self, db: Connection) -> bool:
-        """Whether the tables are there, in this version."""
+        """Whether the tables exist in this version."""
         return self._version(db) == len(self.steps)
 
     def migrate(self, db: Connection) -> None:
-        """Make the tables, or bring them up to date; two processes may start at once."""
+        """Create or upgrade the tables; two processes may do so at once."""
         if self.is_current(db):
             return
         lock = f"burnish:{short_id([db.engine.url.database, self.versions.name, self.name])}"
         self._take_lock(db, lock)
         try:
             db.execute(CreateTable(self.versions, if_not_exists=True))
-            version = self._version(db)
+            # A locking read: another process may release its lock just before it commits.
+            version = self._version(db, latest=True)
             self._refuse_newer(version or 0)
             for step in self.steps[version or 0 :]:
                 for statement in step:
                     db.execute(statement)
             if version != len(self.steps):
-                db.execute(self._noted(new=version is None))
+                db.execute(self._set_version(new=version is None))
         finally:
             if db.dialect.name in _MYSQL:
                 db.execute(select(func.release_lock(lock)))
 
     def require(self, db: Connection) -> None:
-        """Refuse tables that are not there, or of another version."""
+        """Refuse tables that do not exist or have another version."""
         version = self._version(db)
         if version is None:
-            raise self.error(f"there are no tables of the {self.name}", remedy=_BY_HAND)
+            raise self.error(f"there are no tables for the {self.name}", remedy=_BY_HAND)
         self._refuse_newer(version)
         if version < len(self.steps):
             raise self.error(
@@ -98,25 +99,25 @@ class Schema:
             )
 
     def statements(self, dialect: Dialect) -> list[str]:
-        """The SQL that makes the tables, for one who wants to run it by hand."""
-        made = [CreateTable(self.versions, if_not_exists=True), *(x for s in self.steps for x in s)]
-        noted = self._noted(new=True).compile(
+        """The SQL that creates the tables, for running it by hand."""
+        created = [CreateTable(self.versions, if_not_exists=True), *chain(*self.steps)]
+        version = self._set_version(new=True).compile(
             dialect=dialect, compile_kwargs={"literal_binds": True}
         )
-        return [*(str(each.compile(dialect=dialect)).strip() for each in made), str(noted)]
+        return [*(str(each.compile(dialect=dialect)).strip() for each in created), str(version)]
 
-    def _version(self, db: Connection) -> int | None:
+    def _version(self, db: Connection, *, latest: bool = False) -> int | None:
         if not inspect(db).has_table(self.versions.name):
             return None
-        row = db.execute(select(self.versions.c[self.column]).where(*self._row)).one_or_none()
+        query = select(self.versions.c[self.column]).where(*self._row)
+        row = db.execute(query.with_for_update() if latest else query).one_or_none()
         return None if row is None else int(row[0])
 
     @property
     def _row(self) -> list[Any]:
         return [self.versions.c[name] == value for name, value in self.key.items()]
 
-    def _noted(self, *, new: bool) -> Any:
-        """The newest version, as the column's type has it."""
+    def _set_version(self, *, new: bool) -> Any:
         column = self.versions.c[self.column]
         value = {self.column: column.type.python_type(len(self.steps))}
         if new:
@@ -126,25 +127,23 @@ class Schema:
     def _refuse_newer(self, version: int) -> None:
         if version > len(self.steps):
             raise self.error(
-                f"the tables of the {self.name} were made by a newer burnish "
+                f"the tables of the {self.name} were created by a newer burnish "
                 f"(schema {version}, this one knows {len(self.steps)})",
                 remedy="upgrade burnish",
             )
 
     def _take_lock(self, db: Connection, lock: str) -> None:
-        """One process at a time; in SQLite the open transaction is lock enough."""
+        """Let in one process at a time; in SQLite the open transaction is the lock."""
         if db.dialect.name == "postgresql":
             db.execute(select(func.pg_advisory_xact_lock(func.hashtext(lock))))
             return
-        mysql_lock = select(func.get_lock(lock, _LOCK_SECONDS))
+        mysql_lock = select(func.get_lock(lock, 60))
         if db.dialect.name in _MYSQL and not db.execute(mysql_lock).scalar():
             raise self.error(
-                f"another process has been making the tables of the {self.name} for a minute",
-                remedy="see what it is doing, then try again",
+                f"another process has been creating the tables of the {self.name} for a minute",
+                remedy="check what it is doing, then try again",
             )
 
-
-# -- columns -------------------------------------------------------------------------------
 
 _NUMBER = BigInteger().with_variant(Integer(), "sqlite")  # SQLite counts only INTEGER by itself
 _SECONDS: Double[float] = Double()
@@ -153,7 +152,7 @@ _TEXT = Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
 _NAME = String(255)
 _LONG_NAME = Text().with_variant(String(512), *_MYSQL)
 _HASH = LargeBinary().with_variant(mysql.BINARY(32), *_MYSQL)
-# Names that differ in case only are two names, which MySQL does not think by itself.
+# By default, MySQL does not distinguish names that differ only in case.
 _EXACT: dict[str, Any] = {
     f"{kind}_{option}": value
     for kind in _MYSQL
@@ -167,7 +166,7 @@ _Make: TypeAlias = Callable[..., Table]
 
 
 def _maker(prefix: str, tables: dict[str, Table]) -> _Make:
-    """What makes tables whose names begin so, and collects them."""
+    """A function that adds a table with this prefix to `tables`."""
     metadata = MetaData()
 
     def make(name: str, *columns: Column[Any] | UniqueConstraint) -> Table:
@@ -190,15 +189,12 @@ def _key(name: str, kind: Any = BigInteger) -> Column[Any]:
 
 
 def _created(tables: Mapping[str, Table]) -> _Step:
-    # Where tables are not made in a transaction, a killed process may have made some of them.
+    # Without transactional DDL, a killed process may have created some of them.
     return [CreateTable(table, if_not_exists=True) for table in tables.values()]
 
 
-# -- runs of a service ---------------------------------------------------------------------
-
-
 def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
-    """The tables of a store: `runs`, `run_events` and `run_payloads`."""
+    """The tables of a store: runs with their events and their queue, accounts with charges."""
     tables: dict[str, Table] = {}
     make = _maker(prefix, tables)
     _runs(make, prefix)
@@ -213,9 +209,13 @@ def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
         _column("body", _BYTES),
         UniqueConstraint("run", "event_key", name=f"{prefix}run_events_key"),
     )
-    # Requests and results, compressed, in parts that every server takes.
+    # Requests and results, compressed, in parts that every server accepts.
     make("run_payloads", _key("run"), _key("name", String(16)), _key("part", Integer), _body())
     first = _created(tables)
+    second = _created(_accounts(make, tables, prefix))
+    # When a charge was last made: limits may hold for a day or a month.
+    times = make("charge_times", _key("charge"), _column("at", _SECONDS))
+    fourth = _created(_queue(make, tables, prefix))
     versions = make("schema", _key("name", String(32)), _column("version", Integer))
     return Schema(
         name="store",
@@ -223,9 +223,55 @@ def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
         versions=versions,
         key={"name": "runs"},
         column="version",
-        steps=(first,),
+        steps=(first, second, _created({"charge_times": times}), fourth),
         error=error,
     )
+
+
+def _accounts(make: _Make, tables: Mapping[str, Table], prefix: str) -> Mapping[str, Table]:
+    """What accounts have spent, reserved and stored; a row of `accounts` serves as a lock."""
+    before = set(tables)
+    amounts = ("usd", "calls", "tokens", "minutes")
+    make("accounts", _key("name", _NAME))
+    make(
+        "charges",
+        _id(),
+        _column("account", _NAME),
+        _column("app_name", _NAME),
+        _column("run_id", _NAME),
+        _column("open", SmallInteger),
+        *(_column(f"granted_{name}", _SECONDS, nullable=True) for name in amounts),
+        *(_column(name, _SECONDS) for name in amounts),
+        _column("bytes", BigInteger),
+        UniqueConstraint("account", "id", name=f"{prefix}charges_account"),
+        UniqueConstraint("app_name", "run_id", "id", name=f"{prefix}charges_run"),
+    )
+    make("uploads", _key("name", _NAME), _column("account", _NAME), _column("bytes", BigInteger))
+    return {name: table for name, table in tables.items() if name not in before}
+
+
+def _queue(make: _Make, tables: Mapping[str, Table], prefix: str) -> Mapping[str, Table]:
+    """Whose turn it is, how far the runs of other processes are, and which processes there are."""
+    before = set(tables)
+    make(
+        "run_queue",
+        _key("run"),
+        _column("account", _NAME),
+        _column("priority", SmallInteger),
+        _column("leased_at", _SECONDS),
+        UniqueConstraint("account", "leased_at", "run", name=f"{prefix}run_queue_turns"),
+    )
+    make("run_progress", _key("run"), _column("lease_token", BigInteger), _body())
+    make(
+        "processes",
+        _key("name", _NAME),
+        _column("role", String(16)),
+        _column("host", _NAME),
+        _column("places", Integer),
+        _column("busy", Integer),
+        _column("seen_at", _SECONDS),
+    )
+    return {name: table for name, table in tables.items() if name not in before}
 
 
 def _body() -> Column[Any]:
@@ -233,7 +279,7 @@ def _body() -> Column[Any]:
 
 
 def _runs(make: _Make, prefix: str) -> None:
-    """One row a run, small: it changes with every event."""
+    """One small row per run, which changes with every event."""
     make(
         "runs",
         _id(),
@@ -255,17 +301,14 @@ def _runs(make: _Make, prefix: str) -> None:
         _column("folder", _TEXT),
         _column("events", BigInteger),
         UniqueConstraint("app_name", "run_id", name=f"{prefix}runs_app_run"),
-        # Indexes for lists. As constraints they are part of the table, which is made in one step.
+        # Indexes for lists; as constraints they are created with the table in one step.
         UniqueConstraint("status", "id", name=f"{prefix}runs_status"),
         UniqueConstraint("app_name", "id", name=f"{prefix}runs_app"),
     )
 
 
-# -- journals ------------------------------------------------------------------------------
-
-
 def journal_schema(prefix: str) -> Schema:
-    """The tables of journals: one row a journal in `journals`, all others carry its number."""
+    """The tables of journals: one row each in `journals`; all others carry its number."""
     tables: dict[str, Table] = {}
     make = _maker(prefix, tables)
     make(
@@ -302,7 +345,7 @@ def journal_schema(prefix: str) -> Schema:
         name="journals",
         tables=tables,
         versions=meta,
-        key={"run": 0, "name": "schema"},  # 0 is the number of no run
+        key={"run": 0, "name": "schema"},  # no run has the number 0
         column="value",
         steps=(_created(tables),),
         error=JournalTrouble,
@@ -338,8 +381,6 @@ def _effects(make: _Make) -> None:
     make("journal_lost", *identity(), *amounts())
 
 
-# -- by hand -------------------------------------------------------------------------------
-
 _DIALECTS: dict[str, Callable[[], Dialect]] = {
     "sqlite": sqlite.dialect,
     "postgresql": postgresql.dialect,
@@ -348,10 +389,7 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
 
 
 def print_schema(dialect: str, *, table_prefix: str = PREFIX) -> str:
-    """The SQL that makes all tables, for one who wants to run it by hand.
-
-    Where journals can lie in that database, their tables are made too.
-    """
+    """The SQL that creates all tables, including those of journals unless it is for SQLite."""
     name = {"mariadb": "mysql", "postgres": "postgresql"}.get(dialect, dialect)
     if name not in _DIALECTS:
         remedy = f"known: {', '.join(_DIALECTS)}"

@@ -1,4 +1,4 @@
-"""The metrics of burnish's own types: standard, geval, rag and code, each a plug-in.
+"""The metrics of burnish's own types, each a plug-in: standard, geval, rag and code.
 
 The module of a metric loads when a file names the metric.
 """
@@ -10,11 +10,10 @@ from pydantic import Field
 from burnish.core.content import AtLeastOne, NotNegative, Share
 from burnish.metrics.factory import MetricMaking
 from burnish.metrics.files import MetricBlock, MetricPlugin
+from burnish.metrics.json_matching import JsonPath
 from burnish.metrics.turns import TurnMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from burnish.metrics.geval import QualityJudge
     from burnish.metrics.judged import JudgedMetric
     from burnish.metrics.numbered_judges import NumberedJudge
@@ -38,51 +37,49 @@ _Parameter: TypeAlias = Literal[
 
 
 class StandardBlock(MetricBlock):
-    """A metric burnish knows by name."""
+    """A metric that burnish knows by name."""
 
     type: str = "standard"
     metric: StandardName
-    """Which one."""
+    """The name of the metric."""
     threshold: Annotated[float, Field(ge=0, le=5)] | None = None
-    """From here on a score passes; above 1 it is on a judge's scale from 1 to 5."""
+    """Scores from here on pass; above 1, on a judge's scale from 1 to 5."""
     scale: int | None = None
-    """Read for HoloDeck's files, and without effect."""
+    """Accepted in HoloDeck files, without effect."""
     retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
-    """Read for HoloDeck's files, and without effect: `models` says how often to try."""
+    """Accepted in HoloDeck files, without effect: set retries under `models`."""
     timeout_ms: AtLeastOne | None = None
-    """Read for HoloDeck's files, and without effect: `models` says how long to wait."""
+    """Accepted in HoloDeck files, without effect: set timeouts under `models`."""
     custom_prompt: str | None = None
-    """What a judge is asked, in place of its own prompt."""
+    """Instructions for the judge that override its own prompt."""
     case_insensitive: bool = False
-    """For equality: take upper and lower case alike."""
+    """For equality: ignore upper and lower case."""
     strip_whitespace: bool = False
-    """For equality: leave out space at both ends."""
+    """For equality: ignore whitespace at both ends and collapse it in between."""
     strip_punctuation: bool = False
-    """For equality: leave out punctuation."""
+    """For equality: ignore punctuation."""
     absolute_tolerance: NotNegative = 1e-6
-    """For numeric: how far a number may be off."""
+    """For numeric: the largest allowed difference."""
     relative_tolerance: NotNegative = 0.0
-    """For numeric: how far it may be off as a share of the expected one."""
+    """For numeric: the largest allowed difference, as a share of the expected number."""
     accept_percent: bool = False
-    """For numeric: take 25% for 0.25."""
+    """For numeric: read 25% as 0.25."""
     accept_thousands_separators: bool = False
-    """For numeric: take 1,000 for 1000."""
-    response_path: str | None = None
-    """Where in a reply of JSON the value stands; the whole reply, else."""
+    """For numeric: read 1,000 as 1000."""
+    response_path: JsonPath | None = None
+    """The path of the value in a JSON reply; default: the whole reply."""
 
 
 class StandardPlugin(MetricPlugin):
-    """Equality, numbers, overlap of words, and judges of quality."""
+    """Equality, numbers, word overlap and quality judges."""
 
     kind: ClassVar[str] = "standard"
     Block: ClassVar[type[MetricBlock]] = StandardBlock
 
     def name(self, block: StandardBlock) -> str:
-        """The metric's own."""
         return block.metric
 
     def make(self, block: StandardBlock, making: MetricMaking) -> TurnMetric:
-        """The metric of that name."""
         match block.metric:
             case "equality":
                 from burnish.metrics.computed import Equality
@@ -100,31 +97,21 @@ class StandardPlugin(MetricPlugin):
 
                 return DistinctPhrases(name=block.metric, threshold=block.threshold)
             case "bleu" | "chrf" | "meteor" | "rouge":
-                return _overlap(block)
+                from burnish.metrics.overlap import Bleu, Chrf, Meteor, RougeMetric
+
+                kinds = {"bleu": Bleu, "chrf": Chrf, "meteor": Meteor, "rouge": RougeMetric}
+                return kinds[block.metric](**_compared(block))
             case _:
                 return _quality(block, making)
 
 
 def _compared(block: StandardBlock, keys: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a metric is told that compares the reply with what was expected."""
     return {
         "name": block.metric,
         "threshold": block.threshold,
         "response_path": block.response_path or "",
         **{key: getattr(block, key) for key in keys},
     }
-
-
-def _overlap(block: StandardBlock) -> TurnMetric:
-    from burnish.metrics.overlap import Bleu, Chrf, Meteor, RougeMetric
-
-    kinds: dict[str, Callable[..., TurnMetric]] = {
-        "bleu": Bleu,
-        "chrf": Chrf,
-        "meteor": Meteor,
-        "rouge": RougeMetric,
-    }
-    return kinds[block.metric](**_compared(block))
 
 
 def _quality(block: StandardBlock, making: MetricMaking) -> TurnMetric:
@@ -142,35 +129,33 @@ def _quality(block: StandardBlock, making: MetricMaking) -> TurnMetric:
 
 
 class GevalBlock(MetricBlock):
-    """A judge with criteria of the user's own."""
+    """A judge with criteria of your own."""
 
     type: str = "geval"
     name: Annotated[str, Field(min_length=1)]
-    """What scores and reports call it."""
+    """The name in scores and reports."""
     criteria: Annotated[str, Field(min_length=1)]
     """What the judge looks for, in words."""
     evaluation_steps: list[str] | None = None
-    """How it goes about it; else a model writes the steps once."""
+    """The steps of the judge; by default a model writes them once."""
     evaluation_params: list[_Parameter] = Field(default_factory=lambda: ["actual_output"])
-    """What of a turn the judge is shown."""
+    """The parts of a turn that the judge sees."""
     strict_mode: bool = False
-    """Score 0 or 1, and nothing between."""
+    """Score 1 for a perfect answer, else 0."""
     threshold: Share | None = None
-    """From here on a score passes."""
+    """Scores from here on pass."""
 
 
 class GevalPlugin(MetricPlugin):
-    """A judge that scores by criteria in words."""
+    """A judge with criteria in words."""
 
     kind: ClassVar[str] = "geval"
     Block: ClassVar[type[MetricBlock]] = GevalBlock
 
     def name(self, block: GevalBlock) -> str:
-        """As the user calls it."""
         return block.name
 
     def make(self, block: GevalBlock, making: MetricMaking) -> TurnMetric:
-        """The judge."""
         from burnish.metrics.geval import GEval
 
         return GEval(
@@ -185,7 +170,7 @@ class GevalPlugin(MetricPlugin):
 
 
 class RagBlock(MetricBlock):
-    """How well an answer and its retrieved context go together."""
+    """How well an answer and its retrieved context fit together."""
 
     type: str = "rag"
     metric_type: Literal[
@@ -195,11 +180,11 @@ class RagBlock(MetricBlock):
         "contextual_recall",
         "answer_relevancy",
     ]
-    """Which one."""
+    """The name of the metric."""
     threshold: Share = 0.5
-    """From here on a score passes."""
+    """Scores from here on pass."""
     include_reason: bool = True
-    """Ask the judge for the reason too."""
+    """Whether the reason quotes the judge."""
 
 
 class RagPlugin(MetricPlugin):
@@ -209,11 +194,9 @@ class RagPlugin(MetricPlugin):
     Block: ClassVar[type[MetricBlock]] = RagBlock
 
     def name(self, block: RagBlock) -> str:
-        """The metric's own."""
         return block.metric_type
 
     def make(self, block: RagBlock, making: MetricMaking) -> TurnMetric:
-        """The judge of that name."""
         from burnish.metrics.numbered_judges import (
             AnswerRelevancy,
             ContextualPrecision,
@@ -235,29 +218,27 @@ class RagPlugin(MetricPlugin):
 
 
 class CodeBlock(MetricBlock):
-    """A function of the user's own."""
+    """A function of your own."""
 
     type: str = "code"
     grader: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
     """`module:function`, importable from the folder of the file."""
     threshold: Share | None = None
-    """From here on a score passes."""
+    """Scores from here on pass."""
     name: str | None = None
-    """What scores and reports call it; the function's name where it is not given."""
+    """The name in scores and reports; default: the function's name."""
 
 
 class CodePlugin(MetricPlugin):
-    """A function of the user's own that scores."""
+    """A function of your own that scores."""
 
     kind: ClassVar[str] = "code"
     Block: ClassVar[type[MetricBlock]] = CodeBlock
 
     def name(self, block: CodeBlock) -> str:
-        """As the user calls it, else the function's."""
         return block.name or block.grader.partition(":")[2]
 
     def make(self, block: CodeBlock, making: MetricMaking) -> TurnMetric:
-        """The function, imported."""
         from burnish.metrics.graders import CodeGrader, load_grader
 
         grader = load_grader(block.grader, making.folder)

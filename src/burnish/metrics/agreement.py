@@ -26,7 +26,7 @@ class Share:
 
     @classmethod
     def of_counts(cls, count: int, of: int) -> "Share | None":
-        """The share; None where there is nothing to have a share of."""
+        """The share; None if there is nothing to count."""
         if not of:
             return None
         p, z2 = count / of, _Z * _Z
@@ -41,72 +41,67 @@ class Share:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
-# -- What a judge leans towards -------------------------------------------------------------------
-
-
 _FEWEST = 8
-"""With fewer items, a lean cannot be told from chance."""
-_SHUFFLES = 2000
+"""With fewer items, a bias cannot be told from chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """One reply: the label somebody gave it, and what the judge made of it."""
+    """One reply with its human label and the judge's score."""
 
     label: bool | float
-    """Whether it is good, or how good from 0 to 1."""
+    """Whether the reply is good, or how good it is from 0 to 1."""
     value: float | None
-    """The judge's score; None where there is none."""
     passed: bool | None = None
-    """The judge's own pass or fail; without one, the value decides."""
+    """The judge's own pass or fail; if None, the value decides."""
     length: int | None = None
-    """How long the reply is, in characters."""
+    """In characters."""
     first_margins: tuple[float, float] | None = None
-    """Of a pairwise judge, in each order: how far the answer in the first place was ahead."""
+    """For a pairwise judge: the lead of the first answer, in each order."""
 
     @classmethod
     def of(cls, score: Score, *, label: bool | float, length: int | None = None) -> "Labelled":
-        """A score beside a label, with the two orders of a pairwise judge where it has them."""
-        margins = _margins(score.details)
-        value, passed = score.value, score.passed
-        return cls(label=label, value=value, passed=passed, length=length, first_margins=margins)
+        """A judge's score next to a label."""
+        return cls(
+            label=label,
+            value=score.value,
+            passed=score.passed,
+            length=length,
+            first_margins=_margins(score.details),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _LengthBias:
-    """How the judge's error, judged − label, goes with the length of replies (Pearson)."""
+    """How the error of a judge (score − label) correlates with reply length (Pearson)."""
 
     items: int
     correlation: float | None = None
-    """None for few items, and where lengths or errors do not vary."""
+    """None if there are few items, or if lengths or errors do not vary."""
     chance_low: float = 0.0
     chance_high: float = 0.0
-    """Where 95 % of correlations lie when lengths are dealt out at random."""
+    """95 % of the correlations with shuffled lengths are in this range."""
 
     @property
     def lean(self) -> Literal["long", "short", ""]:
-        """Which replies the judge favours; nothing where chance would do as well."""
         if self.correlation is None or self.chance_low <= self.correlation <= self.chance_high:
             return ""
         return "long" if self.correlation > 0 else "short"
 
     def __str__(self) -> str:
+        unclear = "cannot tell whether length matters to it"
         if self.items < _FEWEST:
-            reason = (
-                f"it takes {_FEWEST} judged replies with their lengths, and there are {self.items}"
-            )
-            return f"cannot tell whether length matters to it: {reason}"
+            replies = f"{_FEWEST} judged replies with their lengths"
+            return f"{unclear}: this takes {replies}, found {self.items}"
         if self.correlation is None:
-            return (
-                "cannot tell whether length matters to it: its errors, or the lengths, are all one"
-            )
+            return f"{unclear}: its errors or the lengths do not vary"
         numbers = (
             f"its error and the length of the reply correlate at {self.correlation:.2f}, "
             f"chance alone gives {self.chance_low:.2f} to {self.chance_high:.2f}"
         )
         words = {
-            "long": "it is too kind to long replies",
-            "short": "it is too kind to short replies",
+            "long": "it favours long replies",
+            "short": "it favours short replies",
             "": "no sign that length matters to it",
         }
         return f"{words[self.lean]}: {numbers}"
@@ -114,16 +109,15 @@ class _LengthBias:
 
 @dataclass(frozen=True, kw_only=True)
 class _PositionBias:
-    """What a pairwise judge makes of the same two answers in both orders."""
+    """How a pairwise judge rates the same two answers in both orders."""
 
     flips: Share
-    """Pairs whose outcome changes with the order."""
+    """Pairs whose outcome depends on the order."""
     first_wins: Share | None
-    """How often the first place wins, of all that are not ties; None where all are ties."""
+    """How often the first answer wins; ties do not count."""
 
     @property
     def lean(self) -> Literal["first", "second", ""]:
-        """Which place the judge favours; nothing where a half is within reach."""
         if self.first_wins is None or self.first_wins.low <= 0.5 <= self.first_wins.high:
             return ""
         return "first" if self.first_wins.value > 0.5 else "second"
@@ -133,14 +127,16 @@ class _PositionBias:
         summary = f"the order changes the outcome of {flips.count} of {flips.of} pairs ({flips})"
         if wins is None:
             return f"{summary}; all are ties"
-        words = f"it leans to the {self.lean} place" if self.lean else "no sign of a favoured place"
+        words = (
+            f"it favours the {self.lean} position"
+            if self.lean
+            else "no sign that it favours a position"
+        )
         return f"{summary}; {words}: the first wins {wins.count} of {wins.of} ({wins})"
 
 
-def length_bias(
-    items: Sequence[Labelled], rng: random.Random, *, shuffles: int = _SHUFFLES
-) -> _LengthBias:
-    """Whether errors go with length, against what shuffled lengths would give."""
+def length_bias(items: Sequence[Labelled], rng: random.Random) -> _LengthBias:
+    """Whether errors depend on length, compared with shuffled lengths."""
     pairs = [
         (float(item.length), item.value - item.label)
         for item in items
@@ -150,7 +146,7 @@ def length_bias(
     errors = _standard([error for _, error in pairs])
     if len(pairs) < _FEWEST or not lengths or not errors:
         return _LengthBias(items=len(pairs))
-    dealt = list(lengths)
+    dealt, shuffles = list(lengths), 2000
     chances: list[float] = []
     for _ in range(shuffles):
         rng.shuffle(dealt)
@@ -165,7 +161,7 @@ def length_bias(
 
 
 def position_bias(items: Sequence[Labelled]) -> _PositionBias | None:
-    """Whether the order decides; None where there are no pairs."""
+    """Whether the order of two answers matters; None if there are no pairs."""
     pairs = [item.first_margins for item in items if item.first_margins is not None]
     # The same answer is first in one order and second in the other, hence the turned sign.
     flips = sum(_sign(one) != -_sign(two) for one, two in pairs)
@@ -177,7 +173,7 @@ def position_bias(items: Sequence[Labelled]) -> _PositionBias | None:
 
 
 def _standard(values: Sequence[float]) -> list[float]:
-    """The values about 0 with length 1; nothing where they do not vary."""
+    """The values with mean 0 and norm 1; empty if they do not vary."""
     if not values:
         return []
     centre = mean(values)
@@ -203,120 +199,103 @@ def _margins(details: Mapping[str, Json]) -> tuple[float, float] | None:
     return (margins[0], margins[1]) if len(margins) == 2 else None
 
 
-# -- How far a judge agrees with labels that people gave ------------------------------------------
-
-
-_PASSES_AT = 0.5
-
-
 @dataclass(frozen=True, kw_only=True)
 class Confusion:
-    """How often label and judge said what."""
+    """Counts of passes and fails by label and by judge."""
 
     both_pass: int = 0
     both_fail: int = 0
     only_judge_passes: int = 0
-    """Bad replies that the judge let through."""
+    """Bad replies that the judge accepts."""
     only_judge_fails: int = 0
-    """Good replies that the judge turned down."""
+    """Good replies that the judge rejects."""
 
     @property
     def agreed(self) -> int:
-        """How often both said the same."""
         return self.both_pass + self.both_fail
 
     @property
     def good(self) -> int:
-        """Replies that the labels call good."""
         return self.both_pass + self.only_judge_fails
 
     @property
     def bad(self) -> int:
-        """Replies that the labels call bad."""
         return self.both_fail + self.only_judge_passes
 
     @property
     def turned_down(self) -> int:
-        """Replies that the judge turned down."""
         return self.both_fail + self.only_judge_fails
 
     @property
     def total(self) -> int:
-        """All of them."""
         return self.good + self.bad
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How a judge compares with labels. Finding the bad replies is what it is there for."""
+    """How well a judge agrees with labels; its job is to find the bad replies."""
 
     items: int
     missing: int
-    """Items on which the judge said nothing; they count neither way."""
+    """Items without a verdict; they do not count."""
     confusion: Confusion
     accuracy: Share | None
     kappa: float | None
-    """Cohen's kappa: agreement beyond chance; None where the labels are all of one kind."""
+    """Cohen's kappa; None if all labels are the same."""
     fail_precision: Share | None
-    """Of the replies the judge turned down, those that deserved it."""
+    """Of the replies that the judge rejects, the share that is bad."""
     fail_recall: Share | None
-    """Of the bad replies, those that the judge turned down."""
+    """Of the bad replies, the share that the judge rejects."""
     length: _LengthBias
     position: _PositionBias | None
-    """None where the judge does not compare pairs."""
+    """None if the judge does not compare pairs."""
 
     def sentences(self) -> tuple[str, ...]:
-        """What follows, in plain words."""
+        """The results in plain words."""
         if self.accuracy is None:
             return (f"the judge gave no verdict on any of {self.items} items: nothing to compare",)
         gone = f"the judge gave no verdict on {self.missing} of {self.items} items, left out here"
+        share, confusion = self.accuracy, self.confusion
+        kappa = (
+            "; kappa is undefined, since all labels are the same"
+            if self.kappa is None
+            else f", kappa {self.kappa:.2f}"
+        )
+        usual = "good" if confusion.good >= confusion.bad else "bad"
+        times = max(confusion.good, confusion.bad)
+        better = "better" if confusion.agreed > times else "no better"
         lines = [
-            self._agrees(self.accuracy),
-            self._against_guessing(),
+            gone if self.missing else "",
+            f"agrees with {share.count} of {share.of} labels (accuracy {share}){kappa}",
+            f"calling every reply {usual} would agree with {times}: the judge does {better}",
             self._finds(),
             str(self.length),
+            str(self.position) if self.position else "",
         ]
-        return (
-            *([gone] if self.missing else []),
-            *lines,
-            *([str(self.position)] if self.position else []),
-        )
-
-    def _agrees(self, accuracy: Share) -> str:
-        sentence = f"agrees with {accuracy.count} of {accuracy.of} labels (accuracy {accuracy})"
-        if self.kappa is None:
-            return f"{sentence}; kappa cannot be had, since all labels are of one kind"
-        return f"{sentence}, kappa {self.kappa:.2f}"
-
-    def _against_guessing(self) -> str:
-        confusion = self.confusion
-        usual, times = (
-            ("good", confusion.good) if confusion.good >= confusion.bad else ("bad", confusion.bad)
-        )
-        guess = f"calling every reply {usual} would agree with {times}"
-        verdict = (
-            "the judge does better" if confusion.agreed > times else "the judge does no better"
-        )
-        return f"{guess}: {verdict}"
+        return tuple(filter(None, lines))
 
     def _finds(self) -> str:
         confusion, recall, precision = self.confusion, self.fail_recall, self.fail_precision
         if recall is None:
-            good = f"it turned down {confusion.turned_down} of {confusion.good} good replies"
-            return f"no label says bad, so what it would miss is not known; {good}"
-        caught = f"of {recall.of} bad replies it turned down {recall.count} (recall {recall})"
+            good = f"it rejected {confusion.turned_down} of {confusion.good} good replies"
+            return f"no reply is labelled bad, so it is not known what it would miss; {good}"
+        caught = f"of {recall.of} bad replies it rejected {recall.count} (recall {recall})"
         if precision is None:
             return f"{caught}, and no good one either"
-        of = f"of the {precision.of} it turned down, {precision.count} were bad"
+        of = f"of the {precision.of} it rejected, {precision.count} were bad"
         return f"{caught}; {of} (precision {precision})"
 
 
-def agreement(
-    items: Sequence[Labelled], rng: random.Random, *, bar: float = _PASSES_AT
-) -> Agreement:
-    """Compare a judge with labels. A number is a pass from `bar` on; `rng` deals out lengths."""
+def agreement(items: Sequence[Labelled], rng: random.Random, *, bar: float = 0.5) -> Agreement:
+    """Compare a judge with labels; a number passes at `bar`."""
     judged = [item for item in items if item.value is not None]
-    confusion = _confusion(judged, bar)
+    pairs = [(_good(item, bar), _passed(item, bar)) for item in judged]
+    confusion = Confusion(
+        both_pass=pairs.count((True, True)),
+        both_fail=pairs.count((False, False)),
+        only_judge_passes=pairs.count((False, True)),
+        only_judge_fails=pairs.count((True, False)),
+    )
     return Agreement(
         items=len(items),
         missing=len(items) - len(judged),
@@ -331,25 +310,12 @@ def agreement(
 
 
 def cohens_kappa(confusion: Confusion) -> float | None:
-    """Agreement beyond what chance would give.
-
-    None where all labels are of one kind: whatever the judge said, it would be 0 or undefined.
-    """
+    """Agreement beyond chance; None if all labels are the same."""
     if not confusion.good or not confusion.bad:
         return None
     n, passed = confusion.total, confusion.total - confusion.turned_down
     chance = (confusion.good * passed + confusion.bad * confusion.turned_down) / (n * n)
     return (confusion.agreed / n - chance) / (1 - chance)
-
-
-def _confusion(judged: Sequence[Labelled], bar: float) -> Confusion:
-    pairs = [(_good(item, bar), _passed(item, bar)) for item in judged]
-    return Confusion(
-        both_pass=pairs.count((True, True)),
-        both_fail=pairs.count((False, False)),
-        only_judge_passes=pairs.count((False, True)),
-        only_judge_fails=pairs.count((True, False)),
-    )
 
 
 def _good(item: Labelled, bar: float) -> bool:

@@ -1,22 +1,24 @@
 """The criteria of EvalSet and PromptIter metrics, as their files spell them."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.content import Share
+from burnish.metrics.json_matching import JsonRule
 from burnish.metrics.judge_shapes import LlmJudgeCriterion, Shape, block, spelled
+from burnish.metrics.rouge import RougeRule
+from burnish.metrics.text_matching import LengthRule, TextRule
+from burnish.metrics.tool_matching import ToolRule, TrajectoryRule
+from burnish.metrics.xml_matching import XmlRule
 
-if TYPE_CHECKING:
-    from burnish.metrics.json_matching import JsonRule
-    from burnish.metrics.rouge import RougeRule
-    from burnish.metrics.text_matching import LengthRule, TextRule
-    from burnish.metrics.tool_matching import ToolRule, TrajectoryRule
-    from burnish.metrics.xml_matching import XmlRule
+_MATCH = Field(
+    validation_alias=spelled("match", "match_strategy"), serialization_alias="matchStrategy"
+)
 
 
 class LengthCriterion(Shape):
-    """How long a text may be, in characters."""
+    """Bounds for the length of a text, in characters."""
 
     ignore: bool = False
     min: int | None = Field(default=None, ge=0)
@@ -25,32 +27,22 @@ class LengthCriterion(Shape):
     @model_validator(mode="after")
     def _bounded(self) -> "LengthCriterion":
         if self.min is None and self.max is None and not self.ignore:
-            raise ValueError("give min, max or both")
+            raise ValueError("set min, max or both")
         return self
 
-    def rule(self) -> "LengthRule | None":
-        """The rule, unless it is to be ignored."""
-        from burnish.metrics.text_matching import LengthRule
-
+    def rule(self) -> LengthRule | None:
         return None if self.ignore else LengthRule(min=self.min, max=self.max)
 
 
 class TextCriterion(Shape):
     """How texts are compared."""
 
-    match: Literal["exact", "contains", "regex", "skip"] = Field(
-        default="exact",
-        validation_alias=spelled("match", "match_strategy"),
-        serialization_alias="matchStrategy",
-    )
+    match: Annotated[Literal["exact", "contains", "regex", "skip"], _MATCH] = "exact"
     case_insensitive: bool = False
     ignore: bool = False
     length: LengthCriterion | None = None
 
-    def rule(self) -> "TextRule":
-        """The rule."""
-        from burnish.metrics.text_matching import TextRule
-
+    def rule(self) -> TextRule:
         return TextRule(
             match=self.match,
             case_insensitive=self.case_insensitive,
@@ -62,11 +54,7 @@ class TextCriterion(Shape):
 class JsonCriterion(Shape):
     """How JSON values are compared."""
 
-    match: Literal["exact", "skip"] = Field(
-        default="exact",
-        validation_alias=spelled("match", "match_strategy"),
-        serialization_alias="matchStrategy",
-    )
+    match: Annotated[Literal["exact", "skip"], _MATCH] = "exact"
     ignore_tree: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     only_tree: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     number_tolerance: float | None = Field(default=None, ge=0)
@@ -82,10 +70,7 @@ class JsonCriterion(Shape):
             raise ValueError("ignore_tree and only_tree exclude each other")
         return self
 
-    def rule(self) -> "JsonRule":
-        """The rule."""
-        from burnish.metrics.json_matching import JsonRule
-
+    def rule(self) -> JsonRule:
         return JsonRule(
             match=self.match,
             ignore_tree=self.ignore_tree or None,
@@ -98,25 +83,18 @@ class JsonCriterion(Shape):
 
 
 class XmlCriterion(Shape):
-    """Whether a text is XML, and which."""
+    """Whether a text must be XML, and match the expected document."""
 
-    match: Literal["exact", "skip"] = Field(
-        default="skip",
-        validation_alias=spelled("match", "match_strategy"),
-        serialization_alias="matchStrategy",
-    )
+    match: Annotated[Literal["exact", "skip"], _MATCH] = "skip"
     valid: bool = True
     ignore: bool = False
 
-    def rule(self) -> "XmlRule":
-        """The rule."""
-        from burnish.metrics.xml_matching import XmlRule
-
-        return XmlRule(match=self.match, valid=self.valid, ignore=self.ignore)
+    def rule(self) -> XmlRule:
+        return XmlRule(**self.model_dump())
 
 
 class RougeThreshold(Shape):
-    """What a ROUGE score must reach."""
+    """Minimum ROUGE scores."""
 
     precision: Share = 0.0
     recall: Share = 0.0
@@ -124,7 +102,7 @@ class RougeThreshold(Shape):
 
 
 class RougeCriterion(Shape):
-    """How near two texts must be by ROUGE."""
+    """How similar two texts must be by ROUGE."""
 
     rouge_type: str = Field(default="rouge1", pattern=r"^rouge([1-9]\d*|L|Lsum)$")
     measure: Literal["f1", "precision", "recall"] = "f1"
@@ -133,10 +111,7 @@ class RougeCriterion(Shape):
     split_summaries: bool = False
     ignore: bool = False
 
-    def rule(self) -> "RougeRule":
-        """The rule."""
-        from burnish.metrics.rouge import RougeRule
-
+    def rule(self) -> RougeRule:
         return RougeRule(
             kind=self.rouge_type,
             measure=self.measure,
@@ -150,7 +125,7 @@ class RougeCriterion(Shape):
 
 
 class FinalResponseCriterion(Shape):
-    """What a final response must fulfil: everything that is given."""
+    """Requirements for a final response, all of which must hold."""
 
     text: TextCriterion | None = Field(
         default=None, validation_alias=spelled("text", "text_strategy")
@@ -169,10 +144,7 @@ class ToolStrategy(Shape):
     arguments: JsonCriterion = Field(default_factory=JsonCriterion)
     result: JsonCriterion | None = None
 
-    def rule(self) -> "ToolRule":
-        """The rule."""
-        from burnish.metrics.tool_matching import ToolRule
-
+    def rule(self) -> ToolRule:
         return ToolRule(
             name=self.name.rule(),
             arguments=self.arguments.rule(),
@@ -181,7 +153,7 @@ class ToolStrategy(Shape):
 
 
 class ToolTrajectoryCriterion(Shape):
-    """How a trajectory of tool calls is compared."""
+    """How tool calls are compared."""
 
     default: ToolStrategy = Field(
         default_factory=ToolStrategy, validation_alias=spelled("default", "default_strategy")
@@ -193,10 +165,7 @@ class ToolTrajectoryCriterion(Shape):
     order_sensitive: bool = False
     subset_matching: bool = False
 
-    def rule(self) -> "TrajectoryRule":
-        """The rule."""
-        from burnish.metrics.tool_matching import TrajectoryRule
-
+    def rule(self) -> TrajectoryRule:
         return TrajectoryRule(
             default=self.default.rule(),
             overrides={name: strategy.rule() for name, strategy in self.overrides.items()},
@@ -206,7 +175,7 @@ class ToolTrajectoryCriterion(Shape):
 
 
 class PreferredLength(Shape):
-    """A length that is fine, and one that is best."""
+    """Accepted and preferred bounds for a length."""
 
     min: int | None = Field(default=None, ge=0)
     max: int | None = Field(default=None, ge=0)
@@ -215,7 +184,7 @@ class PreferredLength(Shape):
 
 
 class Criterion(Shape):
-    """All that a metric may be told; each metric reads its own part."""
+    """All that a metric may be set by; each metric reads its own part."""
 
     final_response: FinalResponseCriterion | None = None
     tool_trajectory: ToolTrajectoryCriterion | None = None

@@ -2,8 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.metrics.computed import FinalResponse, LengthCompliance, ToolTrajectory
@@ -17,15 +16,12 @@ from burnish.metrics.overlap import ResponseMatch
 from burnish.metrics.rubrics import (
     PairwiseVerifier,
     RubricCritic,
-    RubricJudge,
     RubricKnowledgeRecall,
     RubricReferenceCritic,
     RubricResponse,
 )
 from burnish.metrics.templates import (
     Binding,
-    BindingField,
-    BindingScope,
     BooleanScore,
     CategoricalScore,
     RubricScores,
@@ -33,118 +29,103 @@ from burnish.metrics.templates import (
     SingleScore,
     TemplateJudge,
 )
-from burnish.metrics.tool_matching import STRICT
 from burnish.metrics.turns import TurnMetric
-
-Judged = TypeVar("Judged", bound=JudgedMetric[Any, Any])
 
 
 def make_metrics(items: Sequence[MetricItem], making: MetricMaking) -> tuple[TurnMetric, ...]:
-    """The metrics that the items ask for; everything that is wrong is said at once."""
+    """The metrics of the items; all problems are raised together."""
     check_names([item.metric_name for item in items])
-    made: list[TurnMetric] = []
+    metrics: list[TurnMetric] = []
     problems: list[Problem] = []
     for item in items:
         try:
-            made.append(make_metric(item, making))
+            metrics.append(make_metric(item, making))
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return tuple(made)
+    return tuple(metrics)
 
 
 def make_metric(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    """One metric."""
-    maker = _MAKERS.get(item.kind)
-    if maker is None:
-        raise _unknown(item.kind)
-    return maker(item, making)
+    """The metric of one item."""
+    if item.kind not in _KINDS:
+        near = difflib.get_close_matches(item.kind, _KINDS, n=1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
+        names = f"{meant}known metrics: {', '.join(_KINDS)}"
+        remedy = f"{names}; name it in evaluator_name if metric_name is a name of your own"
+        problem = Problem(where=item.kind, message="there is no such metric", remedy=remedy)
+        raise ConfigError([problem])
+    kind, settings = _KINDS[item.kind]
+    values: dict[str, Any] = {
+        "name": item.metric_name,
+        "threshold": item.threshold,
+        "explicit": item.require_explicit_selection,
+        **settings(item),
+    }
+    if issubclass(kind, JudgedMetric):
+        values["prompt"] = making.prompt(kind.role)
+        values["panel"] = making.panel(item.metric_name, values["prompt"], item.judged)
+    return cast("type[TurnMetric]", kind)(**values)
 
 
-def _trajectory(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    del making
+def _trajectory(item: MetricItem) -> dict[str, Any]:
     criterion = item.criterion.tool_trajectory
-    return ToolTrajectory(**_common(item), rule=criterion.rule() if criterion else STRICT)
+    return {"rule": criterion.rule()} if criterion else {}
 
 
-def _final_response(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    del making
+def _final_response(item: MetricItem) -> dict[str, Any]:
     criterion = item.criterion.final_response
     parts = {"text": "text", "json": "json_", "xml": "xml", "rouge": "rouge"}
     shapes = {name: getattr(criterion, key, None) for name, key in parts.items()}
-    rules = {name: part.rule() for name, part in shapes.items() if part is not None}
-    return FinalResponse(**_common(item), **rules)
+    return {name: part.rule() for name, part in shapes.items() if part is not None}
 
 
-def _response_match(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    del making
-    return ResponseMatch(**_common(item))
-
-
-def _length_compliance(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    del making
-    length = item.criterion.length
+def _length(item: MetricItem) -> dict[str, Any]:
+    if item.criterion.length is not None:
+        return item.criterion.length.model_dump()
     response = item.criterion.final_response
     text = response.text.length if response and response.text else None
-    if length is not None:
-        return LengthCompliance(**_common(item), **length.model_dump())
     if text is not None:
-        return LengthCompliance(**_common(item), min=text.min, max=text.max)
-    remedy = "give criterion.length with min and max, and preferred_min and preferred_max if any"
+        return {"min": text.min, "max": text.max}
+    remedy = "set criterion.length with min and max, and optionally preferred_min and preferred_max"
     message = "this metric does not say how long a response may be"
     raise ConfigError([Problem(where=item.metric_name, message=message, remedy=remedy)])
 
 
-def _answer(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    return _judged(FinalResponseJudge, item, making)
+def _rubrics(item: MetricItem) -> dict[str, Any]:
+    return {"rubrics": tuple(shape.rubric() for shape in item.judged.rubrics)}
 
 
-def _hallucinations(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    return _judged(Hallucinations, item, making)
+def _recall(item: MetricItem) -> dict[str, Any]:
+    return {**_rubrics(item), "knowledge_tool_names": tuple(item.judged.knowledge_tool_names)}
 
 
-def _rubrics(kind: type[RubricJudge]) -> Callable[[MetricItem, MetricMaking], TurnMetric]:
-    def make(item: MetricItem, making: MetricMaking) -> TurnMetric:
-        return _judged(kind, item, making, rubrics=_rubrics_of(item))
-
-    return make
-
-
-def _recall(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    tools = tuple(item.judged.knowledge_tool_names)
-    rubrics = _rubrics_of(item)
-    return _judged(RubricKnowledgeRecall, item, making, rubrics=rubrics, knowledge_tool_names=tools)
-
-
-def _pairwise(item: MetricItem, making: MetricMaking) -> TurnMetric:
-    made = _judged(PairwiseVerifier, item, making, rubrics=_rubrics_of(item))
+def _pairwise(item: MetricItem) -> dict[str, Any]:
     # The usual threshold of 1 would ask for the best grade beside the worst.
-    return made if "threshold" in item.model_fields_set else replace(made, threshold=None)
+    usual = {} if "threshold" in item.model_fields_set else {"threshold": None}
+    return {**_rubrics(item), **usual}
 
 
-def _template(item: MetricItem, making: MetricMaking) -> TurnMetric:
+def _template(item: MetricItem) -> dict[str, Any]:
     template = item.judged.template
     if template is None:
         message = "this metric needs criterion.llmJudge.template with a prompt"
         raise ConfigError([Problem(where=item.metric_name, message=message)])
-    return _judged(
-        TemplateJudge,
-        item,
-        making,
-        rubrics=_rubrics_of(item),
-        template=template.prompt,
-        bindings=tuple(map(_binding, template.variable_bindings)),
-        scorer=_scorer(template),
-    )
+    return {
+        **_rubrics(item),
+        "template": template.prompt,
+        "bindings": tuple(map(_binding, template.variable_bindings)),
+        "scorer": _scorer(template),
+    }
 
 
 def _binding(shape: VariableBinding) -> Binding:
     source = shape.source
     return Binding(
         variable=shape.template_variable,
-        scope=BindingScope(source.scope),
-        field=BindingField(source.field),
+        scope=source.scope,
+        field=source.field,
         node=source.selector.node_id if source.selector else "",
         path=source.path or "$",
     )
@@ -158,51 +139,23 @@ def _scorer(template: TemplateShape) -> Scorer[Any]:
     return plain[template.response_scorer_name]()
 
 
-def _judged(kind: type[Judged], item: MetricItem, making: MetricMaking, **more: Any) -> Judged:
-    prompt = making.prompt(kind.role)
-    panel = making.panel(item.metric_name, prompt, item.judged)
-    return kind(**_common(item), prompt=prompt, panel=panel, **more)
-
-
-def _common(item: MetricItem) -> dict[str, Any]:
-    return {
-        "name": item.metric_name,
-        "threshold": item.threshold,
-        "explicit": item.require_explicit_selection,
-    }
-
-
-def _rubrics_of(item: MetricItem) -> tuple[Any, ...]:
-    return tuple(shape.rubric() for shape in item.judged.rubrics)
-
-
-_MAKERS: dict[str, Callable[[MetricItem, MetricMaking], TurnMetric]] = {
-    "tool_trajectory_avg_score": _trajectory,
-    "final_response_avg_score": _final_response,
-    "final_response_length_compliance": _length_compliance,
-    "response_match_score": _response_match,
-    "llm_final_response": _answer,
-    "llm_hallucinations": _hallucinations,
-    "llm_rubric_response": _rubrics(RubricResponse),
-    "llm_rubric_critic": _rubrics(RubricCritic),
-    "llm_rubric_reference_critic": _rubrics(RubricReferenceCritic),
-    "llm_rubric_knowledge_recall": _recall,
-    "llm_judge_template": _template,
-    "llm_verifier_pairwise": _pairwise,
+_KINDS: dict[str, tuple[type[TurnMetric], Callable[[MetricItem], dict[str, Any]]]] = {
+    "tool_trajectory_avg_score": (ToolTrajectory, _trajectory),
+    "final_response_avg_score": (FinalResponse, _final_response),
+    "final_response_length_compliance": (LengthCompliance, _length),
+    "response_match_score": (ResponseMatch, lambda _: {}),
+    "llm_final_response": (FinalResponseJudge, lambda _: {}),
+    "llm_hallucinations": (Hallucinations, lambda _: {}),
+    "llm_rubric_response": (RubricResponse, _rubrics),
+    "llm_rubric_critic": (RubricCritic, _rubrics),
+    "llm_rubric_reference_critic": (RubricReferenceCritic, _rubrics),
+    "llm_rubric_knowledge_recall": (RubricKnowledgeRecall, _recall),
+    "llm_judge_template": (TemplateJudge, _template),
+    "llm_verifier_pairwise": (PairwiseVerifier, _pairwise),
 }
+"""By name: the class of a metric, and the settings of an item that only this class has."""
 
 
-def _unknown(kind: str) -> ConfigError:
-    near = difflib.get_close_matches(kind, _MAKERS, n=1)
-    meant = f"did you mean '{near[0]}'? " if near else ""
-    names = ", ".join(_MAKERS)
-    return ConfigError(
-        [
-            Problem(
-                where=kind,
-                message="there is no such metric",
-                remedy=f"{meant}there are: {names}; name it in evaluator_name if metric_name is "
-                "a name of your own",
-            )
-        ]
-    )
+def metric_kinds() -> list[str]:
+    """The names of all kinds of metrics that an item may have."""
+    return list(_KINDS)

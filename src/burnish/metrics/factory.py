@@ -32,7 +32,7 @@ class PanelRule(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """One model that judges, how often it is asked, and how much its word weighs."""
+    """One model that judges, how often it is asked, and the weight of its verdict."""
 
     client: ModelClient
     samples: int = 1
@@ -40,10 +40,13 @@ class Judge:
 
     def __post_init__(self) -> None:
         name = self.client.ref.label
+        message = ""
         if self.samples < 1:
-            raise _bad(name, f"a judge is asked at least once, found samples {self.samples}")
-        if not 0 < self.weight < math.inf:
-            raise _bad(name, f"a weight is a number above 0, found {self.weight:g}")
+            message = f"samples must be at least 1, found {self.samples}"
+        elif not 0 < self.weight < math.inf:
+            message = f"the weight must be above 0, found {self.weight:g}"
+        if message:
+            raise ConfigError([Problem(where=name, message=message)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,34 +58,35 @@ class Panel:
 
     def __post_init__(self) -> None:
         if not self.judges:
-            raise _bad("judges", "there is no judge: name at least one model")
+            message = "there is no judge: name at least one model"
+            raise ConfigError([Problem(where="judges", message=message)])
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the models, samples, weights and rule."""
         judges: list[Json] = [[j.client.fingerprint, j.samples, j.weight] for j in self.judges]
         return short_id([judges, self.rule.value])
 
     def estimate(self, case: Case, *, calls: int = 1) -> Spend:
-        """What judging every turn of a case costs, at `calls` a sample."""
+        """The cost of judging every turn of a case, at `calls` per sample."""
         turns = (case.scenario.max_turns or DEFAULT_TURNS) if case.scenario else len(case.turns)
         once = (judge.client.estimate().times(judge.samples) for judge in self.judges)
         return total(once).times(turns * calls)
 
 
 def of_samples(samples: Sequence[Verdict]) -> Verdict:
-    """The majority's first sample; a tie is a fail. Every sample says whether it passed."""
+    """The first sample of the majority; a tie is a fail."""
     if len(samples) == 1:
         return samples[0]
-    details: dict[str, Json] = {"samples": [_record(sample) for sample in samples]}
     held = [sample for sample in samples if sample.passed]
-    fell = [sample for sample in samples if sample.passed is False]
+    failed = [sample for sample in samples if sample.passed is False]
     if 2 * len(held) > len(samples):
-        return _with(held[0], details)
-    if 2 * len(fell) >= len(samples):
-        return _with(fell[0], details)
-    gone = next(sample for sample in samples if sample.value is None)
-    return _with(gone, details)
+        chosen = held[0]
+    elif 2 * len(failed) >= len(samples):
+        chosen = failed[0]
+    else:
+        chosen = next(sample for sample in samples if sample.value is None)
+    records: list[Json] = [_record(sample) for sample in samples]
+    return replace(chosen, details={**chosen.details, "samples": records})
 
 
 def of_judges(
@@ -93,22 +97,20 @@ def of_judges(
     rule: PanelRule,
     threshold: float,
 ) -> Verdict:
-    """One verdict of several; each judge says whether it passed."""
+    """One verdict from those of several judges."""
     if len(verdicts) == 1:
         return verdicts[0]
+    named = list(zip(names, verdicts, strict=True))
     opinions = "; ".join(
         f"{name}: {_word(verdict)}{f' ({verdict.reason})' if verdict.reason else ''}"
-        for name, verdict in zip(names, verdicts, strict=True)
+        for name, verdict in named
     )
-    details: dict[str, Json] = {
-        "judges": [
-            {"judge": name, **_record(verdict)}
-            for name, verdict in zip(names, verdicts, strict=True)
-        ]
-    }
+    records: list[Json] = [{"judge": name, **_record(verdict)} for name, verdict in named]
+    details: dict[str, Json] = {"judges": records}
     settled = _settle(verdicts, weights=weights, rule=rule, threshold=threshold)
     if settled is None:
-        return Verdict(value=None, reason=opinions, details=details)
+        away = any(verdict.unreachable for verdict in verdicts)
+        return Verdict(value=None, reason=opinions, details=details, unreachable=away)
     value, passed = settled
     agreed = passed and all(verdict.passed for verdict in verdicts)
     word = f"{rule.value} {'passed' if passed else 'failed'} at {value:.3g}"
@@ -119,7 +121,7 @@ def of_judges(
 def _settle(
     verdicts: Sequence[Verdict], *, weights: Sequence[float], rule: PanelRule, threshold: float
 ) -> tuple[float, bool] | None:
-    """The value and whether it passes; None where a hole could change it."""
+    """The value and whether it passes; None if a missing verdict could change it."""
     pairs = zip(verdicts, weights, strict=True)
     votes = [(v.value, bool(v.passed), weight) for v, weight in pairs if v.value is not None]
     whole = len(votes) == len(verdicts)
@@ -153,81 +155,57 @@ def _word(verdict: Verdict) -> str:
 
 
 def _record(verdict: Verdict) -> dict[str, Json]:
-    """What is kept of one verdict among several."""
-    record: dict[str, Json] = {
+    details = {"details": dict(verdict.details)} if verdict.details else {}
+    return {
         "value": verdict.value,
         "passed": verdict.passed,
         "reason": verdict.reason,
+        **details,
     }
-    return {**record, "details": dict(verdict.details)} if verdict.details else record
-
-
-def _with(verdict: Verdict, more: dict[str, Json]) -> Verdict:
-    return replace(verdict, details={**verdict.details, **more})
-
-
-def _bad(where: str, message: str) -> ConfigError:
-    return ConfigError([Problem(where=where, message=message)])
-
-
-# -- What every metric is made with ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricMaking:
-    """The workbench of metrics."""
+    """What metrics are made with: models, prompts and a default judge."""
 
     models: Models
     folder: Path
-    """Where graders and installed prompts lie."""
+    """The folder of graders and installed prompts."""
     judge: ModelRef | None = None
-    """Who judges where a metric names nobody."""
+    """The judge for metrics that do not name one."""
 
     def prompt(self, role: str) -> RolePrompt:
-        """The prompt in force for a judge's role."""
+        """The prompt in use for a judge's role."""
         return in_force(role, self.folder)
 
     def one_judge(self, metric: str, prompt: RolePrompt, ref: ModelRef | None = None) -> Panel:
-        """A panel of one: the model that the metric names, or the one that judges by default."""
+        """A panel of one: the given model, or the default judge."""
         chosen = ref or self.judge
         if chosen is None:
-            raise _nobody(metric)
-        return Panel(judges=(self._judge(chosen, prompt),))
+            message = "this metric needs a judge, but no model is named"
+            remedy = "name one: judge_model in the metric, model under evaluations, or --judge"
+            raise ConfigError([Problem(where=metric, message=message, remedy=remedy)])
+        return Panel(judges=(Judge(client=self.models.client(chosen, prompt.settings)),))
 
     def panel(self, metric: str, prompt: RolePrompt, criterion: LlmJudgeCriterion) -> Panel:
-        """The judges that a criterion names, or the one that judges by default."""
+        """The judges of a criterion, or the default judge."""
         rule = PanelRule(criterion.models_aggregator)
         if not criterion.judges:
-            alone = self.one_judge(metric, prompt)
-            return Panel(judges=alone.judges, rule=rule)
-        judges = [
-            self._judge(named.reference(), prompt, named.num_samples, named.weight)
-            for named in criterion.judges
-        ]
-        return Panel(judges=tuple(judges), rule=rule)
-
-    def _judge(
-        self, ref: ModelRef, prompt: RolePrompt, samples: int = 1, weight: float = 1.0
-    ) -> Judge:
-        client = self.models.client(ref, prompt.settings)
-        return Judge(client=client, samples=samples, weight=weight)
+            return replace(self.one_judge(metric, prompt), rule=rule)
+        judges = tuple(
+            Judge(
+                client=self.models.client(model.reference(), prompt.settings),
+                samples=model.num_samples,
+                weight=model.weight,
+            )
+            for model in criterion.judges
+        )
+        return Panel(judges=judges, rule=rule)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse two metrics of one name: their scores could not be told apart."""
+    """Reject two metrics of the same name: their scores could not be told apart."""
     twice = sorted({name for name in names if names.count(name) > 1})
-    message, remedy = "two metrics have this name", "give each metric a name of its own"
+    message, remedy = "two metrics have this name", "give each metric its own name"
     if twice:
         raise ConfigError([Problem(where=n, message=message, remedy=remedy) for n in twice])
-
-
-def _nobody(metric: str) -> ConfigError:
-    return ConfigError(
-        [
-            Problem(
-                where=metric,
-                message="this metric asks a judge, and no model is named to judge",
-                remedy="name one: judge_model in the metric, model under evaluations, or --judge",
-            )
-        ]
-    )

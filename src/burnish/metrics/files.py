@@ -1,13 +1,12 @@
 """Metrics as plug-ins, and as files describe them: of an agent, its cases and turns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from burnish.core.cases import Case
@@ -17,10 +16,12 @@ from burnish.core.protocols import Metric
 from burnish.metrics.eval_metrics import EvalConfig, MetricItem, ignored_keys
 from burnish.metrics.factory import MetricMaking, check_names
 from burnish.metrics.turns import Layered, TurnMetric
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
 from burnish.models.references import ModelRef
-from burnish.system import YamlTree, read_tree, validate_config
+from burnish.system import read_tree, validate_config
+from burnish.system.config import near
 from burnish.system.settings import ChosenModel, Settings
+from burnish.system.user_functions import installed
 
 METRICS = "burnish.metrics"
 _TYPES_BY_KEY = {
@@ -29,64 +30,60 @@ _TYPES_BY_KEY = {
     "metric_type": "rag",
     "grader": "code",
 }
-"""Cases and turns may leave the type out, where a key tells it."""
+"""Cases and turns may omit the type if one of these keys implies it."""
 _ITEM_KEYS = ("metric_name", "metricName")
-"""What a metric of an EvalSet is known by."""
 
 
 class MetricBlock(Settings):
-    """What every metric of a file may say. Each type of metric derives its own model."""
+    """The settings that all metrics of a file have; each type adds its own."""
 
     type: str
-    """Which metric it is, by the name of its plug-in."""
+    """The type of the metric: the name of its plug-in."""
     enabled: bool = True
-    """Whether it is measured."""
+    """Whether the metric is measured."""
     fail_on_error: bool = False
-    """A score that cannot be had is missing either way; with this the run reports it as failed."""
+    """Report a missing score as a failure of the run; it stays missing either way."""
     model: ModelBlock | None = None
-    """Who judges, where this metric asks a judge."""
+    """The judge, if the metric needs one."""
 
 
 class MetricPlugin:
-    """What a metric brings: how it is described, and how it is made."""
+    """A metric type: how a file describes it, and how it is made."""
 
     kind: ClassVar[str] = ""
     """What `type:` says in a file: the name of the entry point."""
     Block: ClassVar[type[MetricBlock]] = MetricBlock
-    """How a file describes it."""
+    """The settings model for a file."""
 
     def name(self, block: Any) -> str:
-        """What scores, losses and reports call it."""
+        """The name in scores, losses and reports."""
         del block
         return self.kind
 
     def make(self, block: Any, making: "MetricMaking") -> "TurnMetric":
-        """The metric that a block describes; a ConfigError says what is wrong with it."""
+        """The metric that a block describes; raises ConfigError if it is invalid."""
         del making
         raise BurnishError(
             f"metrics of the type '{block.type}' are not installed",
-            remedy="install the package that they came with",
+            remedy="install the package that provides them",
         )
 
 
 @cache
 def _metric_types() -> tuple[str, ...]:
-    """The types of metrics that are installed; none of them is loaded for that."""
-    return tuple(sorted({point.name for point in entry_points(group=METRICS)}))
+    return tuple(sorted({point.name for point in installed(METRICS)}))
 
 
 @cache
 def _metric_plugin(kind: str) -> MetricPlugin:
-    """The plug-in of a metric, by the type of its block."""
-    point = next(iter(entry_points(group=METRICS, name=kind)), None)
+    point = next((each for each in installed(METRICS) if each.name == kind), None)
     return MetricPlugin() if point is None else cast("type[MetricPlugin]", point.load())()
 
 
 class _BlockByType(ChosenModel):
-    """A metric is read by the model of its plug-in."""
+    """Reads a metric with the settings model of its plug-in."""
 
     def model_for(self, value: object) -> type[BaseModel]:
-        """The model for a value as it is written."""
         if isinstance(value, BaseModel):
             return type(value)
         if not isinstance(value, Mapping):
@@ -98,11 +95,7 @@ class _BlockByType(ChosenModel):
         kind = block.get("type", next(keys, None))
         types = _metric_types()
         if kind is None:
-            example, *others = sorted(types, key=lambda each: each != "standard")
-            names = {"example": example, "others": ", ".join(others)}
-            raise PydanticCustomError(
-                "metric_type", "say what it is: `type: {example}`, or {others}", names
-            )
+            raise _type_missing()
         if kind not in types:
             tags = ", ".join(f"'{each}'" for each in types)
             context = {"discriminator": "'type'", "tag": str(kind), "expected_tags": tags}
@@ -111,26 +104,23 @@ class _BlockByType(ChosenModel):
 
 
 AgentMetric: TypeAlias = Annotated[MetricBlock | MetricItem, _BlockByType()]
-"""One metric of a file. An EvalSet metric, with `metric_name`, will do as well."""
+"""One metric of a file; EvalSet metrics, with `metric_name`, are accepted too."""
 
 
 def metric_name(block: AgentMetric) -> str:
-    """What scores, losses and reports call it."""
+    """The name in scores, losses and reports."""
     if isinstance(block, MetricItem):
         return block.metric_name
     return _metric_plugin(block.type).name(block)
 
 
 def make_agent_metric(block: AgentMetric, making: "MetricMaking") -> "TurnMetric":
-    """One metric of a file, a case or a turn."""
+    """The metric of a block of a file, a case or a turn."""
     if isinstance(block, MetricItem):
         from burnish.metrics.eval_factory import make_metric
 
         return make_metric(block, making)
     return _metric_plugin(block.type).make(block, making)
-
-
-# -- Layering -------------------------------------------------------------------------------------
 
 
 class MetricList(RootModel[list[AgentMetric]]):
@@ -140,20 +130,37 @@ class MetricList(RootModel[list[AgentMetric]]):
 def make_agent_metrics(
     blocks: Sequence[AgentMetric], cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
-    """One metric for each name that the agent, a case or a turn asks for."""
+    """One metric for each name that the agent, a case or a turn uses."""
     cache = _MetricCache(making)
-    default = cache.made(blocks)
+    default = cache.metrics(blocks)
     places = {case.id: layers for case in cases if (layers := _layers(case, cache, default))}
+    if cache.problems:
+        raise ConfigError(cache.problems)
+    if not places:
+        return tuple(default.values())
     inner = [metrics for layers in places.values() for metrics in layers]
-    cache.finish()
-    names = dict.fromkeys(name for metrics in (default, *inner) for name in metrics)
-    return tuple(default[name] if not places else _layered(name, default, places) for name in names)
+    return tuple(
+        Layered(
+            name=name,
+            default=default.get(name),
+            places={
+                case: tuple(metrics.get(name) for metrics in layers)
+                for case, layers in places.items()
+            },
+        )
+        for name in dict.fromkeys(name for metrics in (default, *inner) for name in metrics)
+    )
+
+
+def has_own_metrics(case: Case) -> bool:
+    """Whether the case or one of its turns lists metrics."""
+    return any(place.extras.get("evaluations") for place in (case, *case.turns))
 
 
 def _layers(
     case: Case, cache: "_MetricCache", default: Mapping[str, TurnMetric]
 ) -> list[Mapping[str, TurnMetric]]:
-    """For each turn the metrics that count, by name; nothing where the agent's do throughout."""
+    """The metrics of each turn, by name; empty if the case uses those of the agent."""
     own = case.extras.get("evaluations")
     turns = [turn.extras.get("evaluations") for turn in case.turns]
     if own is None and not any(entries is not None for entries in turns):
@@ -165,64 +172,52 @@ def _layers(
     ]
 
 
-def _layered(
-    name: str,
-    default: Mapping[str, TurnMetric],
-    places: Mapping[str, Sequence[Mapping[str, TurnMetric]]],
-) -> Metric:
-    return Layered(
-        name=name,
-        default=default.get(name),
-        places={
-            case: tuple(metrics.get(name) for metrics in layers) for case, layers in places.items()
-        },
-    )
-
-
 class _MetricCache:
-    """Makes each distinct setting once, and gathers what is wrong."""
+    """Makes each distinct block once, and collects problems."""
 
     def __init__(self, making: MetricMaking) -> None:
         self._making = making
         self._metrics: dict[str, TurnMetric] = {}
-        self._errors: list[ConfigError] = []
+        self.problems: list[Problem] = []
 
     def read(self, entries: Json, where: str) -> dict[str, TurnMetric]:
-        """The metrics of a case's or a turn's own list."""
         try:
             blocks = validate_config(entries, MetricList, source=f"evaluations of {where}").root
         except ConfigError as error:
-            self._errors.append(error)
+            self.problems += error.problems
             return {}
-        return self.made(blocks)
+        return self.metrics(blocks)
 
-    def made(self, blocks: Sequence[AgentMetric]) -> dict[str, TurnMetric]:
-        """The metrics of a list, by name; those that are switched off are left out."""
-        return dict(self._each(blocks))
-
-    def finish(self) -> None:
-        """Raise everything that was wrong."""
-        if self._errors:
-            raise ConfigError([p for error in self._errors for p in error.problems])
-
-    def _each(self, blocks: Sequence[AgentMetric]) -> Iterator[tuple[str, TurnMetric]]:
+    def metrics(self, blocks: Sequence[AgentMetric]) -> dict[str, TurnMetric]:
+        """The enabled metrics of a list, by name."""
         enabled = [block for block in blocks if getattr(block, "enabled", True)]
+        metrics: dict[str, TurnMetric] = {}
         try:
             check_names([metric_name(block) for block in enabled])
         except ConfigError as error:
-            self._errors.append(error)
+            self.problems += error.problems
         for block in enabled:
             key = short_id([type(block).__name__, block.model_dump(mode="json")])
-            if key not in self._metrics:
-                try:
+            try:
+                if key not in self._metrics:
                     self._metrics[key] = make_agent_metric(block, self._making)
-                except ConfigError as error:
-                    self._errors.append(error)
-                    continue
-            yield metric_name(block), self._metrics[key]
+                metrics[metric_name(block)] = self._metrics[key]
+            except ConfigError as error:
+                self.problems += error.problems
+        return metrics
 
 
-# -- Metrics from any file that has them ----------------------------------------------------------
+def _typed(metric: object) -> object:
+    """Metrics of an agent name their type, as HoloDeck's must; those of a case need not."""
+    if isinstance(metric, Mapping) and not {"type", *_ITEM_KEYS} & metric.keys():
+        raise _type_missing()
+    return cast("object", metric)
+
+
+def _type_missing() -> PydanticCustomError:
+    example, *others = sorted(_metric_types(), key=lambda each: each != "standard")
+    names = {"example": example, "others": ", ".join(others)}
+    return PydanticCustomError("metric_type", "set the type: `type: {example}`, or {others}", names)
 
 
 class EvaluationsBlock(BaseModel):
@@ -231,29 +226,29 @@ class EvaluationsBlock(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     model: ModelBlock | None = None
-    """Who judges, unless a metric names somebody else."""
-    metrics: list[AgentMetric] = Field(min_length=1)
+    """The judge of metrics that do not name one."""
+    metrics: list[Annotated[AgentMetric, BeforeValidator(_typed)]] = Field(min_length=1)
     optimizer: JsonValue = None
 
 
 class _WithEvaluations(BaseModel):
-    """As much of an agent file as tells how it is measured."""
+    """The part of an agent file that is about metrics."""
 
     evaluations: EvaluationsBlock
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsRead:
-    """The metrics of a file, and who judges unless they say."""
+    """The metrics of a file and the default judge."""
 
     blocks: Sequence[AgentMetric]
     judge: ModelRef | None = None
 
     def only(self, names: Sequence[str]) -> "MetricsRead":
-        """Some of them, by name; all where no name is given."""
+        """The metrics of these names; all if there are none."""
         by_name = {metric_name(block): block for block in self.blocks}
         problems = [
-            Problem(where=name, message="no such metric", remedy=f"there are: {', '.join(by_name)}")
+            Problem(where=name, message="no such metric", remedy=near(name, list(by_name)))
             for name in names
             if name not in by_name
         ]
@@ -264,29 +259,23 @@ class MetricsRead:
 
     @property
     def notes(self) -> list[str]:
-        """What the file says that has no effect here."""
+        """Settings in the file that have no effect."""
         return ignored_keys([block for block in self.blocks if isinstance(block, MetricItem)])
 
 
 def read_metric_file(path: Path) -> MetricsRead:
-    """The metrics of a list, an agent file, a `test_config.json`, an `optimizer.json`."""
+    """Read the metrics of a list, an agent file, `test_config.json` or `optimizer.json`."""
     tree = read_tree(path)
-    if isinstance(tree.data, list):
-        listed = validate_config(tree.data, MetricList, source=path.name, tree=tree)
-        return MetricsRead(blocks=listed.root)
-    if isinstance(tree.data, Mapping) and "evaluations" in tree.data:
-        return _of_agent(tree, path)
-    return MetricsRead(blocks=_of_config(tree, path).metrics)
-
-
-def _of_agent(tree: YamlTree, path: Path) -> MetricsRead:
-    block = validate_config(tree.data, _WithEvaluations, source=path.name, tree=tree).evaluations
-    judge = block.model.reference() if block.model else None
-    return MetricsRead(blocks=block.metrics, judge=judge)
-
-
-def _of_config(tree: YamlTree, path: Path) -> EvalConfig:
     data = tree.data
+    if isinstance(data, list):
+        blocks = validate_config(data, MetricList, source=path.name, tree=tree).root
+        return MetricsRead(blocks=blocks)
+    if isinstance(data, Mapping) and "evaluations" in data:
+        block = validate_config(data, _WithEvaluations, source=path.name, tree=tree).evaluations
+        judge = block.model.reference() if block.model else None
+        return MetricsRead(blocks=block.metrics, judge=judge)
     if isinstance(data, Mapping) and isinstance(data.get("evaluate"), Mapping):
-        return validate_config(data["evaluate"], EvalConfig, source=f"{path.name} evaluate")
-    return validate_config(data, EvalConfig, source=path.name, tree=tree)
+        config = validate_config(data["evaluate"], EvalConfig, source=f"{path.name} evaluate")
+    else:
+        config = validate_config(data, EvalConfig, source=path.name, tree=tree)
+    return MetricsRead(blocks=config.metrics)

@@ -2,34 +2,32 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from burnish.core.errors import Problem
 from burnish.core.protocols import Effects
 from burnish.metrics.judged import (
     REASON,
+    Counted,
+    Evidence,
     JudgeAnswer,
     JudgedMetric,
     Lowered,
-    Number,
     ask,
-    before,
     excerpt,
     numbered,
     reply_text,
     shown,
 )
-from burnish.metrics.turns import Exchange, Verdict
+from burnish.metrics.turns import NEEDS_PASSAGES, NEEDS_REFERENCE, Exchange, Verdict
+from burnish.models.answers import Explanation
 from burnish.models.roles import ModelRole, RolePrompt
 
 
-class FinalResponseRequest(BaseModel):
+class _FinalResponseRequest(Evidence):
     """What the judge is shown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     user_prompt: str
     conversation: str
@@ -40,45 +38,36 @@ class FinalResponseRequest(BaseModel):
 class FinalResponseAnswer(JudgeAnswer):
     """What the judge says."""
 
-    reasoning: str
+    reasoning: Explanation
     is_the_agent_response_valid: Annotated[Literal["valid", "invalid"], Lowered]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinalResponseJudge(JudgedMetric[FinalResponseRequest, FinalResponseAnswer]):
-    """1 where a judge takes the reply for as good as the reference, else 0."""
+class FinalResponseJudge(JudgedMetric[_FinalResponseRequest, FinalResponseAnswer]):
+    """1 if a judge considers the reply as good as the reference, else 0."""
 
     name: str = "llm_final_response"
 
     role: ClassVar[str] = "judge_final_response"
-    request_type: ClassVar[type[BaseModel]] = FinalResponseRequest
+    request_type: ClassVar[type[BaseModel]] = _FinalResponseRequest
     answer_type: ClassVar[type[BaseModel]] = FinalResponseAnswer
+    needs: ClassVar[str] = NEEDS_REFERENCE
 
-    def request(self, exchange: Exchange) -> FinalResponseRequest | None:
-        """Both answers; nothing without a reference."""
-        if exchange.expected is None:
-            return None
-        return FinalResponseRequest(
-            user_prompt=shown(exchange.asked),
-            conversation=before(exchange),
-            agent_response=shown(reply_text(exchange)),
-            reference=shown(exchange.expected),
-        )
+    @property
+    def graded(self) -> bool:
+        return False
 
-    def read(self, request: FinalResponseRequest, answer: FinalResponseAnswer) -> Verdict:
-        """Valid or not."""
+    def request(self, exchange: Exchange) -> _FinalResponseRequest | None:
+        return None if exchange.expected is None else self.filled(exchange)
+
+    def read(self, request: _FinalResponseRequest, answer: FinalResponseAnswer) -> Verdict:
         del request
         reason = excerpt(answer.reasoning, REASON)
         valid = answer.is_the_agent_response_valid == "valid"
         return Verdict.of(held=valid, reason=f"not a valid answer: {reason}", reasoning=reason)
 
 
-# -- A judge by criteria in the user's own words --------------------------------------------------
-
-
 _BEST = 10
-_NOT_SHOWN = "(plays no part)"
-
 _PARAMS: Mapping[str, Callable[[Exchange], str | None]] = {
     "input": lambda exchange: exchange.asked,
     "actual_output": lambda exchange: shown(reply_text(exchange)),
@@ -88,13 +77,11 @@ _PARAMS: Mapping[str, Callable[[Exchange], str | None]] = {
         numbered(exchange.passages) if exchange.passages else None
     ),
 }
-"""What a judge can be shown, and how a turn gives it; None where it does not."""
+"""What a judge can be shown; None if a turn does not have it."""
 
 
-class StepsRequest(BaseModel):
+class StepsRequest(Evidence):
     """What the steps are made from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     criteria: str
     evaluation_params: str
@@ -106,33 +93,31 @@ class StepsAnswer(JudgeAnswer):
     steps: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
-class GEvalRequest(BaseModel):
+class _GEvalRequest(Evidence):
     """What the judge is shown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     criteria: str
     steps: str = ""
-    input: str = _NOT_SHOWN
-    actual_output: str = _NOT_SHOWN
-    expected_output: str = _NOT_SHOWN
-    context: str = _NOT_SHOWN
-    retrieval_context: str = _NOT_SHOWN
+    input: str = "(plays no part)"
+    actual_output: str = "(plays no part)"
+    expected_output: str = "(plays no part)"
+    context: str = "(plays no part)"
+    retrieval_context: str = "(plays no part)"
 
 
 class GEvalAnswer(JudgeAnswer):
     """What the judge says."""
 
-    reasoning: str
-    score: Annotated[Number, Field(ge=0, le=_BEST)]
+    reasoning: Explanation
+    score: Annotated[int, Field(ge=0, le=_BEST), Counted]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
-    """A judge's 0 to 10 by the user's criteria, as a share of 10.
+class GEval(JudgedMetric[_GEvalRequest, GEvalAnswer]):
+    """A judge's score from 0 to 10 by the user's criteria, divided by 10.
 
-    Without steps, the first judge of the panel writes them from the criteria: the same request
-    for every case, so a run pays for it once, and every judge works by the same steps.
+    Without steps, the first judge writes them from the criteria: the same request for every
+    case, so a run pays for it once and all judges use the same steps.
     """
 
     name: str = "geval"
@@ -140,55 +125,54 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
     evaluation_steps: tuple[str, ...] = ()
     evaluation_params: tuple[str, ...] = ("actual_output",)
     strict_mode: bool = False
-    """Only a perfect score counts: 1, anything less 0."""
+    """1 for a perfect score, else 0."""
     steps_prompt: RolePrompt | None = None
-    """Needed where there are no steps."""
+    """Needed if there are no steps."""
 
     role: ClassVar[str] = "judge_geval"
     steps_role: ClassVar[str] = "judge_geval_steps"
-    request_type: ClassVar[type[BaseModel]] = GEvalRequest
+    request_type: ClassVar[type[BaseModel]] = _GEvalRequest
     answer_type: ClassVar[type[BaseModel]] = GEvalAnswer
+    needs: ClassVar[str] = "everything that evaluation_params names"
+
+    @property
+    def graded(self) -> bool:
+        return not self.strict_mode
 
     def problems(self) -> list[Problem]:
-        """Criteria, known parameters, and steps or the means to make them."""
-        problems = [*super().problems()]
+        problems = super().problems()
         if not self.criteria.strip():
-            problems.append(Problem(where=f"{self.name}.criteria", message="there are none"))
-        unknown = [each for each in self.evaluation_params if each not in _PARAMS]
-        problems += [
-            Problem(
-                where=f"{self.name}.evaluation_params",
-                message=f"'{each}' is not known",
-                remedy=f"there are: {', '.join(_PARAMS)}",
+            problems.append(
+                Problem(where=f"{self.name}.criteria", message="the criteria are empty")
             )
-            for each in unknown
+        where, remedy = f"{self.name}.evaluation_params", f"there are: {', '.join(_PARAMS)}"
+        problems += [
+            Problem(where=where, message=f"'{each}' is not known", remedy=remedy)
+            for each in self.evaluation_params
+            if each not in _PARAMS
         ]
         if not self.evaluation_params:
-            problems.append(Problem(where=f"{self.name}.evaluation_params", message="name one"))
+            problems.append(Problem(where=where, message="name at least one"))
         if not self.evaluation_steps and self.steps_prompt is None:
-            message = "there are no steps, and no prompt to make them with"
+            message = "there are no steps, and no prompt to write them with"
             problems.append(Problem(where=f"{self.name}.evaluation_steps", message=message))
         return problems
 
-    def request(self, exchange: Exchange) -> GEvalRequest | None:
-        """What the parameters ask for; nothing where the turn lacks one of them."""
+    def request(self, exchange: Exchange) -> _GEvalRequest | None:
         values = {name: _PARAMS[name](exchange) for name in self.evaluation_params}
         texts = {name: text for name, text in values.items() if text is not None}
         if len(texts) < len(values):
             return None
-        return GEvalRequest(criteria=self.criteria, **texts)
+        return _GEvalRequest(criteria=self.criteria, **texts)
 
-    async def settle(self, request: GEvalRequest, *, effects: Effects) -> Verdict:
-        """Have the steps, then ask the panel."""
+    async def settle(self, request: _GEvalRequest, *, effects: Effects) -> Verdict:
         steps = await self._steps(effects)
         if isinstance(steps, Verdict):
             return steps
-        return await super().settle(
-            request.model_copy(update={"steps": numbered(steps)}), effects=effects
-        )
+        with_steps = request.model_copy(update={"steps": numbered(steps)})
+        return await super().settle(with_steps, effects=effects)
 
-    def read(self, request: GEvalRequest, answer: GEvalAnswer) -> Verdict:
-        """The share of ten; in strict mode all or nothing."""
+    def read(self, request: _GEvalRequest, answer: GEvalAnswer) -> Verdict:
         del request
         perfect = answer.score == _BEST
         value = float(perfect) if self.strict_mode else answer.score / _BEST
@@ -196,36 +180,23 @@ class GEval(JudgedMetric[GEvalRequest, GEvalAnswer]):
         return Verdict(value=value, reason="" if perfect else reason, details={"raw": answer.score})
 
     async def _steps(self, effects: Effects) -> tuple[str, ...] | Verdict:
-        if self._writer is None:
-            return self.evaluation_steps
-        shown_params = ", ".join(self.evaluation_params)
-        request = StepsRequest(criteria=self.criteria, evaluation_params=shown_params)
-        answer = await ask(self._writer, request, draw=0, effects=effects)
-        return answer if isinstance(answer, Verdict) else tuple(answer.steps)
-
-    @cached_property
-    def _writer(self) -> ModelRole[StepsRequest, StepsAnswer] | None:
         if self.evaluation_steps or self.steps_prompt is None:
-            return None
-        return ModelRole(
+            return self.evaluation_steps
+        writer = ModelRole(
             name=self.steps_prompt.name,
             request_type=StepsRequest,
             answer_type=StepsAnswer,
             prompt=self.steps_prompt,
             client=self.panel.judges[0].client,
         )
+        params = ", ".join(self.evaluation_params)
+        request = StepsRequest(criteria=self.criteria, evaluation_params=params)
+        answer = await ask(writer, request, draw=0, effects=effects)
+        return answer if isinstance(answer, Verdict) else tuple(answer.steps)
 
 
-WORST, HIGHEST_GRADE = 1, 5
-
-
-# -- Groundedness, relevance, coherence and fluency -----------------------------------------------
-
-
-class QualityRequest(BaseModel):
+class _QualityRequest(Evidence):
     """What the judge is shown, and the rules that this project adds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     user_prompt: str
     conversation: str
@@ -237,72 +208,61 @@ class QualityRequest(BaseModel):
 class QualityAnswer(JudgeAnswer):
     """What the judge says."""
 
-    reasoning: str
-    score: Annotated[Number, Field(ge=WORST, le=HIGHEST_GRADE)]
+    reasoning: Explanation
+    score: Annotated[int, Field(ge=1, le=5), Counted]
 
 
 @dataclass(frozen=True, kw_only=True)
-class QualityJudge(JudgedMetric[QualityRequest, QualityAnswer]):
-    """A judge's 1 to 5, as (score − 1) / 4. A threshold above 1 is on the judge's own scale."""
+class QualityJudge(JudgedMetric[_QualityRequest, QualityAnswer]):
+    """A judge's score from 1 to 5, as (score − 1) / 4; a threshold above 1 is on that scale."""
 
     custom_prompt: str = ""
-    """Rules of the project; where they differ from the prompt's own, they win."""
+    """Rules of the project; they override the prompt's own."""
 
-    request_type: ClassVar[type[BaseModel]] = QualityRequest
+    request_type: ClassVar[type[BaseModel]] = _QualityRequest
     answer_type: ClassVar[type[BaseModel]] = QualityAnswer
     needs_passages: ClassVar[bool] = False
 
     def problems(self) -> list[Problem]:
-        """A threshold may be on either scale."""
-        if self.threshold is None or 0 <= self.threshold <= HIGHEST_GRADE:
+        if self.threshold is None or 0 <= self.threshold <= 5:
             return []
-        message = f"a threshold is from 0 to 1, or above 1 and up to {HIGHEST_GRADE}"
-        where = f"{self.name}.threshold"
-        return [Problem(where=where, message=f"{message}, found {self.threshold:g}")]
+        message = (
+            f"a threshold must be from 0 to 1, or above 1 and up to 5, found {self.threshold:g}"
+        )
+        return [Problem(where=f"{self.name}.threshold", message=message)]
 
     @property
     def bar(self) -> float:
-        """From here on a judge's score passes, in [0, 1]."""
         if self.threshold is None or self.threshold <= 1:
             return super().bar
-        return _share(self.threshold)
+        return (self.threshold - 1) / 4
 
-    def request(self, exchange: Exchange) -> QualityRequest | None:
-        """The reply with what went before it."""
+    def request(self, exchange: Exchange) -> _QualityRequest | None:
         if self.needs_passages and not exchange.passages:
             return None
-        return QualityRequest(
-            user_prompt=shown(exchange.asked),
-            conversation=before(exchange),
-            agent_response=shown(reply_text(exchange)),
-            passages=numbered(exchange.passages),
-            custom_prompt=shown(self.custom_prompt),
-        )
+        return self.filled(exchange, custom_prompt=shown(self.custom_prompt))
 
-    def read(self, request: QualityRequest, answer: QualityAnswer) -> Verdict:
-        """The score brought to [0, 1]; the judge's own number is kept beside it."""
+    def read(self, request: _QualityRequest, answer: QualityAnswer) -> Verdict:
         del request
-        reason = f"{answer.score} of {HIGHEST_GRADE}: {excerpt(answer.reasoning, REASON)}"
-        return Verdict(
-            value=_share(answer.score),
-            reason="" if answer.score == HIGHEST_GRADE else reason,
-            details={"raw": answer.score},
-        )
+        score = answer.score
+        reason = "" if score == 5 else f"{score} of 5: {excerpt(answer.reasoning, REASON)}"
+        return Verdict(value=(score - 1) / 4, reason=reason, details={"raw": score})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Groundedness(QualityJudge):
-    """How far the reply rests on the passages of the turn."""
+    """How well the passages support the reply."""
 
     name: str = "groundedness"
 
     role: ClassVar[str] = "judge_groundedness"
     needs_passages: ClassVar[bool] = True
+    needs: ClassVar[str] = NEEDS_PASSAGES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relevance(QualityJudge):
-    """How far the reply answers what was asked."""
+    """How well the reply answers the question."""
 
     name: str = "relevance"
 
@@ -311,7 +271,7 @@ class Relevance(QualityJudge):
 
 @dataclass(frozen=True, kw_only=True)
 class Coherence(QualityJudge):
-    """How well the parts of the reply hang together."""
+    """How well the reply hangs together."""
 
     name: str = "coherence"
 
@@ -325,7 +285,3 @@ class Fluency(QualityJudge):
     name: str = "fluency"
 
     role: ClassVar[str] = "judge_fluency"
-
-
-def _share(score: float) -> float:
-    return (score - WORST) / (HIGHEST_GRADE - WORST)

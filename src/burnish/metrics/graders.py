@@ -22,31 +22,32 @@ from burnish.system.user_functions import UserFunction, load_function
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInvocation:
-    """One use of a tool, as graders see it."""
+    """One tool call, as graders see it."""
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     result: Any = None
     bytes: int = 0
-    """How large the result is, as UTF-8 text."""
+    """The size of the result as UTF-8 text."""
     duration_ms: int | None = None
     error: str | None = None
 
     @classmethod
     def of(cls, call: ToolCall) -> "ToolInvocation":
-        """A tool call of a trace."""
+        """Convert a tool call of a trace."""
+        text = call.result if isinstance(call.result, str) else canonical(call.result).decode()
         return cls(
             name=call.name,
             args=dict(call.arguments),
             result=call.result,
-            bytes=_size(call.result),
+            bytes=0 if call.result is None else len(text.encode()),
             error=call.error or None,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraderContext:
-    """One turn of a case, with the same fields whether it is one of many or the only one."""
+    """One turn of a case, as graders see it."""
 
     turn_input: str
     agent_response: str
@@ -59,7 +60,7 @@ class GraderContext:
 
     @classmethod
     def of(cls, exchange: Exchange) -> "GraderContext":
-        """What a grader may know of an exchange."""
+        """Convert an exchange."""
         return cls(
             turn_input=exchange.asked,
             agent_response=exchange.reply,
@@ -74,20 +75,12 @@ class GraderContext:
 
 @dataclass(frozen=True)
 class GraderResult:
-    """What a grader found; a bool or a number alone will do as well."""
+    """The result of a grader, which may also return a bool or a number."""
 
     score: float
     passed: bool | None = None
     reason: str | None = None
     details: Mapping[str, Any] | None = None
-
-
-def _size(result: Json) -> int:
-    text = result.encode() if isinstance(result, str) else canonical(result)
-    return 0 if result is None else len(text)
-
-
-# -- Known paths ----------------------------------------------------------------------------------
 
 
 _MODULES: dict[str, tuple[type, ...]] = {
@@ -100,13 +93,12 @@ _MODULES: dict[str, tuple[type, ...]] = {
 }
 
 
-class StandIn(MetaPathFinder, Loader):
-    """Makes the known modules; asked last, so that the real package always wins."""
+class _StandIn(MetaPathFinder, Loader):
+    """Provides these modules if the real package is not installed."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a known module."""
         del path, target
         if fullname not in _MODULES:
             return None
@@ -114,69 +106,45 @@ class StandIn(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, origin="burnish", is_package=inner)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """An ordinary module."""
         del spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give it the names it is known for."""
         for kind in _MODULES[module.__name__]:
             setattr(module, kind.__name__, kind)
 
 
-def _make_importable() -> None:
-    """Let graders import what they import today."""
-    if not any(isinstance(finder, StandIn) for finder in sys.meta_path):
-        sys.meta_path.append(StandIn())
-
-
-# -- Finding a grader -----------------------------------------------------------------------------
-
-
-_REMEDY = "a grader is module.path:callable, importable from the folder of the agent file"
-_UPWARDS = 6
-
-
 def load_grader(reference: str, folder: Path) -> UserFunction:
-    """The function that `module:callable` names, with the imports that such graders have.
+    """Load `module:callable` from the folder, or from the nearest folder above that has the module.
 
-    A candidate of an agent lies some folders below it: its graders are looked for upwards.
+    The candidates of an agent are in folders below it.
     """
-    _make_importable()
-    home = _home_of(reference.partition(".")[0].partition(":")[0], folder.resolve())
-    return load_function(reference, home, what="grader", remedy=_REMEDY)
-
-
-def _home_of(module: str, folder: Path) -> Path:
-    """The nearest folder that has the module; the folder itself where none has."""
-    places = (folder, *folder.parents[:_UPWARDS])
-    return next((p for p in places if module and _has(p, module)), folder)
-
-
-def _has(folder: Path, module: str) -> bool:
-    return (folder / f"{module}.py").is_file() or (folder / module).is_dir()
-
-
-# -- A user's function as a metric ----------------------------------------------------------------
+    if not any(isinstance(finder, _StandIn) for finder in sys.meta_path):
+        sys.meta_path.append(_StandIn())
+    module, start = reference.partition(".")[0].partition(":")[0], folder.resolve()
+    homes = (
+        home
+        for home in (start, *start.parents[:6])
+        if module and ((home / f"{module}.py").is_file() or (home / module).is_dir())
+    )
+    remedy = "a grader is module.path:callable, importable from the folder of the agent file"
+    return load_function(reference, next(homes, start), what="grader", remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeGrader(TurnMetric):
-    """Calls the function with a GraderContext; what it raises makes the score missing.
+    """Calls the function in a thread; if it raises, the score is missing.
 
-    A grader that is broken says nothing about the agent. It runs in a thread, since what it
-    does is anybody's guess and other cases should not wait for it.
+    A broken grader says nothing about the agent.
     """
 
     grader: UserFunction
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the function's file."""
         parts: list[Json] = [self.grader.reference, self.grader.fingerprint]
         return short_id(["CodeGrader", self.version, self.name, self.threshold, *parts])
 
     async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict:
-        """Ask the function."""
         del effects
         context = GraderContext.of(exchange)
         try:
@@ -188,18 +156,22 @@ class CodeGrader(TurnMetric):
         return self._read(answer)
 
     def _read(self, answer: object) -> Verdict:
-        result = answer if isinstance(answer, GraderResult) else _as_result(answer)
-        if result is None:
-            return self._nothing(
-                f"gave {type(answer).__name__}; it may give a bool, a number or a GraderResult"
-            )
+        if isinstance(answer, GraderResult):
+            result = answer
+        elif isinstance(answer, bool):
+            result = GraderResult(float(answer), passed=answer)
+        elif (number := _number(answer)) is not None:
+            result = GraderResult(number)
+        else:
+            allowed = "it must return a bool, a number or a GraderResult"
+            return self._nothing(f"returned {type(answer).__name__}; {allowed}")
         value = _number(result.score)
         if value is None or not 0 <= value <= 1:
-            return self._nothing(f"gave the score {result.score!r}; a score is in [0, 1]")
+            return self._nothing(f"returned the score {result.score!r}; a score must be in [0, 1]")
         return Verdict(
             value=value,
             passed=result.passed,
-            reason=result.reason or ("" if value else f"{self.grader.name} gave 0"),
+            reason=result.reason or ("" if value else f"{self.grader.name} returned 0"),
             details=_journalable(result.details),
         )
 
@@ -207,15 +179,8 @@ class CodeGrader(TurnMetric):
         return Verdict.missing(f"the grader {self.grader.reference} {what}")
 
 
-def _as_result(answer: object) -> GraderResult | None:
-    if isinstance(answer, bool):
-        return GraderResult(float(answer), passed=answer)
-    value = _number(answer)
-    return None if value is None else GraderResult(value)
-
-
 def _number(score: object) -> float | None:
-    """A finite number, of numpy's kinds too."""
+    """The value as a finite float; numpy's numbers are accepted."""
     if isinstance(score, (str, bytes)) or not hasattr(score, "__float__"):
         return None
     value = float(cast("Any", score))
@@ -223,7 +188,6 @@ def _number(score: object) -> float | None:
 
 
 def _journalable(details: Mapping[str, Any] | None) -> dict[str, Json]:
-    """Details as they are, or in words where they are no JSON."""
     try:
         canonical(cast("Json", details))
     except NotJournalable:

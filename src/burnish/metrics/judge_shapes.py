@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import (
     AliasChoices,
@@ -18,22 +18,21 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.cases import Rubric
 from burnish.core.content import AboveZero, AtLeastOne, Repeats, Share
-from burnish.models.keys import require_reference
-from burnish.models.model_block import PriceBlock, Temperature, TopP, spelled_out
-from burnish.models.references import ModelRef, ModelSettings
+from burnish.models.factory import PriceBlock, Temperature, spelled_out
+from burnish.models.references import ModelRef, ModelSettings, key_reference, split_reference
 from burnish.system import expand_variables
 
 Positive = AtLeastOne
 
 
 def spelled(*names: str) -> AliasChoices:
-    """The names a key may have: each in both spellings, unless it has capitals of its own."""
+    """The aliases of a key: snake_case and camelCase, unless the name has capitals."""
     forms = ((name, to_camel(name)) if name.islower() else (name,) for name in names)
     return AliasChoices(*dict.fromkeys(form for both in forms for form in both))
 
 
 class Shape(BaseModel):
-    """A block of a file: both spellings are read, unknown keys are refused."""
+    """A block of a file in either spelling; unknown keys are rejected."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -45,28 +44,22 @@ class Shape(BaseModel):
 
 
 def block(value: object) -> dict[str, Any]:
-    """A value before it is validated: its keys, or none where it has none."""
+    """The keys of a raw value; empty if it is not a mapping."""
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
-# -- Judge shapes ---------------------------------------------------------------------------------
-
-
-_SHORT = re.compile(r"\$(?!\{)([A-Za-z_]\w*)", re.ASCII)
 _OF_A_BLOCK = {"provider": "provider_name", "name": "model_name", "endpoint": "base_url"}
-"""The keys of a model block, by which every other file names models, in this spelling."""
-_GENERATION = ("temperature", "max_tokens", "top_p", "seed", "stop")
-_GENERATION_KEYS = ("generation_config", "generationConfig", "generation")
+"""Keys of an ordinary model block, as EvalSet spells them."""
 
 
 class GenerationConfig(Shape):
-    """How a judge generates. What only a transport cares about is read and left alone."""
+    """Generation settings of a judge; those for transport are ignored."""
 
     max_tokens: Positive | None = Field(
         default=None, validation_alias=spelled("max_tokens", "max_output_tokens")
     )
     temperature: Temperature | None = None
-    top_p: TopP | None = None
+    top_p: Share | None = None
     seed: int | None = None
     stop: list[str] = Field(
         default_factory=list[str], validation_alias=spelled("stop", "stop_sequences")
@@ -80,10 +73,7 @@ class GenerationConfig(Shape):
 
 
 class JudgeModel(Shape):
-    """One judge: a model block in the spelling of EvalSet and AgentOptimizer.
-
-    The block's own keys are read too, and so is `provider:name` alone.
-    """
+    """A judge as EvalSet and AgentOptimizer spell it, as a model block, or as `provider:name`."""
 
     provider_name: str = ""
     model_name: str
@@ -104,25 +94,47 @@ class JudgeModel(Shape):
     timeout: AboveZero | None = None
     """Seconds for one attempt."""
     prices: PriceBlock | None = None
-    """What the model costs, for an endpoint of one's own."""
+    """Prices, for an endpoint of your own."""
     job: ClassVar[str] = "the judge"
-    """What such a model does, for errors."""
+    """What the model does, for errors."""
 
     @model_validator(mode="before")
     @classmethod
-    def _from_block(cls, value: Any) -> Any:
-        return _respelled(spelled_out(value))
+    def _respelled(cls, value: Any) -> Any:
+        """Rename the keys of a model block to those of EvalSet."""
+        value = spelled_out(value)
+        fields = block(value)
+        if not fields:
+            return value
+        new = {_OF_A_BLOCK.get(key, key): item for key, item in fields.items()}
+        if len(new) < len(fields):
+            twice = next(key for key, other in _OF_A_BLOCK.items() if {key, other} <= set(fields))
+            raise ValueError(f"{twice} and {_OF_A_BLOCK[twice]} are two names for the same setting")
+        generation = ("temperature", "max_tokens", "top_p", "seed", "stop")
+        settings = {key: new.pop(key) for key in generation if key in new}
+        if not settings:
+            return new
+        keys = ("generation_config", "generationConfig", "generation")
+        key = next((each for each in keys if each in new), "generation_config")
+        return {**new, key: {**block(new.get(key)), **settings}}
+
+    @property
+    def written_key(self) -> str:
+        """The key as the file has it: `$VAR` in braces, or in plain text."""
+        return _long(self.api_key)
 
     def reference(self) -> ModelRef:
-        """The model as a reference. Names are expanded now, the key when it is used."""
+        """The model as a reference; names are expanded now, the key on use."""
         provider = expand_variables(_long(self.provider_name), os.environ)
         name = expand_variables(_long(self.model_name), os.environ)
         settings = self.generation_config
         usual = ModelSettings()
+        # Without an address, `openai/gpt-4o` names its provider; an endpoint has its own names.
+        is_whole = not (provider or self.base_url) and split_reference(name) is not None
         return ModelRef.parse(
-            f"{provider or 'openai'}:{name}",
+            name if is_whole else f"{provider or 'openai'}:{name}",
             base_url=_long(self.base_url),
-            api_key=require_reference(_long(self.api_key), f"the api_key of {self.job} {name}"),
+            api_key=key_reference(self.written_key, f"the api_key of {self.job} {name}"),
             settings=ModelSettings(
                 temperature=settings.temperature,
                 max_tokens=settings.max_tokens,
@@ -136,13 +148,13 @@ class JudgeModel(Shape):
         )
 
     def ignored(self) -> list[str]:
-        """The keys that are read and have no effect here."""
+        """Keys that have no effect."""
         named = {"variant": self.variant, "extra_fields": self.extra_fields, "think": self.think}
         return [key for key, value in named.items() if value]
 
 
 class RubricText(Shape):
-    """What a judge is shown of a rubric."""
+    """The text of a rubric."""
 
     text: Annotated[str, Field(min_length=1)]
 
@@ -156,33 +168,38 @@ class RubricShape(Shape):
     type: str = ""
 
     def rubric(self) -> Rubric:
-        """The rubric itself."""
         return Rubric(
             id=self.id, text=self.content.text, description=self.description, kind=self.type
         )
 
 
 class VariableSelector(Shape):
-    """Which step of the trace."""
+    """A step of the trace."""
 
     node_id: str = Field(
         validation_alias=spelled("node_id", "nodeID"), serialization_alias="nodeID"
     )
 
 
-class VariableSource(Shape):
-    """Where the value of a template's variable comes from."""
+BindingScope: TypeAlias = Literal["actual", "expected", "metric"]
+"""Whose value a variable of a template has."""
+BindingField: TypeAlias = Literal[
+    "userContent",
+    "finalResponse",
+    "traceStepInput",
+    "traceStepOutput",
+    "traceStepTools",
+    "traceStepSkills",
+    "rubrics",
+]
+"""Which value a variable of a template has."""
 
-    scope: Literal["actual", "expected", "metric"]
-    field: Literal[
-        "userContent",
-        "finalResponse",
-        "traceStepInput",
-        "traceStepOutput",
-        "traceStepTools",
-        "traceStepSkills",
-        "rubrics",
-    ]
+
+class VariableSource(Shape):
+    """The source of a template variable."""
+
+    scope: BindingScope
+    field: BindingField
     selector: VariableSelector | None = None
     path: str = ""
 
@@ -195,20 +212,20 @@ class VariableBinding(Shape):
 
 
 class CategoryScore(Shape):
-    """What one category is worth."""
+    """The score of one category."""
 
     label: str
     score: Share
 
 
 class ScorerOptions(Shape):
-    """What a scorer must know."""
+    """Options of a scorer."""
 
     categories: list[CategoryScore] = Field(default_factory=list[CategoryScore])
 
 
 class TemplateShape(Shape):
-    """A judge's prompt of the user's own."""
+    """A prompt written by the user."""
 
     prompt: Annotated[str, Field(min_length=1)]
     response_scorer_name: Literal["single_score", "rubric_scores", "boolean", "categorical"] = (
@@ -222,7 +239,7 @@ class TemplateShape(Shape):
 
 
 class LlmJudgeCriterion(Shape):
-    """Who judges, and by what."""
+    """The judges of a metric, and what they judge by."""
 
     judge_model: JudgeModel | None = None
     judge_models: list[JudgeModel] = Field(default_factory=list[JudgeModel])
@@ -230,7 +247,7 @@ class LlmJudgeCriterion(Shape):
         "all_pass", "any_pass", "majority_pass", "avg", "weighted_avg", "weighted_majority"
     ] = "all_pass"
     parallel: bool = True
-    """Judges are always asked at once; the endpoint's limit holds them back."""
+    """Ignored: judges always run in parallel, up to the endpoint's limit."""
     sample_parallelism_enabled: bool = False
     sample_parallelism: int = 0
     rubrics: list[RubricShape] = Field(default_factory=list[RubricShape])
@@ -240,38 +257,20 @@ class LlmJudgeCriterion(Shape):
     @model_validator(mode="after")
     def _one_way(self) -> "LlmJudgeCriterion":
         if self.judge_model and self.judge_models:
-            raise ValueError("give judge_model or judge_models, not both")
+            raise ValueError("set judge_model or judge_models, not both")
         return self
 
     @model_validator(mode="before")
     @classmethod
     def _no_nulls(cls, value: Any) -> Any:
-        """Go writes `null` where nothing is set."""
+        """Go writes `null` for unset fields."""
         fields = block(value)
         return {key: item for key, item in fields.items() if item is not None} if fields else value
 
     @property
     def judges(self) -> Sequence[JudgeModel]:
-        """Those that are named here."""
         return [self.judge_model] if self.judge_model else self.judge_models
 
 
-def _respelled(value: Any) -> Any:
-    """The keys of a model block as EvalSet spells them; what is spelled so already stays."""
-    fields = block(value)
-    if not fields:
-        return value
-    new = {_OF_A_BLOCK.get(key, key): item for key, item in fields.items()}
-    if len(new) < len(fields):
-        twice = [key for key, other in _OF_A_BLOCK.items() if {key, other} <= set(fields)]
-        raise ValueError(f"{twice[0]} and {_OF_A_BLOCK[twice[0]]} are two names of one thing")
-    settings = {key: new.pop(key) for key in _GENERATION if key in new}
-    if not settings:
-        return new
-    key = next((each for each in _GENERATION_KEYS if each in new), "generation_config")
-    return {**new, key: {**block(new.get(key)), **settings}}
-
-
 def _long(text: str) -> str:
-    """`$VAR` as `${VAR}`."""
-    return _SHORT.sub(r"${\1}", text)
+    return re.sub(r"\$(?!\{)([A-Za-z_]\w*)", r"${\1}", text, flags=re.ASCII)

@@ -1,9 +1,9 @@
-"""The base of judged metrics: what a judge is shown, and how its answer is read."""
+"""The base of judged metrics: what a judge sees, and how its answer is read."""
 
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
@@ -20,7 +20,14 @@ from burnish.core.protocols import Effects, Metric
 from burnish.journal.executors import together
 from burnish.metrics.factory import Judge, Panel, of_judges, of_samples
 from burnish.metrics.turns import EPSILON, Exchange, Layered, TurnMetric, Verdict
+from burnish.models.answers import Explanation
 from burnish.models.roles import ModelRole, RolePrompt
+
+
+class Evidence(BaseModel):
+    """What a judge is shown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class JudgeAnswer(BaseModel):
@@ -52,8 +59,10 @@ def _counted(value: object) -> object:
 YesNo: TypeAlias = Annotated[Literal["yes", "no"], BeforeValidator(_lowered)]
 YesNoUnsure: TypeAlias = Annotated[Literal["yes", "no", "unsure"], BeforeValidator(_lowered)]
 ItemId: TypeAlias = Annotated[str, BeforeValidator(_spelled)]
-Number: TypeAlias = Annotated[int, BeforeValidator(_counted)]
-Share: TypeAlias = Annotated[float, BeforeValidator(_counted), Field(ge=0, le=1)]
+Counted = BeforeValidator(_counted)
+"""Stands after the bounds of a number: before them, its schema would say `ge`, not `minimum`."""
+Number: TypeAlias = Annotated[int, Counted]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1), Counted]
 Lowered = BeforeValidator(_lowered)
 
 
@@ -61,7 +70,7 @@ class NumberedItem(JudgeAnswer):
     """What a judge says of one numbered item."""
 
     number: Number
-    reason: str
+    reason: Explanation
     verdict: YesNo
 
 
@@ -72,7 +81,7 @@ class NumberedAnswer(JudgeAnswer):
 
 
 def unmatched(expected: Sequence[str], actual: Sequence[str]) -> str:
-    """What is wrong with the ids of an answer, in words that help to mend it; empty if nothing."""
+    """What is wrong with the ids of an answer, for the judge to fix; empty if nothing."""
     counts = Counter(actual)
     faults = {
         "is missing": [each for each in expected if each not in counts],
@@ -88,32 +97,24 @@ def misnumbered(count: int, numbers: Sequence[int]) -> str:
     return unmatched([str(n) for n in range(1, count + 1)], [str(n) for n in numbers])
 
 
-# -- What judges are shown ------------------------------------------------------------------------
-
-
-Shown = TypeVar("Shown", bound=BaseModel)
-
 _NONE = "(none)"
-"""What stands in a tag that has nothing to show."""
 EXCERPT = 160
 REASON = 400
-"""How much of a judge's own words goes into a reason."""
+"""The number of characters of a judge's explanation that a reason keeps."""
 
-_TAG = re.compile(r"</?([A-Za-z_][\w-]*)>")
 _FILLER = r"[\s/\u200b-\u200d\u2060\ufeff]*"
-"""What may stand between a bracket and a name without a model minding."""
-_SPEAKERS = {"assistant": "agent"}
+"""Characters that models ignore between a bracket and a name."""
 
 
 def tags_in(*templates: str) -> frozenset[str]:
-    """The names of the tags that a prompt puts around its evidence."""
-    return frozenset(name for text in templates for name in _TAG.findall(text))
+    """The names of the tags in a prompt."""
+    return frozenset(re.findall(r"</?([A-Za-z_][\w-]*)>", "\n".join(templates)))
 
 
 def guarded(text: str, tags: Collection[str]) -> str:
-    """The text with every tag of the prompt made plain, so that nothing in it can close one.
+    """The text with the tags of the prompt escaped, so that it cannot close one.
 
-    Only the prompt's own tags are touched: other markup is part of what is judged.
+    Other markup is part of what is judged and stays.
     """
     if not tags:
         return text
@@ -121,61 +122,54 @@ def guarded(text: str, tags: Collection[str]) -> str:
     return re.sub(rf"<(?={_FILLER}(?:{names})\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
-def _sealed(request: Shown, tags: Collection[str]) -> Shown:
-    """The request with all its texts guarded."""
-    texts = {name: guarded(value, tags) for name, value in request if isinstance(value, str)}
-    return request.model_copy(update=texts)
-
-
 def excerpt(text: str, limit: int = EXCERPT) -> str:
-    """The text on one line, cut where it is long."""
+    """The text on one line, shortened if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
 def reply_text(exchange: Exchange) -> str:
-    """What the agent answered; its structured answer where it said nothing."""
+    """The reply of the agent, or its structured answer if the reply is empty."""
     if exchange.reply.strip() or exchange.data is None:
         return exchange.reply
     return as_text(exchange.data)
 
 
 def shown(text: str | None) -> str:
-    """The text, or that there is none."""
+    """The text, or `(none)`."""
     return text if text is not None and text.strip() else _NONE
 
 
 def context_messages(case: Case) -> str:
-    """What was said before the first turn."""
-    return _lines((_SPEAKERS.get(m.role, m.role), m.content) for m in case.history)
+    """The conversation before the first turn."""
+    speakers = {"assistant": "agent"}
+    return _lines((speakers.get(m.role, m.role), m.content) for m in case.history)
 
 
 def conversation(exchange: Exchange) -> str:
-    """What was said in the turns before this one."""
-    pairs = exchange.earlier
-    return _lines(
-        line for message, reply in pairs for line in (("user", message), ("agent", reply))
-    )
+    """The turns before this one."""
+    pairs = ((("user", message), ("agent", reply)) for message, reply in exchange.earlier)
+    return _lines(line for pair in pairs for line in pair)
 
 
 def before(exchange: Exchange) -> str:
-    """All that was said before this turn: the context messages and the turns."""
+    """Everything before this turn: context messages and earlier turns."""
     parts = [context_messages(exchange.case), conversation(exchange)]
     return "\n".join(text for text in parts if text != _NONE) or _NONE
 
 
 def numbered(texts: Sequence[str]) -> str:
-    """The texts under their numbers, from 1; further lines of a text are set in."""
+    """The texts as a numbered list; further lines of a text are indented."""
     return "\n".join(f"{n}. {_set_in(text)}" for n, text in enumerate(texts, 1)) or _NONE
 
 
 def tool_uses(tools: Iterable[ToolCall]) -> str:
-    """Each use of a tool: what was asked and what came back."""
+    """The tool calls with their results."""
     return numbered([_use(tool) for tool in tools])
 
 
 def brought(tool: ToolCall) -> tuple[str, ...]:
-    """What a tool brought back: its passages, else its result as one text."""
+    """What a tool returned: its passages, or its result as text."""
     if tool.passages:
         return tool.passages
     whole = "" if tool.result is None else as_text(tool.result)
@@ -202,31 +196,31 @@ def _set_in(text: str) -> str:
     return text.strip().replace("\n", "\n    ")
 
 
-# -- The base of judged metrics -------------------------------------------------------------------
-
-
 Request = TypeVar("Request", bound=BaseModel)
 Answer = TypeVar("Answer", bound=BaseModel)
 
-_PASSES_AT = 0.5
-"""Where a judged metric without a threshold passes."""
-_APART = ("name", "threshold", "panel", "prompt")
-"""Fields that the fingerprint knows by themselves."""
+_EVIDENCE: Mapping[str, Callable[[Exchange], str]] = {
+    "user_prompt": lambda exchange: shown(exchange.asked),
+    "conversation": before,
+    "agent_response": lambda exchange: shown(reply_text(exchange)),
+    "reference": lambda exchange: shown(exchange.expected),
+    "passages": lambda exchange: numbered(exchange.passages),
+}
+"""The usual content of request fields, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedMetric(TurnMetric, Generic[Request, Answer]):
-    """Asks every judge of the panel, each as often as it is sampled, and settles on one verdict.
+    """Asks every judge of a panel, as often as it is sampled, and settles on one verdict.
 
-    A sample's number is its draw: the same text, judged again in the same run, is the same
-    verdict and costs nothing.
+    The number of a sample is its draw: judging the same text again in a run costs nothing.
     """
 
     panel: Panel
     prompt: RolePrompt
 
     role: ClassVar[str]
-    """The shipped prompt it is made for."""
+    """The name of its shipped prompt."""
     request_type: ClassVar[type[BaseModel]]
     answer_type: ClassVar[type[BaseModel]]
 
@@ -238,68 +232,71 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
 
     @abstractmethod
     def request(self, exchange: Exchange) -> Request | Verdict | None:
-        """What to ask about a turn; a verdict where that is clear without asking.
+        """The request about a turn, a verdict if none is needed, or None to skip the turn."""
 
-        None where the metric does not apply.
-        """
+    def filled(self, exchange: Exchange, **more: Any) -> Request:
+        """The request about a turn: the usual evidence for its fields, and `more`."""
+        names = self.request_type.model_fields.keys() & _EVIDENCE.keys()
+        usual = {name: _EVIDENCE[name](exchange) for name in names}
+        return cast("Request", self.request_type(**{**usual, **more}))
 
     @abstractmethod
     def read(self, request: Request, answer: Answer) -> Verdict:
-        """What a judge's answer amounts to, in [0, 1], with its reason."""
+        """The verdict of a judge, in [0, 1] and with its reason."""
 
     def check(self, request: Request, answer: Answer) -> str:
-        """What is wrong with an answer that keeps its schema; the judge may mend it once."""
+        """What is wrong with a well-formed answer; the judge may correct it once."""
         del request, answer
         return ""
 
     def answers(self) -> type[Answer]:
-        """The form of an answer."""
+        """The type of an answer."""
         return cast("type[Answer]", self.answer_type)
 
     def problems(self) -> list[Problem]:
         """What is wrong with the settings."""
         if self.threshold is None or 0 <= self.threshold <= 1:
             return []
-        return [
-            Problem(
-                where=f"{self.name}.threshold",
-                message=f"a threshold is from 0 to 1, found {self.threshold:g}",
-            )
-        ]
+        message = f"a threshold must be from 0 to 1, found {self.threshold:g}"
+        return [Problem(where=f"{self.name}.threshold", message=message)]
 
     @property
     def settings(self) -> Json:
-        """What tells this metric from another with the same prompt and panel."""
-        own = (each.name for each in fields(self) if each.name not in _APART)
-        return {name: _plain(getattr(self, name)) for name in own}
+        """What distinguishes this metric from others with the same prompt and panel."""
+        apart = ("name", "threshold", "panel", "prompt")
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        # The plain form of a prompt would contain its path, which does not matter.
+        return {
+            name: value.fingerprint if isinstance(value, RolePrompt) else to_jsonable_python(value)
+            for name, value in own.items()
+        }
 
     @property
     def fingerprint(self) -> str:
-        """A hash of prompt, panel, threshold and settings."""
         parts: list[Json] = [self.prompt.fingerprint, self.panel.fingerprint, self.settings]
         return short_id([type(self).__name__, self.version, self.name, self.threshold, *parts])
 
     def estimate(self, case: Case) -> Spend:
-        """One call for each turn, judge and sample."""
         return self.panel.estimate(case)
 
+    @property
+    def graded(self) -> bool:
+        return True
+
     def passes(self, verdict: Verdict) -> bool | None:
-        """The panel has decided already."""
-        return verdict.passed
+        return None if self.graded and self.threshold is None else verdict.passed
 
     @property
     def bar(self) -> float:
-        """From here on a judge's score passes."""
-        return _PASSES_AT if self.threshold is None else self.threshold
+        """The score from which one judge of a panel votes for a pass."""
+        return 0.5 if self.threshold is None else self.threshold
 
     async def verdicts(
         self, seen: Sequence[Exchange], *, effects: Effects
     ) -> Sequence[Verdict | None]:
-        """All turns at once: judges take their time."""
         return await together(self.verdict(exchange, effects=effects) for exchange in seen)
 
     async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict | None:
-        """Ask the panel about one turn, where there is something to ask."""
         request = self.request(exchange)
         if request is None:
             return None
@@ -308,11 +305,11 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
         return await self.settle(request, effects=effects)
 
     async def settle(self, request: Request, *, effects: Effects) -> Verdict:
-        """Ask the panel, and make one verdict of what it says."""
-        shown = _sealed(request, tags_in(self.prompt.system, self.prompt.user))
+        """Ask the panel and combine its verdicts."""
+        sealed = fenced(request, self.prompt)
         judges = self.panel.judges
         verdicts = await together(
-            self._judge(judge, role, shown, effects)
+            self._judge(judge, role, sealed, effects)
             for judge, role in zip(judges, self._roles, strict=True)
         )
         return of_judges(
@@ -326,7 +323,7 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
     async def sample(
         self, role: ModelRole[Request, Answer], request: Request, *, draw: int, effects: Effects
     ) -> Verdict:
-        """One judge's verdict, once."""
+        """One verdict of one judge."""
         answer = await ask(role, request, draw=draw, effects=effects)
         return answer if isinstance(answer, Verdict) else self.read(request, answer)
 
@@ -357,26 +354,27 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
         )
 
 
+def fenced(request: Request, prompt: RolePrompt) -> Request:
+    """The request with all its texts guarded: they are data, and cannot leave the prompt's tags."""
+    tags = tags_in(prompt.system, prompt.user)
+    texts = {name: guarded(value, tags) for name, value in request if isinstance(value, str)}
+    return request.model_copy(update=texts)
+
+
 async def ask(
     role: ModelRole[Request, Answer], request: Request, *, draw: int, effects: Effects
 ) -> Answer | Verdict:
-    """The answer of a role; where there is none, a missing verdict that says why."""
+    """The answer of a role, or a missing verdict with the reason."""
     try:
         receipt = await role.answer(request, draw=draw, effects=effects)
     except RoleFailed as error:
-        return Verdict.missing(
-            f"{error.message}: {error.remedy}" if error.remedy else error.message
-        )
+        reason = f"{error.message}: {error.remedy}" if error.remedy else error.message
+        return Verdict.missing(reason, unreachable=error.missing)
     return receipt.value
 
 
-def _plain(value: object) -> Json:
-    # Where a prompt lies does not matter, and its path would be in its plain form.
-    return value.fingerprint if isinstance(value, RolePrompt) else to_jsonable_python(value)
-
-
 def judged_parts(metric: Metric) -> Iterator[JudgedMetric[Any, Any]]:
-    """The judged metrics in a metric, those of single cases included."""
+    """The judged metrics in a metric, including those of single cases."""
     inner: Sequence[TurnMetric | Metric | None] = [metric]
     if isinstance(metric, Layered):
         inner = [metric.default, *(each for turns in metric.places.values() for each in turns)]
@@ -385,8 +383,27 @@ def judged_parts(metric: Metric) -> Iterator[JudgedMetric[Any, Any]]:
             yield cast("JudgedMetric[Any, Any]", each)
 
 
+def judged_again(metrics: Sequence[Metric], judge: Callable[[RolePrompt], Panel]) -> list[Metric]:
+    """The metrics with other judges; empty if no model judges anything."""
+
+    def part(metric: TurnMetric | None) -> TurnMetric | None:
+        if not isinstance(metric, JudgedMetric):
+            return metric
+        judged = cast("JudgedMetric[Any, Any]", metric)
+        return replace(judged, panel=judge(judged.prompt))
+
+    def whole(metric: Metric) -> Metric:
+        if isinstance(metric, Layered):
+            places = {case: tuple(map(part, turns)) for case, turns in metric.places.items()}
+            return replace(metric, default=part(metric.default), places=places)
+        return cast("Metric", part(metric)) if isinstance(metric, TurnMetric) else metric
+
+    judged = any(True for metric in metrics for _ in judged_parts(metric))
+    return [whole(metric) for metric in metrics] if judged else []
+
+
 def check_judges(metrics: Iterable[Metric]) -> None:
-    """Raise what would keep a judge of these metrics from answering, before anything is paid."""
+    """Raise what would prevent a judge from answering, before any paid call."""
     for metric in metrics:
         for part in judged_parts(metric):
             for judge in part.panel.judges:

@@ -1,16 +1,127 @@
-"""ROUGE, the stems it counts, and the rule that asks for enough of it."""
+"""ROUGE, the Porter stemmer that it uses, and a rule for minimum scores."""
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from itertools import groupby
+from typing import Literal, TypeAlias
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.metrics.text_matching import HELD, Match
+from burnish.metrics.text_matching import counted, joined
 from burnish.metrics.turns import EPSILON
-from burnish.metrics.words import Script, words_by
+
+Script: TypeAlias = Literal["auto", "latin", "unicode"]
+
+_LITTLE = frozenset(
+    re.findall(
+        r"\w+",
+        """a an and are as at be been but by can could did do does for from had has have he her
+        his how i if in into is it its me my of on or our she so than that the their them
+        then there these they this to too us was we were what when which who will with would you
+        your""",
+    )
+)
+_ONE_BY_ONE = (
+    (0x2E80, 0x2FDF),  # radicals
+    (0x3005, 0x3007),  # signs that stand for a character
+    (0x3040, 0x30FF),  # hiragana, katakana
+    (0x31F0, 0x31FF),  # small katakana
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+"""Characters of scripts without spaces between words."""
+
+
+@lru_cache(maxsize=64)
+def latin_words(text: str) -> tuple[str, ...]:
+    """Runs of a-z and 0-9 in lower case, which ROUGE tools call words."""
+    return tuple(re.findall("[a-z0-9]+", text.lower()))
+
+
+@lru_cache(maxsize=64)
+def unicode_words(text: str) -> tuple[str, ...]:
+    """Runs of letters, marks and digits of any script; Chinese and Japanese by character."""
+    if text.isascii():
+        return latin_words(text)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    words: list[str] = []
+    for kind, run in groupby(folded, _kind):
+        if kind == "alone":
+            words += run
+        elif kind == "word":
+            words.append("".join(run))
+    return tuple(words)
+
+
+def words_by(reference: str, script: Script = "auto") -> Callable[[str], tuple[str, ...]]:
+    """How to find words in a reference and in the text that is compared with it.
+
+    `auto` takes Latin words, as ROUGE tools do, unless the reference has none.
+    """
+    if script == "auto":
+        script = "latin" if latin_words(reference) else "unicode"
+    return latin_words if script == "latin" else unicode_words
+
+
+@lru_cache(maxsize=1 << 14)
+def _kind(sign: str) -> str:
+    """`word`, `alone` for a character that is a word by itself, or nothing."""
+    if any(first <= ord(sign) <= last for first, last in _ONE_BY_ONE):
+        return "alone"
+    return "word" if unicodedata.category(sign)[0] in "LMN" else ""
+
+
+def difference_in_words(
+    expected: Sequence[str], actual: Sequence[str], same: Callable[[str], str] = str
+) -> str:
+    """Which words are missing and which are extra; words are equal if `same` maps them alike."""
+    keys, other_keys = list(map(same, expected)), list(map(same, actual))
+    missing, extra = _without(expected, keys, other_keys), _without(actual, other_keys, keys)
+    if not actual:
+        words = counted(len(expected), "expected word")
+        return f"none of the {words} is there: the reply has no words"
+    if not missing and not extra:
+        return "every expected word is there, but in another order"
+    words = counted(len(expected), "expected word")
+    are = "is" if len(missing) == 1 else "are"
+    first = (
+        f"of {words} {len(missing)} {are} missing: {_listed(missing)}"
+        if missing
+        else f"every one of the {words} is there"
+    )
+    rest = f"{counted(len(extra), 'word')} not expected: {_listed(extra)}" if extra else ""
+    return joined([first, rest])
+
+
+def _without(words: Sequence[str], keys: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The words whose key has no partner on the other side."""
+    left = Counter(others)
+    alone: list[str] = []
+    for word, key in zip(words, keys, strict=True):
+        if left.get(key, 0) > 0:
+            left[key] -= 1
+        else:
+            alone.append(word)
+    return alone
+
+
+def _listed(words: Sequence[str]) -> str:
+    """The most informative words in their order: numbers and long words first."""
+    distinct = list(dict.fromkeys(words))
+    telling = [word for word in distinct if word not in _LITTLE] or distinct
+    chosen = sorted(telling, key=lambda word: (word.isalpha(), -len(word)))[:6]
+    more = len(distinct) - len(chosen)
+    shown = ", ".join(word for word in telling if word in chosen)
+    return f"{shown} and {more} more" if more else shown
+
+
+# -- Overlap ---------------------------------------------------------------------------------------
+
 
 _IRREGULAR = {
     "skies": "sky", "sky": "sky", "dying": "die", "lying": "lie", "tying": "tie", "news": "news",
@@ -42,15 +153,19 @@ _LAST_ENDINGS: Mapping[str, str] = dict.fromkeys(
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """What is left of a word when its endings are taken off: `connections` gives `connect`."""
+    """The Porter stem of a word: `connections` gives `connect`."""
     word = word.lower()
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) <= 2:
         return word
-    word = _y_to_i(_without_past(_without_plural(word)))
+    word = _without_past(_without_plural(word))
+    if word.endswith("y") and len(word) > 2 and _shape(word[:-1])[-1] == "c":
+        word = word[:-1] + "i"
     word = _replaced(_without_double(word), _MIDDLE_ENDINGS, at_least=1)
-    return _tidied(_without_last(word))
+    if not word.endswith("ion") or word[-4:-3] in ("s", "t"):
+        word = _replaced(word, _LAST_ENDINGS, at_least=2)
+    return _tidied(word)
 
 
 def _shape(word: str) -> str:
@@ -75,14 +190,6 @@ def _ends_short(word: str) -> bool:
     return shape.endswith("cvc") and word[-1] not in "wxy"
 
 
-def _ending(word: str, endings: Mapping[str, str]) -> str:
-    """The longest of these endings that the word has, or nothing."""
-    for length in range(min(7, len(word)), 1, -1):
-        if word[-length:] in endings:
-            return word[-length:]
-    return ""
-
-
 def _without_plural(word: str) -> str:
     if word.endswith("ies"):
         return word[:-1] if len(word) == 4 else word[:-2]
@@ -104,18 +211,12 @@ def _without_past(word: str) -> str:
 
 
 def _mended(rest: str) -> str:
-    """What stood before -ed or -ing as a word: `hopp` is hop, `fil` is file."""
+    """The word before -ed or -ing: `hopp` is hop, `fil` is file."""
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
     if len(rest) >= 2 and rest[-1] == rest[-2] and _shape(rest)[-1] == "c":
         return rest if rest[-1] in "lsz" else rest[:-1]
     return rest + "e" if _measure(rest) == 1 and _ends_short(rest) else rest
-
-
-def _y_to_i(word: str) -> str:
-    if word.endswith("y") and len(word) > 2 and _shape(word[:-1])[-1] == "c":
-        return word[:-1] + "i"
-    return word
 
 
 def _without_double(word: str) -> str:
@@ -126,18 +227,13 @@ def _without_double(word: str) -> str:
     return _replaced(word, _DOUBLE_ENDINGS, at_least=1)
 
 
-def _without_last(word: str) -> str:
-    if word.endswith("ion") and word[-4:-3] not in ("s", "t"):
-        return word
-    return _replaced(word, _LAST_ENDINGS, at_least=2)
-
-
 def _replaced(word: str, endings: Mapping[str, str], *, at_least: int) -> str:
-    ending = _ending(word, endings)
-    if not ending:
-        return word
-    rest = word[: -len(ending)]
-    return rest + endings[ending] if _measure(rest) >= at_least else word
+    """The word with its longest ending replaced, if enough remains."""
+    for length in range(min(7, len(word)), 1, -1):
+        rest, ending = word[:-length], word[-length:]
+        if ending in endings:
+            return rest + endings[ending] if _measure(rest) >= at_least else word
+    return word
 
 
 def _tidied(word: str) -> str:
@@ -150,18 +246,13 @@ def _tidied(word: str) -> str:
     return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
 
 
-# -- ROUGE ----------------------------------------------------------------------------------------
-
-
 _KIND = re.compile(r"rouge(?:[1-9]\d*|L|Lsum)")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
-_STEMMED_FROM = 4
-"""Shorter words are compared as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rouge:
-    """The share of the reply that is in the reference, the other way round, and their mean."""
+    """Precision, recall and F1."""
 
     precision: float
     recall: float
@@ -179,9 +270,8 @@ def rouge_score(
 ) -> Rouge:
     """Compare a reply with a reference.
 
-    `rouge1`, `rouge2` and so on count words, pairs and longer runs; `rougeL` takes the longest
-    common subsequence; `rougeLsum` does so sentence by sentence, one a line, or by full stops
-    too where `split_summaries` asks for it. `stem` compares words by their stems.
+    `rouge1`, `rouge2`, … count runs of words, `rougeL` takes the longest common subsequence, and
+    `rougeLsum` does so by sentence: by line, and with `split_summaries` by full stop too.
     """
     check_kind(kind)
     find = words_by(reference, script)
@@ -190,34 +280,35 @@ def rouge_score(
         return [long_stem(word) for word in find(text)] if stem else find(text)
 
     if kind == "rougeLsum":
+        end = _SENTENCE_END if split_summaries else "\n"
         expected, actual = (
-            [words(sentence) for sentence in _sentences(text, by_stops=split_summaries)]
+            [words(sentence) for sentence in re.split(end, text) if sentence]
             for text in (reference, reply)
         )
         sizes = sum(map(len, expected)), sum(map(len, actual))
         return _rouge(_union_hits(expected, actual), *sizes)
+    expected, actual = words(reference), words(reply)
     if kind == "rougeL":
-        expected, actual = words(reference), words(reply)
-        return _rouge(_lcs_length(expected, actual), len(expected), len(actual))
-    return _of_runs(words(reference), words(reply), int(kind.removeprefix("rouge")))
+        *_, last = _lcs_rows(expected, actual)
+        return _rouge(_increments(last, len(expected)), len(expected), len(actual))
+    length = int(kind.removeprefix("rouge"))
+    ours, theirs = (
+        Counter(zip(*(text[start:] for start in range(length)), strict=False))
+        for text in (expected, actual)
+    )
+    return _rouge((ours & theirs).total(), ours.total(), theirs.total())
 
 
 def check_kind(kind: str) -> None:
-    """Refuse a kind of ROUGE that does not exist."""
+    """Reject an unknown kind of ROUGE."""
     if not _KIND.fullmatch(kind):
-        raise ConfigError(
-            [
-                Problem(
-                    message=f"there is no ROUGE called '{kind}'",
-                    remedy="take rouge1, rouge2, …, rougeL or rougeLsum",
-                )
-            ]
-        )
+        remedy = "use rouge1, rouge2, …, rougeL or rougeLsum"
+        raise ConfigError([Problem(message=f"unknown kind of ROUGE: '{kind}'", remedy=remedy)])
 
 
 def long_stem(word: str) -> str:
-    """The stem of a word, or the word itself where it is short."""
-    return stem(word) if len(word) >= _STEMMED_FROM else word
+    """The stem of a word, or the word itself if it is short."""
+    return stem(word) if len(word) >= 4 else word
 
 
 def _rouge(hits: int, expected: int, actual: int) -> Rouge:
@@ -228,25 +319,11 @@ def _rouge(hits: int, expected: int, actual: int) -> Rouge:
     )
 
 
-def _of_runs(expected: Sequence[str], actual: Sequence[str], length: int) -> Rouge:
-    ours, theirs = (Counter(_runs(words, length)) for words in (expected, actual))
-    hits = sum(min(count, theirs[run]) for run, count in ours.items() if run in theirs)
-    return _rouge(hits, ours.total(), theirs.total())
-
-
-def _runs(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(length)), strict=False)
-
-
-def _sentences(text: str, *, by_stops: bool) -> list[str]:
-    return [part for part in (_SENTENCE_END.split(text) if by_stops else text.split("\n")) if part]
-
-
 def _lcs_rows(expected: Sequence[str], actual: Sequence[str]) -> Iterator[int]:
-    """The table of longest common subsequences, one row for each word of `actual` and one before.
+    """The table of longest common subsequences: a row before the first word, and one per word.
 
-    Bit i of a row is 0 where the word i of `expected` makes the subsequence longer by one: a
-    whole row is computed at once, as integers as long as the reference (Hyyrö 2004).
+    Bit i of a row is 0 if word i of `expected` extends the subsequence, so that a whole row is
+    computed at once (Hyyrö 2004).
     """
     places: dict[str, int] = {}
     for index, word in enumerate(expected):
@@ -264,15 +341,8 @@ def _increments(row: int, upto: int) -> int:
     return upto - (row & ((1 << upto) - 1)).bit_count()
 
 
-def _lcs_length(expected: Sequence[str], actual: Sequence[str]) -> int:
-    last = 0
-    for row in _lcs_rows(expected, actual):
-        last = row
-    return _increments(last, len(expected))
-
-
 def _lcs_places(expected: Sequence[str], actual: Sequence[str]) -> set[int]:
-    """The places in the reference of one longest common subsequence: the one rouge-score takes."""
+    """The positions of one longest common subsequence: the one that rouge-score takes."""
     rows = list(_lcs_rows(expected, actual))
     i, j = len(expected), len(actual)
     places: set[int] = set()
@@ -288,7 +358,7 @@ def _lcs_places(expected: Sequence[str], actual: Sequence[str]) -> set[int]:
 
 
 def _union_hits(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str]]) -> int:
-    """Words of the reference that some sentence of the reply has in order, each counted once."""
+    """Words of the reference that a sentence of the reply has in order, each counted once."""
     left = Counter(word for sentence in actual for word in sentence)
     hits = 0
     for sentence in expected:
@@ -298,9 +368,6 @@ def _union_hits(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str
                 left[sentence[place]] -= 1
                 hits += 1
     return hits
-
-
-# -- How much of the expected words a text must have ----------------------------------------------
 
 
 _Measure = Literal["f1", "precision", "recall"]
@@ -313,48 +380,36 @@ _ADVICE: dict[_Measure, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RougeRule:
-    """How large the ROUGE of a text must be, against the expected one."""
+    """The minimum ROUGE scores of a text."""
 
     kind: str = "rouge1"
     measure: _Measure = "f1"
-    """The number to report; the bounds below decide."""
+    """The number to report."""
     min_precision: float = 0.0
     min_recall: float = 0.0
     min_f1: float = 0.0
     stem: bool = False
     split_summaries: bool = False
     ignore: bool = False
-    """Holds whatever is there."""
 
     @property
     def needs_reference(self) -> bool:
-        """Whether there must be an expected text."""
         return not self.ignore
 
 
-@dataclass(frozen=True, kw_only=True)
-class RougeMatch:
-    """Whether a text has enough of the expected words, and the number to report."""
-
-    match: Match
-    value: float
-
-
-def compare_rouge(expected: str, reply: str, rule: RougeRule) -> RougeMatch:
-    """Whether a text has enough of the expected words; else which bound it misses."""
-
+def compare_rouge(expected: str, reply: str, rule: RougeRule) -> tuple[str, float]:
+    """The bounds that a text misses, and the number to report."""
     score = rouge_score(
         expected, reply, kind=rule.kind, stem=rule.stem, split_summaries=rule.split_summaries
     )
-    had: dict[_Measure, tuple[float, float]] = {
+    values: dict[_Measure, tuple[float, float]] = {
         "precision": (score.precision, rule.min_precision),
         "recall": (score.recall, rule.min_recall),
         "f1": (score.f1, rule.min_f1),
     }
     short = [
         f"{rule.kind} {name} {value:.3f}, at least {bound:g} expected ({_ADVICE[name]})"
-        for name, (value, bound) in had.items()
+        for name, (value, bound) in values.items()
         if value < bound - EPSILON
     ]
-    match = Match.missed("; ".join(short)) if short and not rule.ignore else HELD
-    return RougeMatch(match=match, value=had[rule.measure][0])
+    return "; ".join(short), values[rule.measure][0]

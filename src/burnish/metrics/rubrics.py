@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator
 
 from burnish.core.cases import Case, Rubric
 from burnish.core.content import Json
@@ -18,11 +18,11 @@ from burnish.journal.executors import together
 from burnish.metrics.judged import (
     EXCERPT,
     REASON,
+    Evidence,
     ItemId,
     JudgeAnswer,
     JudgedMetric,
     YesNo,
-    before,
     brought,
     excerpt,
     numbered,
@@ -30,17 +30,17 @@ from burnish.metrics.judged import (
     shown,
     unmatched,
 )
-from burnish.metrics.turns import EPSILON, Exchange, Verdict
+from burnish.metrics.turns import EPSILON, NEEDS_REFERENCE, Exchange, Verdict
+from burnish.models.answers import Explanation
 from burnish.models.roles import ModelRole
 
 
 def rubrics_for(own: Sequence[Rubric], case: Case, metric: str) -> tuple[Rubric, ...]:
-    """The metric's own rubrics and those that the case adds to it."""
+    """The metric's own rubrics and those that the case adds."""
     return (*own, *(rubric for rubric in case.rubrics if rubric.metric in ("", metric)))
 
 
 def _rubric_faults(rubrics: Sequence[Rubric]) -> list[str]:
-    """Why a judge could not be asked by these rubrics."""
     counts = Counter(rubric.id.strip() for rubric in rubrics)
     faults = [f"two rubrics have the id '{each}'" for each, n in counts.items() if each and n > 1]
     if counts[""]:
@@ -51,8 +51,8 @@ def _rubric_faults(rubrics: Sequence[Rubric]) -> list[str]:
 
 
 def rubric_problems(metric: str, rubrics: Sequence[Rubric]) -> list[Problem]:
-    """The same as problems of a metric's settings."""
-    remedy = "give each rubric an id of its own and a text"
+    """What is wrong with the rubrics in a metric's settings."""
+    remedy = "give each rubric its own id and a text"
     where = f"{metric}.rubrics"
     return [Problem(where=where, message=text, remedy=remedy) for text in _rubric_faults(rubrics)]
 
@@ -64,35 +64,23 @@ def clash(case: Case, rubrics: Sequence[Rubric]) -> str:
 
 
 def _listed(rubrics: Sequence[Rubric]) -> str:
-    """The rubrics as a judge is shown them."""
     return "\n".join(f"{rubric.id.strip()}: {' '.join(rubric.text.split())}" for rubric in rubrics)
-
-
-# -- The reply against the reference, graded side by side in both orders --------------------------
 
 
 _GRADES = "ABCDEFGHIJKLMNOPQRST"
 """From the best to the worst, in equal steps."""
 _USUAL_CRITERIA = "Which answer serves the user better: correct, complete, to the point."
-
-
-def _raised(value: object) -> object:
-    return value.strip().upper() if isinstance(value, str) else value
-
-
 _Grade = Annotated[
     Literal[
         "A", "B", "C", "D", "E", "F", "G", "H", "I", "J",
         "K", "L", "M", "N", "O", "P", "Q", "R", "S", "T",
     ],
-    BeforeValidator(_raised),
+    BeforeValidator(lambda value: value.strip().upper() if isinstance(value, str) else value),
 ]  # fmt: skip
 
 
-class PairRequest(BaseModel):
+class _PairRequest(Evidence):
     """What the judge is shown: two answers, of which it is not told whose is whose."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     user_prompt: str
     conversation: str
@@ -100,27 +88,21 @@ class PairRequest(BaseModel):
     first_answer: str
     second_answer: str
 
-    def swapped(self) -> "PairRequest":
-        """The same two the other way round."""
-        places = {"first_answer": self.second_answer, "second_answer": self.first_answer}
-        return self.model_copy(update=places)
-
 
 class PairAnswer(JudgeAnswer):
     """What the judge says of the two."""
 
-    reasoning: str
+    reasoning: Explanation
     first_grade: _Grade
     second_grade: _Grade
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
-    """0.5 where the reply is as good as the reference, more where it is better.
+class PairwiseVerifier(JudgedMetric[_PairRequest, PairAnswer]):
+    """0.5 if the reply is as good as the reference, more if it is better.
 
-    Judges favour a place, so each is asked twice, once in either order, and the mean counts. The
-    original reads the grades' token probabilities; endpoints seldom give them, so here the
-    grades themselves are taken.
+    Judges prefer a position, so each is asked in both orders, and the mean counts. The original
+    uses the token probabilities of the grades, which few endpoints provide.
     """
 
     name: str = "llm_verifier_pairwise"
@@ -128,28 +110,24 @@ class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
     rubrics: tuple[Rubric, ...] = ()
 
     role: ClassVar[str] = "judge_pairwise"
-    request_type: ClassVar[type[BaseModel]] = PairRequest
+    request_type: ClassVar[type[BaseModel]] = _PairRequest
     answer_type: ClassVar[type[BaseModel]] = PairAnswer
+    needs: ClassVar[str] = NEEDS_REFERENCE
 
     def problems(self) -> list[Problem]:
-        """The rubrics too must be fit to be asked about."""
         return [*super().problems(), *rubric_problems(self.name, self.rubrics)]
 
     def estimate(self, case: Case) -> Spend:
-        """Two calls for each turn, judge and sample."""
         return self.panel.estimate(case, calls=2)
 
-    def request(self, exchange: Exchange) -> PairRequest | Verdict | None:
-        """The reply in the first place; nothing without a reference."""
+    def request(self, exchange: Exchange) -> _PairRequest | Verdict | None:
         if exchange.expected is None:
             return None
         rubrics = rubrics_for(self.rubrics, exchange.case, self.name)
-        fault = clash(exchange.case, rubrics)
-        if fault:
+        if fault := clash(exchange.case, rubrics):
             return Verdict.missing(fault)
-        return PairRequest(
-            user_prompt=shown(exchange.asked),
-            conversation=before(exchange),
+        return self.filled(
+            exchange,
             criteria="\n".join(filter(None, [self.criteria, _listed(rubrics)])) or _USUAL_CRITERIA,
             first_answer=shown(reply_text(exchange)),
             second_answer=shown(exchange.expected),
@@ -157,25 +135,24 @@ class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
 
     async def sample(
         self,
-        role: ModelRole[PairRequest, PairAnswer],
-        request: PairRequest,
+        role: ModelRole[_PairRequest, PairAnswer],
+        request: _PairRequest,
         *,
         draw: int,
         effects: Effects,
     ) -> Verdict:
-        """Both orders; without either there is no verdict."""
+        places = {"first_answer": request.second_answer, "second_answer": request.first_answer}
         one, two = await together(
             [
                 super().sample(role, request, draw=draw, effects=effects),
-                super().sample(role, request.swapped(), draw=draw, effects=effects),
+                super().sample(role, request.model_copy(update=places), draw=draw, effects=effects),
             ]
         )
         if one.value is None or two.value is None:
             return one if one.value is None else two
         return _compared(one, two, (one.value, 1 - two.value))
 
-    def read(self, request: PairRequest, answer: PairAnswer) -> Verdict:
-        """How the answer in the first place fares in this order."""
+    def read(self, request: _PairRequest, answer: PairAnswer) -> Verdict:
         del request
         margin = _quality(answer.first_grade) - _quality(answer.second_grade)
         return Verdict(
@@ -190,7 +167,7 @@ class PairwiseVerifier(JudgedMetric[PairRequest, PairAnswer]):
 
 
 def _compared(one: Verdict, two: Verdict, values: tuple[float, float]) -> Verdict:
-    """The mean of both orders: the reply comes first in one, the reference in two."""
+    """The mean of both orders: the reply is first in `one`, the reference in `two`."""
     value = mean(values)
     agrees = _side(values[0]) == _side(values[1])
     ours = (one.details["first_grade"], two.details["second_grade"])
@@ -214,13 +191,8 @@ def _side(value: float) -> int:
     return (value > 0.5 + EPSILON) - (value < 0.5 - EPSILON)
 
 
-# -- The base of metrics by rubrics, each of which gets a verdict of its own ----------------------
-
-
-class RubricRequest(BaseModel):
+class _RubricRequest(Evidence):
     """What the judge is shown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     user_prompt: str
     conversation: str
@@ -237,7 +209,7 @@ class RubricItem(JudgeAnswer):
 
     id: ItemId
     evidence: str
-    reason: str
+    reason: Explanation
     verdict: YesNo
 
 
@@ -248,39 +220,34 @@ class RubricAnswer(JudgeAnswer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
-    """The share of rubrics that hold: the metric's own, and those that the case adds.
+class RubricJudge(JudgedMetric[_RubricRequest, RubricAnswer]):
+    """The share of rubrics that hold: those of the metric and of the case.
 
-    It is a share of the rubrics that were asked about, so a judge that forgets one, or makes one
-    up, is told so and cannot move the score.
+    A judge that forgets a rubric, or invents one, is told so and cannot change the score.
     """
 
     rubrics: tuple[Rubric, ...] = ()
 
-    request_type: ClassVar[type[BaseModel]] = RubricRequest
+    request_type: ClassVar[type[BaseModel]] = _RubricRequest
     answer_type: ClassVar[type[BaseModel]] = RubricAnswer
+    needs: ClassVar[str] = "rubrics of the metric or of the case"
     needs_reference: ClassVar[bool] = False
 
     def problems(self) -> list[Problem]:
-        """The rubrics too must be fit to be asked about."""
         return [*super().problems(), *rubric_problems(self.name, self.rubrics)]
 
-    def request(self, exchange: Exchange) -> RubricRequest | Verdict | None:
-        """The reply beside its rubrics, and beside the reference where there is one."""
+    def request(self, exchange: Exchange) -> _RubricRequest | Verdict | None:
         rubrics = rubrics_for(self.rubrics, exchange.case, self.name)
         if not rubrics or (self.needs_reference and exchange.expected is None):
             return None
-        fault = clash(exchange.case, rubrics)
-        if fault:
+        if fault := clash(exchange.case, rubrics):
             return Verdict.missing(fault)
         return self.about(exchange, rubrics)
 
-    def check(self, request: RubricRequest, answer: RubricAnswer) -> str:
-        """Every rubric once."""
+    def check(self, request: _RubricRequest, answer: RubricAnswer) -> str:
         return unmatched(request.ids, [item.id for item in answer.items])
 
-    def read(self, request: RubricRequest, answer: RubricAnswer) -> Verdict:
-        """The share that holds; the reason names each that does not."""
+    def read(self, request: _RubricRequest, answer: RubricAnswer) -> Verdict:
         items = {item.id: item for item in answer.items}
         failed = [
             f"'{each}' ({excerpt(text)}): {excerpt(items[each].reason, REASON)}"
@@ -292,16 +259,23 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         return Verdict(
             value=(count - len(failed)) / count,
             reason=reason if failed else "",
-            details={"rubrics": [_item_details(items[each]) for each in request.ids]},
+            details={
+                "rubrics": [
+                    {
+                        "id": each,
+                        "verdict": items[each].verdict,
+                        "reason": excerpt(items[each].reason, REASON),
+                        "evidence": excerpt(items[each].evidence, EXCERPT),
+                    }
+                    for each in request.ids
+                ]
+            },
         )
 
-    def about(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> RubricRequest | Verdict:
-        """The request by these rubrics; a verdict where that is clear without asking."""
-        return RubricRequest(
-            user_prompt=shown(exchange.asked),
-            conversation=before(exchange),
-            agent_response=shown(reply_text(exchange)),
-            reference=shown(exchange.expected),
+    def about(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> _RubricRequest | Verdict:
+        """The request for these rubrics, or a verdict if none is needed."""
+        return self.filled(
+            exchange,
             knowledge=numbered(self.knowledge(exchange)),
             rubrics=_listed(rubrics),
             ids=tuple(rubric.id.strip() for rubric in rubrics),
@@ -309,25 +283,13 @@ class RubricJudge(JudgedMetric[RubricRequest, RubricAnswer]):
         )
 
     def knowledge(self, exchange: Exchange) -> Sequence[str]:
-        """What was retrieved: the passages of the turn."""
+        """What was retrieved in the turn."""
         return exchange.passages
-
-
-def _item_details(item: RubricItem) -> Json:
-    return {
-        "id": item.id,
-        "verdict": item.verdict,
-        "reason": excerpt(item.reason, REASON),
-        "evidence": excerpt(item.evidence, EXCERPT),
-    }
-
-
-# -- Replies --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class RubricResponse(RubricJudge):
-    """Whether the reply fulfils the rubrics; the reference is there to check facts by."""
+    """Whether the reply fulfils the rubrics; the reference helps to check facts."""
 
     name: str = "llm_rubric_response"
 
@@ -341,25 +303,24 @@ class RubricCritic(RubricJudge):
     name: str = "llm_rubric_critic"
 
     role: ClassVar[str] = "judge_rubric_critic"
+    needs: ClassVar[str] = f"rubrics, and {NEEDS_REFERENCE}"
     needs_reference: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class RubricReferenceCritic(RubricJudge):
-    """The reference shows how good is good enough; other words for it will do."""
+    """The reference shows what is good enough; other wordings are fine."""
 
     name: str = "llm_rubric_reference_critic"
 
     role: ClassVar[str] = "judge_rubric_reference_critic"
+    needs: ClassVar[str] = f"rubrics, and {NEEDS_REFERENCE}"
     needs_reference: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class RubricKnowledgeRecall(RubricJudge):
-    """The share of rubrics that the retrieved knowledge bears out; the reply is not looked at.
-
-    A turn that retrieved nothing has recalled nothing: that is 0, and no judge is asked.
-    """
+    """The share of rubrics that the retrieved knowledge supports; 0 if there is none."""
 
     name: str = "llm_rubric_knowledge_recall"
     knowledge_tool_names: tuple[str, ...] = ("knowledge_search",)
@@ -367,23 +328,19 @@ class RubricKnowledgeRecall(RubricJudge):
     role: ClassVar[str] = "judge_rubric_knowledge_recall"
 
     def knowledge(self, exchange: Exchange) -> Sequence[str]:
-        """What the knowledge tools brought back in this turn."""
-        return [text for tool in self._uses(exchange) for text in brought(tool)]
+        used = (tool for tool in exchange.tools if tool.name in self.knowledge_tool_names)
+        return [text for tool in used for text in brought(tool)]
 
-    def about(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> RubricRequest | Verdict:
-        """The retrieved knowledge beside the rubrics."""
+    def about(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> _RubricRequest | Verdict:
         if self.knowledge(exchange):
             return super().about(exchange, rubrics)
         return Verdict(value=0.0, reason=f"nothing was retrieved: {self._why(exchange)}")
 
-    def _uses(self, exchange: Exchange) -> list[ToolCall]:
-        return [tool for tool in exchange.tools if tool.name in self.knowledge_tool_names]
-
     def _why(self, exchange: Exchange) -> str:
-        used = self._uses(exchange)
+        used = [tool for tool in exchange.tools if tool.name in self.knowledge_tool_names]
         if used:
             errors = "; ".join(excerpt(tool.error) for tool in used if tool.error)
-            problem = f"{_names(used)} was called and gave nothing"
+            problem = f"{_names(used)} was called and returned nothing"
             return f"{problem} ({errors})" if errors else problem
         names = " or ".join(self.knowledge_tool_names)
         others = _names(exchange.tools)

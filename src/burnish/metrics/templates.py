@@ -1,23 +1,23 @@
-"""Judges by a prompt of the user: variables, answers, scores."""
+"""Judges with a prompt of the user: variables, answers, scores."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from burnish.core.cases import Rubric
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.evaluations import mean
-from burnish.core.outcomes import Step, ToolCall
 from burnish.metrics.json_matching import path_problem, read_path
+from burnish.metrics.judge_shapes import BindingField, BindingScope
 from burnish.metrics.judged import (
     REASON,
+    Evidence,
     ItemId,
     JudgeAnswer,
     JudgedMetric,
@@ -31,133 +31,101 @@ from burnish.metrics.judged import (
 )
 from burnish.metrics.rubrics import clash, rubric_problems, rubrics_for
 from burnish.metrics.turns import Exchange, Verdict
+from burnish.models.answers import Explanation
 from burnish.models.roles import RolePrompt
 
-
-class BindingScope(StrEnum):
-    """Whose value it is."""
-
-    ACTUAL = "actual"
-    EXPECTED = "expected"
-    METRIC = "metric"
-
-
-class BindingField(StrEnum):
-    """Which value it is."""
-
-    USER_CONTENT = "userContent"
-    FINAL_RESPONSE = "finalResponse"
-    STEP_INPUT = "traceStepInput"
-    STEP_OUTPUT = "traceStepOutput"
-    STEP_TOOLS = "traceStepTools"
-    STEP_SKILLS = "traceStepSkills"
-    RUBRICS = "rubrics"
-
-
-_STEPS = (
-    BindingField.STEP_INPUT,
-    BindingField.STEP_OUTPUT,
-    BindingField.STEP_TOOLS,
-    BindingField.STEP_SKILLS,
+_STEPS: tuple[BindingField, ...] = (
+    "traceStepInput",
+    "traceStepOutput",
+    "traceStepTools",
+    "traceStepSkills",
 )
-_TALK = (BindingField.USER_CONTENT, BindingField.FINAL_RESPONSE)
-_FIELDS = {
-    BindingScope.ACTUAL: (*_TALK, *_STEPS),
-    BindingScope.EXPECTED: _TALK,
-    BindingScope.METRIC: (BindingField.RUBRICS,),
+_FIELDS: Mapping[BindingScope, tuple[BindingField, ...]] = {
+    "actual": ("userContent", "finalResponse", *_STEPS),
+    "expected": ("userContent", "finalResponse"),
+    "metric": ("rubrics",),
 }
 
 
-class CannotBind(ValueError):
+class _CannotBind(ValueError):
     """A turn has no value for a variable; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """One variable and where its value comes from."""
+    """A template variable and the source of its value."""
 
     variable: str
     scope: BindingScope
     field: BindingField
     node: str = ""
-    """The node of the trace, for fields of a step: its last step of the turn is taken."""
+    """For fields of a step: the node, whose last step of the turn is used."""
     path: str = ""
     """A place inside the value; empty for all of it."""
 
     @property
     def needs_reference(self) -> bool:
-        """Whether it asks for the reference answer."""
-        return self.scope is BindingScope.EXPECTED and self.field is BindingField.FINAL_RESPONSE
+        return self.scope == "expected" and self.field == "finalResponse"
 
     def problems(self, where: str) -> list[Problem]:
-        """What can never be bound."""
+        """What is wrong with the binding."""
         problems: list[Problem] = []
         if self.field not in _FIELDS[self.scope]:
             remedy = f"{self.scope} has: {', '.join(_FIELDS[self.scope])}"
             message = f"{self.scope} has no field {self.field}"
             problems.append(Problem(where=where, message=message, remedy=remedy))
         if self.field in _STEPS and not self.node:
-            remedy = "name the node in selector.nodeID"
-            problems.append(
-                Problem(where=where, message=f"{self.field} is of which node?", remedy=remedy)
-            )
+            message, remedy = f"{self.field} needs a node", "name the node in selector.nodeID"
+            problems.append(Problem(where=where, message=message, remedy=remedy))
         if self.path and (message := path_problem(self.path)):
             problems.append(Problem(where=where, message=message))
         return problems
 
     def text(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> str:
-        """The value for a turn: a string as it is, anything else as JSON. Raises CannotBind."""
+        """The value for a turn as text; raises _CannotBind."""
         whole = self._whole(exchange, rubrics)
         reading = read_path(whole, self.path or "$", into_texts=True)
         if reading.problem:
-            raise CannotBind(f"'{self.variable}' ({self.field}): {reading.problem}")
+            raise _CannotBind(f"'{self.variable}' ({self.field}): {reading.problem}")
         return as_text(reading.value)
 
     def _whole(self, exchange: Exchange, rubrics: Sequence[Rubric]) -> Json:
-        if self.field is BindingField.RUBRICS:
+        if self.field == "rubrics":
             return [{"id": rubric.id, "text": rubric.text} for rubric in rubrics]
         if self.field in _STEPS:
-            return self._of_step(_last_step(self.variable, exchange, self.node))
-        if self.field is BindingField.USER_CONTENT:
-            return exchange.asked if self.scope is BindingScope.ACTUAL else exchange.turn.input
-        return (
-            reply_text(exchange) if self.scope is BindingScope.ACTUAL else exchange.expected or ""
-        )
+            return self._of_step(exchange)
+        if self.field == "userContent":
+            return exchange.asked if self.scope == "actual" else exchange.turn.input
+        return reply_text(exchange) if self.scope == "actual" else exchange.expected or ""
 
-    def _of_step(self, step: Step) -> Json:
-        if self.field is BindingField.STEP_TOOLS:
-            return [_use(tool) for tool in step.tools]
-        if self.field is BindingField.STEP_SKILLS:
-            raise CannotBind(
-                f"'{self.variable}': traces here do not record skills; "
+    def _of_step(self, exchange: Exchange) -> Json:
+        steps = exchange.steps
+        step = next((step for step in reversed(steps) if step.node == self.node), None)
+        if step is None:
+            ran = ", ".join(dict.fromkeys(step.node for step in steps)) or "none"
+            problem = f"node '{self.node}' did not run in this turn; nodes that ran: {ran}"
+            raise _CannotBind(f"'{self.variable}': {problem}")
+        if self.field == "traceStepTools":
+            return [
+                {
+                    "name": tool.name,
+                    "arguments": dict(tool.arguments),
+                    "result": list(tool.passages) or None if tool.result is None else tool.result,
+                    "error": tool.error,
+                }
+                for tool in step.tools
+            ]
+        if self.field == "traceStepSkills":
+            raise _CannotBind(
+                f"'{self.variable}': traces do not record skills; "
                 "bind traceStepTools, or another field of the step"
             )
-        value = step.input if self.field is BindingField.STEP_INPUT else step.output
+        value = step.input if self.field == "traceStepInput" else step.output
         if value is None:
-            raise CannotBind(
+            raise _CannotBind(
                 f"'{self.variable}': the step of node '{self.node}' has no {self.field}"
             )
         return value
-
-
-def _last_step(variable: str, exchange: Exchange, node: str) -> Step:
-    for step in reversed(exchange.steps):
-        if step.node == node:
-            return step
-    ran = ", ".join(dict.fromkeys(step.node for step in exchange.steps)) or "none"
-    raise CannotBind(f"'{variable}': node '{node}' did not run in this turn; nodes that ran: {ran}")
-
-
-def _use(tool: ToolCall) -> Json:
-    return {
-        "name": tool.name,
-        "arguments": dict(tool.arguments),
-        "result": tool.result if tool.result is not None else list(tool.passages) or None,
-        "error": tool.error,
-    }
-
-
-# -- The forms in which a judge may answer a template ---------------------------------------------
 
 
 Answer = TypeVar("Answer", bound=JudgeAnswer)
@@ -166,7 +134,7 @@ Answer = TypeVar("Answer", bound=JudgeAnswer)
 class ScoreAnswer(JudgeAnswer):
     """A number and why."""
 
-    reason: str
+    reason: Explanation
     score: Share
 
 
@@ -174,7 +142,7 @@ class RubricScore(JudgeAnswer):
     """A number for one rubric."""
 
     id: ItemId
-    reason: str
+    reason: Explanation
     score: Share
 
 
@@ -187,36 +155,35 @@ class RubricScoresAnswer(JudgeAnswer):
 class BooleanAnswer(JudgeAnswer):
     """Yes or no, and why."""
 
-    reason: str
+    reason: Explanation
     passed: bool = Field(strict=True)
 
 
 class CategoryAnswer(JudgeAnswer):
     """A label and why."""
 
-    reason: str
+    reason: Explanation
     category: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scorer(ABC, Generic[Answer]):
-    """One form of answers."""
+    """A kind of answer and how it is scored."""
 
     name: str
-    """What files call it."""
 
     answer_type: ClassVar[type[JudgeAnswer]]
 
     @abstractmethod
     def form(self, ids: Sequence[str]) -> str:
-        """What the judge must answer, in words; `ids` are those of the rubrics."""
+        """The instructions for the answer; `ids` are those of the rubrics."""
 
     @abstractmethod
     def read(self, answer: Answer, ids: Sequence[str]) -> Verdict:
-        """What an answer is worth."""
+        """The verdict for an answer."""
 
     def check(self, answer: Answer, ids: Sequence[str]) -> str:
-        """What is wrong with an answer that keeps its schema, in words that help to mend it."""
+        """What is wrong with a well-formed answer, for the judge to fix."""
         del answer, ids
         return ""
 
@@ -235,12 +202,10 @@ class SingleScore(Scorer[ScoreAnswer]):
     answer_type: ClassVar[type[JudgeAnswer]] = ScoreAnswer
 
     def form(self, ids: Sequence[str]) -> str:
-        """A number and why."""
         del ids
         return "- reason: why, in a few sentences\n- score: a number from 0 to 1"
 
     def read(self, answer: ScoreAnswer, ids: Sequence[str]) -> Verdict:
-        """The number."""
         del ids
         return _graded(answer.score, f"{answer.score:g}", answer.reason)
 
@@ -254,19 +219,17 @@ class BooleanScore(Scorer[BooleanAnswer]):
     answer_type: ClassVar[type[JudgeAnswer]] = BooleanAnswer
 
     def form(self, ids: Sequence[str]) -> str:
-        """True or false, and why."""
         del ids
         return "- reason: why, in a few sentences\n- passed: true or false"
 
     def read(self, answer: BooleanAnswer, ids: Sequence[str]) -> Verdict:
-        """1 or 0."""
         del ids
         return _graded(float(answer.passed), "not passed", answer.reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CategoricalScore(Scorer[CategoryAnswer]):
-    """The judge names one of the categories, each of which has its score."""
+    """The judge names a category, which has a score."""
 
     name: str = "categorical"
     categories: Mapping[str, float]
@@ -274,12 +237,10 @@ class CategoricalScore(Scorer[CategoryAnswer]):
     answer_type: ClassVar[type[JudgeAnswer]] = CategoryAnswer
 
     def form(self, ids: Sequence[str]) -> str:
-        """A label and why."""
         del ids
         return f"- reason: why, in a few sentences\n- category: one of: {self._labels}"
 
     def problems(self, where: str) -> list[Problem]:
-        """There must be categories, with scores from 0 to 1."""
         if not self.categories:
             return [Problem(where=where, message="a categorical scorer needs categories")]
         return [
@@ -289,13 +250,11 @@ class CategoricalScore(Scorer[CategoryAnswer]):
         ]
 
     def check(self, answer: CategoryAnswer, ids: Sequence[str]) -> str:
-        """One of the categories."""
         del ids
         unknown = f"'{excerpt(answer.category)}' is no category; there are: {self._labels}"
         return "" if self._label(answer) else unknown
 
     def read(self, answer: CategoryAnswer, ids: Sequence[str]) -> Verdict:
-        """What the category is worth."""
         del ids
         label = self._label(answer)
         return _graded(self.categories[label], f"'{label}'", answer.reason, category=label)
@@ -321,7 +280,6 @@ class RubricScores(Scorer[RubricScoresAnswer]):
     answer_type: ClassVar[type[JudgeAnswer]] = RubricScoresAnswer
 
     def form(self, ids: Sequence[str]) -> str:
-        """A number for each rubric, and why."""
         return (
             f"- rubricScores: a list with one item for each rubric ({', '.join(ids)})\n"
             "  - id: the id of the rubric\n"
@@ -330,11 +288,9 @@ class RubricScores(Scorer[RubricScoresAnswer]):
         )
 
     def check(self, answer: RubricScoresAnswer, ids: Sequence[str]) -> str:
-        """Every rubric once."""
         return unmatched(ids, [item.id for item in answer.rubric_scores])
 
     def read(self, answer: RubricScoresAnswer, ids: Sequence[str]) -> Verdict:
-        """The mean over the rubrics that were asked about."""
         items = {item.id: item for item in answer.rubric_scores}
         scores = [items[each] for each in ids]
         short = [
@@ -359,13 +315,8 @@ def _graded(value: float, word: str, reason: str, **details: Json) -> Verdict:
     )
 
 
-# -- A judge by a prompt of the user's own --------------------------------------------------------
-
-
-class TemplateRequest(BaseModel):
-    """The user's prompt, filled in, and the form that the answer must have."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _TemplateRequest(Evidence):
+    """The filled-in template and the instructions for the answer."""
 
     task: str
     answer_form: str
@@ -373,11 +324,10 @@ class TemplateRequest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
-    """Asks what the user's template asks, with its `{{ variables }}` filled in for the turn.
+class TemplateJudge(JudgedMetric[_TemplateRequest, JudgeAnswer]):
+    """Asks what the template of the user asks, with its `{{ variables }}` filled in.
 
-    The shipped prompt is only the frame: it says how to answer. Evidence cannot close a tag of
-    the template.
+    The shipped prompt only says how to answer. Evidence cannot close a tag of the template.
     """
 
     name: str = "llm_judge_template"
@@ -387,18 +337,21 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
     rubrics: tuple[Rubric, ...] = ()
 
     role: ClassVar[str] = "judge_template"
-    request_type: ClassVar[type[BaseModel]] = TemplateRequest
+    request_type: ClassVar[type[BaseModel]] = _TemplateRequest
+    needs: ClassVar[str] = "everything that the variables of its template are bound to"
     answer_type: ClassVar[type[BaseModel]] = JudgeAnswer
 
+    @property
+    def graded(self) -> bool:
+        return not isinstance(self.scorer, BooleanScore)
+
     def answers(self) -> type[JudgeAnswer]:
-        """What the scorer reads."""
         return self.scorer.answer_type
 
     def problems(self) -> list[Problem]:
-        """Placeholders and bindings must fit each other."""
         where = f"{self.name}.template"
         shown, bound = self._prompt.fields, Counter(each.variable for each in self.bindings)
-        loose = [f"{{{{ {name} }}}} is bound to nothing" for name in shown if name not in bound]
+        loose = [f"{{{{ {name} }}}} is not bound" for name in shown if name not in bound]
         idle = [f"'{name}' is bound, but not in the prompt" for name in bound if name not in shown]
         twice = [f"'{name}' is bound {count} times" for name, count in bound.items() if count > 1]
         blank = [] if self.template.strip() else ["the prompt is empty"]
@@ -414,43 +367,32 @@ class TemplateJudge(JudgedMetric[TemplateRequest, JudgeAnswer]):
             *self.scorer.problems(where),
         ]
 
-    def request(self, exchange: Exchange) -> TemplateRequest | Verdict | None:
-        """The template filled in; missing where a variable has no value for this turn."""
+    def request(self, exchange: Exchange) -> _TemplateRequest | Verdict | None:
         if exchange.expected is None and any(each.needs_reference for each in self.bindings):
             return None
-        by_rubrics = self._by_rubrics
+        bound = any(each.field == "rubrics" for each in self.bindings)
+        by_rubrics = bound or isinstance(self.scorer, RubricScores)
         rubrics = rubrics_for(self.rubrics, exchange.case, self.name) if by_rubrics else ()
         if by_rubrics and not rubrics:
             return None
-        fault = clash(exchange.case, rubrics)
-        if fault:
+        if fault := clash(exchange.case, rubrics):
             return Verdict.missing(fault)
+        tags = tags_in(self.template)
         try:
-            filled = self._filled(exchange, rubrics)
-        except CannotBind as error:
+            values = {
+                each.variable: guarded(each.text(exchange, rubrics), tags) for each in self.bindings
+            }
+        except _CannotBind as error:
             return Verdict.missing(f"the template cannot be filled in: {error}")
+        filled = self._prompt.messages(dict(values))[1].content
         ids = tuple(rubric.id.strip() for rubric in rubrics)
-        return TemplateRequest(task=filled, answer_form=self.scorer.form(ids), ids=ids)
+        return _TemplateRequest(task=filled, answer_form=self.scorer.form(ids), ids=ids)
 
-    def check(self, request: TemplateRequest, answer: JudgeAnswer) -> str:
-        """As the scorer needs it."""
+    def check(self, request: _TemplateRequest, answer: JudgeAnswer) -> str:
         return self.scorer.check(answer, request.ids)
 
-    def read(self, request: TemplateRequest, answer: JudgeAnswer) -> Verdict:
-        """As the scorer reads it."""
+    def read(self, request: _TemplateRequest, answer: JudgeAnswer) -> Verdict:
         return self.scorer.read(answer, request.ids)
-
-    @property
-    def _by_rubrics(self) -> bool:
-        bound = any(each.field is BindingField.RUBRICS for each in self.bindings)
-        return bound or isinstance(self.scorer, RubricScores)
-
-    def _filled(self, exchange: Exchange, rubrics: tuple[Rubric, ...]) -> str:
-        tags = tags_in(self.template)
-        values = {
-            each.variable: guarded(each.text(exchange, rubrics), tags) for each in self.bindings
-        }
-        return self._prompt.messages(dict(values))[1].content
 
     @cached_property
     def _prompt(self) -> RolePrompt:

@@ -1,8 +1,8 @@
-"""What metrics look at: turns, layers, simulated users, classes of failures."""
+"""The turns that metrics score, simulated users, and classes of failures."""
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -23,7 +23,7 @@ from burnish.models.roles import ModelRole, RolePrompt
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What was said to the agent in one turn, what is expected, and what it did."""
+    """One turn: what the user said, what is expected, and what the agent did."""
 
     case: Case
     turn: Turn
@@ -31,40 +31,41 @@ class Exchange:
     asked: str
     reply: str
     data: Json = None
-    """The structured answer, where the agent gives one."""
+    """The structured answer, if any."""
     steps: tuple[Step, ...] = ()
-    """What happened in this turn."""
     earlier: tuple[tuple[str, str], ...] = ()
-    """What was said before, and what the agent replied."""
+    """Earlier messages with their replies."""
     earlier_steps: tuple[Step, ...] = ()
-    """What happened in the turns before."""
 
     @property
     def expected(self) -> str | None:
-        """The reference answer, if there is one."""
         return self.turn.expected
 
     @cached_property
     def tools(self) -> tuple[ToolCall, ...]:
-        """The uses of tools in this turn, in order."""
         return tuple(tool for step in self.steps for tool in step.tools)
+
+    @property
+    def tools_known(self) -> bool:
+        """Whether the run says which tools were called in this turn; none called is known too."""
+        return any(step.tools_known for step in self.steps)
 
     @cached_property
     def tools_so_far(self) -> tuple[ToolCall, ...]:
-        """The uses of tools in this turn and the turns before, in order."""
+        """The tool calls up to and including this turn."""
         return tuple(tool for step in self.earlier_steps for tool in step.tools) + self.tools
 
     @cached_property
     def passages(self) -> tuple[str, ...]:
-        """What the answer should rest on: as the case says, else what tools retrieved."""
+        """The context of the case, or what tools retrieved."""
         return self.turn.context or tuple(p for tool in self.tools for p in tool.passages)
 
 
 def exchanges(case: Case, outcome: Outcome) -> tuple[Exchange, ...]:
     """The turns of a case with their replies, in order.
 
-    Where a model played the user, there are as many as were said, and only the first has a
-    turn of the case behind it. A turn that the agent never replied to has an empty reply.
+    If a model played the user, only the first turn comes from the case. A turn without a reply has
+    an empty one.
     """
     messages = outcome.asked or tuple(turn.input for turn in case.turns)
     turns = [*case.turns, *(Turn(input=message) for message in messages[len(case.turns) :])]
@@ -86,11 +87,8 @@ def exchanges(case: Case, outcome: Outcome) -> tuple[Exchange, ...]:
     )
 
 
-# -- Failure classes ------------------------------------------------------------------------------
-
-
 class FailureClass(StrEnum):
-    """Where a failure is to be looked for."""
+    """The kind of a failure."""
 
     WRONG_TOOL = "wrong tool"
     WRONG_ARGUMENTS = "wrong arguments"
@@ -101,18 +99,21 @@ class FailureClass(StrEnum):
 
 
 ROUTE = "route"
-"""The extra of a case that lists the nodes its run should come by, in order."""
+"""The extra of a case with the nodes that its run should visit, in order."""
 _FORMAT = re.compile(r"format|json|xml|schema|regex|length|valid", re.IGNORECASE)
 _KNOWLEDGE = re.compile(r"knowledge|faithful|ground|hallucin|context|recall", re.IGNORECASE)
 _INVALID = re.compile(r"invalid|schema|json|parse|output validation", re.IGNORECASE)
 
 
 def failure_class(case: Case, result: CaseResult, failed: Sequence[Score]) -> FailureClass:
-    """The kind of failure: the earliest cause that can be seen wins over what follows from it."""
-    if _left_the_route(case, result):
+    """The kind of failure: the earliest visible cause wins."""
+    steps = result.outcome.trace.steps
+    if _left_the_route(case, steps):
         return FailureClass.ROUTING
-    if (tools := _tools(case, result)) is not None:
-        return tools
+    for number, turn in enumerate(case.turns if steps else ()):
+        used = [call for step in steps if step.turn == number for call in step.tools]
+        if (failure := _of_turn(turn, used)) is not None:
+            return failure
     if result.outcome.failure is not None:
         broken = _INVALID.search(result.outcome.failure.message)
         return FailureClass.FORMAT if broken else FailureClass.FINAL_ANSWER
@@ -124,62 +125,35 @@ def failure_class(case: Case, result: CaseResult, failed: Sequence[Score]) -> Fa
     return FailureClass.FINAL_ANSWER
 
 
-def _left_the_route(case: Case, result: CaseResult) -> bool:
-    """Whether the run came by other nodes than the case says."""
+def _left_the_route(case: Case, steps: Sequence[Step]) -> bool:
+    """Whether the run missed a node of the route; a name may be the end of a path."""
     route = case.extras.get(ROUTE)
-    if not isinstance(route, list) or not result.outcome.trace.steps:
+    if not isinstance(route, list) or not steps:
         return False
-    nodes = [step.node for step in result.outcome.trace.steps]
-    return not _in_order([str(name) for name in route], nodes)
-
-
-def _in_order(names: Iterable[str], nodes: Sequence[str]) -> bool:
-    """Whether the names come by in this order; a name may be the end of a node's path."""
-    left = iter(nodes)
-    return all(any(node == name or node.endswith(f"/{name}") for node in left) for name in names)
-
-
-def _tools(case: Case, result: CaseResult) -> FailureClass | None:
-    """What was wrong about the use of tools; a run that left no steps does not tell."""
-    if not result.outcome.trace.steps:
-        return None
-    for number, turn in enumerate(case.turns):
-        steps = [step for step in result.outcome.trace.steps if step.turn == number]
-        used = [call for step in steps for call in step.tools]
-        if (failure := _of_turn(turn, used)) is not None:
-            return failure
-    return None
+    nodes = iter(f"/{step.node}" for step in steps)
+    return not all(any(node.endswith(f"/{name}") for node in nodes) for name in route)
 
 
 def _of_turn(turn: Turn, used: Sequence[ToolCall]) -> FailureClass | None:
-    """A tool that should have been used and was not, or was asked for something else; or any tool
-    where none should have been."""
     if turn.expects_no_tool and used:
         return FailureClass.WRONG_TOOL
-    tools = (*(turn.expected_tools or ()), *(turn.expected_calls or ()))
-    expected = [(tool.name, tool.arguments) for tool in tools]
     wrong: FailureClass | None = None
-    for name, arguments in expected:
-        named = [call for call in used if name in call.name]
+    for tool in (*(turn.expected_tools or ()), *(turn.expected_calls or ())):
+        named = [call for call in used if tool.name in call.name]
         if not named:
             return FailureClass.WRONG_TOOL
-        if all(compare_arguments(arguments, call.arguments) for call in named):
+        if all(compare_arguments(tool.arguments, call.arguments) for call in named):
             wrong = FailureClass.WRONG_ARGUMENTS
     return wrong
 
 
-# -- Conversation scenarios -----------------------------------------------------------------------
-
-
 ROLE = "user_simulator"
 DEFAULT_TURNS = 20
-"""Where a scenario sets no limit, or none at all: two models can be polite for ever."""
-
-_Reply = Callable[[str], Awaitable[str]]
+"""The limit for scenarios without one: two models can talk for ever."""
 
 
 class TalkSoFar(BaseModel):
-    """What the player of the user is told."""
+    """What the simulated user sees."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -205,7 +179,7 @@ class NextRemark(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Talk:
-    """A conversation that was had."""
+    """A finished conversation."""
 
     asked: tuple[str, ...]
     replies: tuple[str, ...]
@@ -224,123 +198,130 @@ def user_simulator(client: ModelClient, prompt: RolePrompt) -> ModelRole[TalkSoF
 
 async def converse(
     case: Case,
-    reply: _Reply,
+    reply: Callable[[str], Awaitable[str]],
     *,
     user: Role[TalkSoFar, NextRemark],
     draw: int,
     effects: Effects,
 ) -> Talk:
-    """Have the conversation of a scenario; every remark is an effect of its own.
+    """Run the conversation of a scenario; every remark is its own effect.
 
-    Raises RoleFailed when the user cannot be played: that is nobody's answer, so missing.
+    Raises RoleFailed if the user cannot be simulated, and then the result is missing.
     """
     assert case.scenario is not None, "only a scenario has a user to play"
-    limit = case.scenario.max_turns or DEFAULT_TURNS
-    remarks: list[str] = []
-    replies: list[str] = []
-    remark: str | None = case.input.strip() or None
-    while len(remarks) < limit:
-        if remark is None:
-            remark = await _next(case, remarks, replies, user=user, draw=draw, effects=effects)
-        if remark is None:
-            break
-        remarks.append(remark)
-        replies.append(await reply(remark))
-        remark = None
-    return Talk(asked=tuple(remarks), replies=tuple(replies))
-
-
-async def _next(
-    case: Case,
-    remarks: Sequence[str],
-    replies: Sequence[str],
-    *,
-    user: Role[TalkSoFar, NextRemark],
-    draw: int,
-    effects: Effects,
-) -> str | None:
-    assert case.scenario is not None
-    lines = [f"user: {a}\nagent: {r}" for a, r in zip(remarks, replies, strict=True)]
-    request = TalkSoFar(
-        plan=case.scenario.plan, conversation="\n".join(lines) or "(nothing was said yet)"
+    plan, signal = case.scenario.plan, case.scenario.stop_signal
+    talk: list[tuple[str, str]] = []
+    remark = case.input.strip()
+    while len(talk) < (case.scenario.max_turns or DEFAULT_TURNS):
+        if not remark:
+            lines = [f"user: {message}\nagent: {answer}" for message, answer in talk]
+            conversation = "\n".join(lines) or "(nothing was said yet)"
+            request = TalkSoFar(plan=plan, conversation=conversation)
+            following = (await user.answer(request, draw=draw, effects=effects)).value
+            remark = following.remark
+            if following.done or (signal and signal in remark):
+                break
+        talk.append((remark, await reply(remark)))
+        remark = ""
+    return Talk(
+        asked=tuple(message for message, _ in talk), replies=tuple(answer for _, answer in talk)
     )
-    answer = (await user.answer(request, draw=draw, effects=effects)).value
-    signal = case.scenario.stop_signal
-    over = answer.done or bool(signal and signal in answer.remark)
-    return None if over else answer.remark
-
-
-# -- The base of metrics that look at a case turn by turn -----------------------------------------
 
 
 EPSILON = 1e-9
-"""A score this close to its threshold reaches it."""
+"""Scores this close to a threshold reach it."""
+NEEDS_REFERENCE = "an expected answer"
+NEEDS_PASSAGES = "retrieved passages, or a context in the case"
+TOOLS_UNKNOWN = "the tools that the agent called in this turn are not known: its run recorded none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a metric says of one turn."""
+    """The result of a metric for one turn."""
 
     value: float | None
-    """In [0, 1]; None when it could not be had, which is not 0."""
+    """In [0, 1]; None if it is missing, which is not 0."""
     reason: str = ""
     """On failure: what to change, in words a prompt engineer can act on."""
     passed: bool | None = None
-    """The metric's own opinion, where there is one beside the number."""
+    """The metric's own pass or fail, if it has one besides the number."""
     details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    unreachable: bool = False
+    """Whether it is missing because nobody answered, rather than something of no use."""
 
     @classmethod
     def of(cls, *, held: bool, reason: str = "", **details: Json) -> "Verdict":
-        """1 or 0; the reason is kept only where it did not hold."""
-        return cls(value=float(held), reason="" if held else reason, details=details)
+        """1 and a pass, or 0 and a fail; the reason is kept only on failure."""
+        kept = "" if held else reason
+        return cls(value=float(held), passed=held, reason=kept, details=details)
 
     @classmethod
-    def missing(cls, reason: str) -> "Verdict":
-        """No score, and why."""
-        return cls(value=None, reason=reason)
+    def missing(cls, reason: str, *, unreachable: bool = False) -> "Verdict":
+        """No score, and the reason."""
+        return cls(value=None, reason=reason, unreachable=unreachable)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnMetric(ABC):
-    """Scores a case turn by turn: one score, or one a turn where there are several."""
+    """Scores a case turn by turn."""
 
     name: str
     threshold: float | None = None
-    """From here on a score passes; without one the metric's own opinion counts, else above 0."""
+    """Scores from here on pass; if None, only a verdict of yes or no passes or fails."""
     explicit: bool = False
-    """Look only at turns that ask for this metric by name."""
+    """Score only turns that name this metric."""
 
     version: ClassVar[int] = 1
-    """Raised when the same settings come to mean something else."""
+    """Increased when the same settings change their meaning."""
+
+    needs: ClassVar[str] = ""
+    """What a turn must have to be scored, in words; empty if every turn is."""
+
+    @property
+    def graded(self) -> bool:
+        """Whether scores lie between 0 and 1, so that only a threshold makes a pass of them."""
+        return False
+
+    @property
+    def judges(self) -> bool:
+        """Whether its scores pass or fail."""
+        return self.threshold is not None or not self.graded
 
     @property
     def fingerprint(self) -> str:
-        """A hash of what it is and how it is set."""
         kind: type[Any] = type(self)
         return short_id([kind.__name__, self.version, codec(kind).encode(self)])
 
     def estimate(self, case: Case) -> Spend:
-        """What scoring this case will cost; nothing for a metric that computes."""
+        """The expected cost of scoring this case."""
         del case
         return NOTHING
 
     @abstractmethod
     async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict | None:
-        """What to say of one turn; None where the metric does not apply to it."""
+        """The verdict on a turn; None to skip it."""
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """A score for every turn that this metric has something to say about."""
+        """The scores of all turns that are not skipped."""
         return await self.score_turns(exchanges(case, outcome), effects=effects)
 
     async def score_turns(
         self, turns: Sequence[Exchange], *, effects: Effects, several: bool | None = None
     ) -> list[Score]:
-        """The same for some turns of a case; `several` says whether it has more than one."""
+        """The scores of some turns; `several` says whether the case has more than one."""
         seen = [exchange for exchange in turns if self.looks_at(exchange)]
         verdicts = await self.verdicts(seen, effects=effects)
         named = len(turns) > 1 if several is None else several
         return [
-            self._score(verdict, exchange.index if named else None)
+            Score(
+                metric=self.name,
+                value=verdict.value,
+                passed=self.passes(verdict),
+                reason=verdict.reason,
+                turn=exchange.index if named else None,
+                details=verdict.details,
+                unreachable=verdict.unreachable,
+            )
             for exchange, verdict in zip(seen, verdicts, strict=True)
             if verdict is not None
         ]
@@ -348,56 +329,42 @@ class TurnMetric(ABC):
     async def verdicts(
         self, seen: Sequence[Exchange], *, effects: Effects
     ) -> Sequence[Verdict | None]:
-        """What to say of each turn."""
+        """The verdicts on these turns."""
         return [await self.verdict(exchange, effects=effects) for exchange in seen]
 
     def looks_at(self, exchange: Exchange) -> bool:
-        """Whether the turn asks for this metric, or for none in particular."""
+        """Whether the turn names this metric, or none."""
         named = exchange.turn.metrics
         return self.name in named or not (named or self.explicit)
 
     def passes(self, verdict: Verdict) -> bool | None:
-        """The threshold decides, else the metric's own opinion, else any score above 0."""
+        """The threshold decides, else the verdict's own yes or no; None if there is neither."""
         if verdict.value is None:
             return None
         if self.threshold is not None:
             return verdict.value >= self.threshold - EPSILON
-        return verdict.value > 0 if verdict.passed is None else verdict.passed
-
-    def _score(self, verdict: Verdict, turn: int | None) -> Score:
-        return Score(
-            metric=self.name,
-            value=verdict.value,
-            passed=self.passes(verdict),
-            reason=verdict.reason,
-            turn=turn,
-            details=verdict.details,
-        )
+        return None if self.graded else verdict.passed
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComputedMetric(TurnMetric):
-    """A metric that asks nobody: its verdict is a function of the exchange."""
+    """A metric without model calls."""
 
     @abstractmethod
     def compute(self, exchange: Exchange) -> Verdict | None:
-        """What to say of one turn; None where the metric does not apply to it."""
+        """The verdict on a turn; None to skip it."""
 
     async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict | None:
-        """Compute it."""
         del effects
         return self.compute(exchange)
 
 
-# -- Metrics that a case or a turn sets differently -----------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Layered:
-    """One metric's name, and how it is set here and there.
+    """A metric with other settings for some cases or turns.
 
-    A turn's own list of metrics replaces its case's, and a case's replaces the agent's: where
-    the list that counts does not name this metric, it says nothing.
+    The list of metrics of a turn replaces that of its case, which replaces that of the agent; a
+    metric that is not in the list is skipped.
     """
 
     name: str
@@ -405,11 +372,21 @@ class Layered:
     places: Mapping[str, tuple[TurnMetric | None, ...]] = field(
         default_factory=dict[str, tuple[TurnMetric | None, ...]]
     )
-    """By case, one for each of its turns; cases that are not here take the default."""
+    """By case, a metric for each turn; other cases use the default."""
+
+    @property
+    def needs(self) -> str:
+        """What its metrics need, where it is the same for all cases."""
+        return self.default.needs if self.default else ""
+
+    @property
+    def judges(self) -> bool:
+        """Whether the scores of any case pass or fail."""
+        metrics = [self.default, *(each for turns in self.places.values() for each in turns)]
+        return any(metric.judges for metric in metrics if metric)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of every setting."""
         places: dict[str, Json] = {
             case: [metric.fingerprint if metric else None for metric in metrics]
             for case, metrics in self.places.items()
@@ -417,12 +394,12 @@ class Layered:
         return short_id([self.default.fingerprint if self.default else None, places])
 
     def estimate(self, case: Case) -> Spend:
-        """What scoring this case will cost: at most what its dearest setting would."""
+        """The expected cost of scoring this case with all its settings."""
         metrics = {metric.fingerprint: metric for metric in self._metrics(case) if metric}
         return total(metric.estimate(case) for metric in metrics.values()) if metrics else NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """Every turn's score by the metric that counts there."""
+        """The scores of all turns, each by its own metric."""
         seen = exchanges(case, outcome)
         metrics = self._metrics(case)
         by_metric: dict[str, tuple[TurnMetric, list[Exchange]]] = {}

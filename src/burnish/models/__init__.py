@@ -1,5 +1,5 @@
-"""Talking to language models: references, roles with typed answers, usage, price, embedded model.
+"""Language models: references, roles with typed answers, usage, prices, the embedded model.
 
-Nothing here is loaded before a model is used, and everything spent goes through the Effects
-that the caller hands in.
+Nothing here is loaded before a model is used, and everything spent goes through the caller's
+Effects.
 """

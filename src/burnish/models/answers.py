@@ -1,19 +1,25 @@
-"""Reading the JSON object in a model's answer, though the model wrote more, or wrote it badly.
+"""Reads a model's answer as the type that was asked for, even with text around it or broken syntax.
 
-Where no endpoint enforces a schema, models put a fence and prose around the object, think aloud
-before it, leave line breaks in its strings and commas at the ends of its lists. All that is read
-as it was meant. Nothing is made up: an answer that breaks off, or that holds no object or two
-different ones, is no answer.
+If no endpoint enforces a schema, models add fences, prose and thoughts, line breaks in strings and
+trailing commas, and leave fields out. All of that is read as it was meant, and what was repaired is
+reported. Nothing that matters is invented: an answer that breaks off, or that contains no object
+or two different ones, is no answer.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from burnish.core.content import Json
 
 LONGEST_GUESS = 20_000
-"""Characters beyond which broken quotes are not guessed at: that can take a square of them."""
+"""Above this many characters broken quotes are not repaired: the time grows with the square."""
 
 _START = re.compile(r"\{\s*[\"'}]")
 _FENCE = re.compile(r"```|~~~")
@@ -28,26 +34,162 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 _ESCAPE = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}|(?P<bad>.))", re.DOTALL)
 _UNREADABLE = (ValueError, RecursionError)
 """What the decoder raises: also for a number of thousands of digits."""
-_NEEDLESS = "_'"
-"""Signs that some models escape as in Markdown or Python; other bad escapes are backslashes."""
 
 
-class NotAnObject(Exception):
-    """There is no JSON object to read; says why, in words that help the model to mend it."""
+@dataclass(frozen=True)
+class Otherwise:
+    """Marks a field of an answer that a model may leave out: the value that it then has.
+
+    A default would change the schema, and models would be asked for less.
+    """
+
+    value: Json = ""
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """Marks the field of an answer that a plain text in a Markdown fence stands for."""
+
+
+Explanation: TypeAlias = Annotated[str, Otherwise()]
+"""Why a model answers as it does: good to have, but nothing depends on it."""
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+class UnusableAnswer(ValueError):
+    """An answer that cannot be read as its type; the message helps the model to correct it."""
+
+
+class NotAnObject(UnusableAnswer):
+    """There is no JSON object to read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadAnswer(Generic[_Answer]):
+    """An answer, and what was wrong with how it was written."""
+
+    value: _Answer
+    mended: tuple[str, ...] = ()
+
+
+def read_answer(text: str, kind: type[_Answer]) -> ReadAnswer[_Answer]:
+    """The answer that a text holds. Raises UnusableAnswer."""
+    try:
+        read = read_object(text)
+        return _validated(read, kind)
+    except ValidationError as error:
+        unusable = UnusableAnswer(_faults(error))
+    except NotAnObject as error:
+        unusable = error
+    try:
+        return _from_plain_text(text, kind)
+    except (UnusableAnswer, ValidationError):
+        raise unusable from None
+
+
+def plain_text_field(kind: type[BaseModel]) -> str:
+    """The field of an answer that a fenced text stands for; empty if it has none."""
+    fields = kind.model_fields.items()
+    return next((name for name, info in fields if _marked(info, PlainText) is not None), "")
+
+
+def _validated(read: "_AnswerObject", kind: type[_Answer]) -> ReadAnswer[_Answer]:
+    """The object as its type, with what may be left out."""
+    try:
+        return ReadAnswer(value=kind.model_validate_json(read.text), mended=read.mended)
+    except ValidationError as error:
+        missing = [fault["loc"] for fault in error.errors() if fault["type"] == "missing"]
+        data, absent = json.loads(read.text), list[str]()
+        for place in missing:
+            if (mark := _mark_at(kind, place)) is None:
+                raise
+            _put(data, place, mark.value)
+            absent.append(".".join(map(str, place)))
+        if not absent:
+            raise
+    value = kind.model_validate_json(json.dumps(data))
+    return ReadAnswer(value=value, mended=(*read.mended, f"missing: {', '.join(absent)}"))
+
+
+def _mark_at(kind: Any, place: Sequence[str | int]) -> Otherwise | None:
+    """The mark of the field at a place, through objects and lists of them."""
+    step, rest = place[0], place[1:]
+    if isinstance(step, int):
+        inside = get_args(kind)
+        return _mark_at(inside[0], rest) if get_origin(kind) in (list, tuple) and rest else None
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return None
+    fields = kind.model_fields
+    info = fields.get(step) or next((each for each in fields.values() if each.alias == step), None)
+    if info is None:
+        return None
+    return _mark_at(info.annotation, rest) if rest else _marked(info, Otherwise)
+
+
+_Mark = TypeVar("_Mark")
+
+
+def _marked(info: FieldInfo, kind: type[_Mark]) -> _Mark | None:
+    return next((each for each in info.metadata if isinstance(each, kind)), None)
+
+
+def _put(data: Any, place: Sequence[str | int], value: Json) -> None:
+    for step in place[:-1]:
+        data = data[step]
+    data[place[-1]] = value
+
+
+def _faults(error: ValidationError) -> str:
+    faults = [
+        f"{'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
+        for fault in error.errors()
+    ]
+    return "; ".join(faults[:5])
+
+
+def _from_plain_text(text: str, kind: type[_Answer]) -> ReadAnswer[_Answer]:
+    """The answer whose text stands in a fence, as gepa asks for it."""
+    field, block = plain_text_field(kind), fenced_text(text)
+    if not field or block is None:
+        raise UnusableAnswer
+    marks = {name: _marked(info, Otherwise) for name, info in kind.model_fields.items()}
+    others = {name: mark.value for name, mark in marks.items() if mark is not None}
+    value = kind.model_validate({**others, field: block})
+    return ReadAnswer(value=value, mended=("a fenced text instead of a JSON object",))
+
+
+_FENCE_LINE = re.compile(r"^(?P<mark>`{3,}|~{3,})(?P<tag>[^\n`]*)$", re.MULTILINE)
+
+
+def fenced_text(answer: str) -> str | None:
+    """The text between the only fence of an answer, or inside the one around all of it.
+
+    None if there is none, if it is not closed, or if JSON stands in it: that is another answer.
+    """
+    text = _after_thoughts(answer.strip())
+    fences = list(_FENCE_LINE.finditer(text))
+    if len(fences) < 2:
+        return None
+    first, second, last = fences[0], fences[1], fences[-1]
+    nested = bool(second["tag"].strip()) or len(second["mark"]) < len(first["mark"])
+    around = nested and first.start() == 0 and last.end() == len(text)
+    if last["tag"].strip() or not (len(fences) == 2 or around):
+        return None
+    block = text[first.end() + 1 : last.start()].removesuffix("\n")
+    is_json = first["tag"].strip().lower() == "json" or _START.match(block.lstrip())
+    return None if is_json or not block.strip() else block
 
 
 @dataclass(frozen=True, kw_only=True)
 class _AnswerObject:
-    """A JSON object out of an answer."""
-
     text: str
     """The object alone, as valid JSON."""
     mended: tuple[str, ...] = ()
-    """What was wrong with the answer as it was written."""
+    """What was wrong with the original answer."""
 
 
 def read_object(answer: str) -> _AnswerObject:
-    """The one JSON object that an answer holds. Raises NotAnObject."""
+    """The only JSON object in an answer. Raises NotAnObject."""
     whole = answer.strip().removeprefix("\ufeff").strip()
     try:
         value = _DECODER.decode(whole)
@@ -63,16 +205,16 @@ def _read_around(text: str) -> _AnswerObject:
     objects = [each for each in _objects(text) if each.value or each.fenced]
     objects = [each for each in objects if each.fenced] or objects
     if not objects:
-        raise NotAnObject("there is no whole JSON object in it")
+        begun = _START.search(text)
+        cut = begun is not None and _end(text, begun.start()) is None
+        where = ": it begins, and breaks off before its end" if cut else ""
+        raise NotAnObject(f"there is no whole JSON object in it{where}")
     if any(each.value != objects[0].value for each in objects):
         raise NotAnObject("there is more than one JSON object in it")
     first = objects[0]
     around = () if len(first.source) == len(text) else ("text around the JSON object",)
-    spelled = first.source if first.valid else json.dumps(first.value)
+    spelled = json.dumps(first.value) if first.mended else first.source
     return _AnswerObject(text=spelled, mended=(*around, *first.mended))
-
-
-# -- finding objects ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,30 +224,25 @@ class _Object:
     fenced: bool
     mended: tuple[str, ...] = ()
 
-    @property
-    def valid(self) -> bool:
-        return not self.mended
-
 
 def _objects(text: str) -> Iterator[_Object]:
-    """The objects that are not inside another one, in order; what cannot be read is left out."""
+    """The outermost objects, in order; unreadable ones are left out."""
     at, fences = 0, 0
     while (start := _START.search(text, at)) is not None:
         fences += len(_FENCE.findall(text, at, start.start()))
-        read = _valid(text, start.start()) or _broken(text, start.start())
-        if read is None:
+        if (read := _valid(text, start.start())) is not None:
+            value, at, mended = read
+        elif (end := _end(text, start.start())) is not None:
+            value, at, mended = _repaired(text[start.start() : end]), end, ("broken JSON syntax",)
+        else:
             return
-        value, at, mended = read
         if value is not None:
             source = text[start.start() : at]
             yield _Object(value=value, source=source, fenced=fences % 2 == 1, mended=mended)
 
 
-_Read = tuple[dict[str, Any] | None, int, tuple[str, ...]]
-"""An object, if it can be read; where it ends; what was wrong with it."""
-
-
-def _valid(text: str, start: int) -> _Read | None:
+def _valid(text: str, start: int) -> tuple[dict[str, Any], int, tuple[str, ...]] | None:
+    """An object, where it ends, and what was wrong with it."""
     for decoder, mended in ((_DECODER, ()), (_LAX_DECODER, ("control characters in its strings",))):
         try:
             value, end = decoder.raw_decode(text, start)
@@ -115,16 +252,8 @@ def _valid(text: str, start: int) -> _Read | None:
     return None
 
 
-def _broken(text: str, start: int) -> _Read | None:
-    """What a broken object means; None where nobody can tell where it ends."""
-    end = _end(text, start)
-    if end is None:
-        return None
-    return _repaired(text[start:end]), end, ("broken JSON syntax",)
-
-
 def _end(text: str, start: int) -> int | None:
-    """Where the object closes; with a stray quote in it, at the last brace there is."""
+    """Where the object closes; if it contains a stray quote, at the last brace."""
     depth, quote, at = 0, "", start
     while at < len(text):
         sign = text[at]
@@ -144,7 +273,7 @@ def _end(text: str, start: int) -> int | None:
 
 
 def _after_thoughts(text: str) -> str:
-    """The answer without what a model thought before it."""
+    """The answer without the model's thoughts before it."""
     if _THINKING.match(text):
         thoughts = _THOUGHTS.match(text)
         return "" if thoughts is None else text[thoughts.end() :].strip()
@@ -154,9 +283,6 @@ def _after_thoughts(text: str) -> str:
     return text[end.end() :].strip()  # The tag that opens it was in the prompt.
 
 
-# -- reading and repairing ---------------------------------------------------------------------
-
-
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     _refuse_twice(name for name in names if names.count(name) > 1)
@@ -164,7 +290,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_twice(names: Iterator[str]) -> None:
-    """Of two answers, none is the answer."""
+    """Two values for one key are no answer."""
     if name := next(names, ""):
         raise NotAnObject(f"the key '{name}' is there twice in one object")
 
@@ -174,7 +300,7 @@ _LAX_DECODER = json.JSONDecoder(object_pairs_hook=_once_each, strict=False)
 
 
 def _repaired(source: str) -> dict[str, Any] | None:
-    """The object that broken JSON means; None where a part of it would have to be made up."""
+    """The object that broken JSON means; None if a part of it would have to be invented."""
     from json_repair import repair_json
 
     try:
@@ -197,7 +323,7 @@ def _repaired(source: str) -> dict[str, Any] | None:
 
 
 def _tidied(token: re.Match[str]) -> str:
-    """A comma before a bracket is dropped, Python's words are JSON's, bad escapes are mended."""
+    """Removes trailing commas, and fixes Python's literals and bad escapes."""
     if token["text"] is not None:
         return _ESCAPE.sub(_escaped, token["text"])
     return "" if token["comma"] else _WORDS[token["word"]]
@@ -207,19 +333,19 @@ def _escaped(escape: re.Match[str]) -> str:
     sign = escape["bad"]
     if sign is None:
         return escape[0]
-    return sign if sign in _NEEDLESS else f"\\{escape[0]}"
+    # Some models escape these as in Markdown or Python; other bad escapes are backslashes.
+    return sign if sign in "_'" else f"\\{escape[0]}"
 
 
-def _key_counts(value: object) -> dict[str, int]:
+def _key_counts(value: object) -> Counter[str]:
     """How often each key is there, at any depth."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     waiting = [value]
     while waiting:
         here = waiting.pop()
         if isinstance(here, dict):
             pairs = cast("dict[str, object]", here)
-            for name in pairs:
-                counts[name] = counts.get(name, 0) + 1
+            counts.update(pairs.keys())
             waiting += pairs.values()
         elif isinstance(here, list):
             waiting += cast("list[object]", here)

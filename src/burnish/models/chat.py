@@ -1,34 +1,40 @@
 """Asking a model: the request and the reply as data, and one journaled call.
 
-The request is also what the journal key is made of, so a model is sent nothing else.
+The journal key is made of the request, so a model is sent nothing else.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from burnish.core.cases import Message, ToolUse
-from burnish.core.content import Json, codec, short_id
-from burnish.core.money import Spend
+from burnish.core.content import MOST, Json, canonical, codec, short_id
+from burnish.core.errors import NotJournalable
+from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Usage
 from burnish.core.protocols import Call, Effects, Receipt
 from burnish.journal.limits import Limits, RetryPolicy, retry
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.prices import Prices
+from burnish.models.received import receiving
 from burnish.models.references import ModelRef
 
 T = TypeVar("T")
 Finish: TypeAlias = Literal["stop", "length", "content_filter", "tool_call", "other"]
 Form: TypeAlias = Literal["json_schema", "json_object", "prompt"]
-"""How a structured answer is requested: a schema that the endpoint enforces, JSON mode with the
-schema in the prompt, or the prompt alone."""
+"""How a structured answer is requested: a schema enforced by the endpoint, JSON mode with the
+schema in the prompt, or the prompt alone.
+"""
+LADDER: tuple[Form, ...] = ("json_schema", "json_object", "prompt")
+"""The forms, the best one first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSpec:
-    """A tool as a model is told of it."""
+    """A tool as the model sees it."""
 
     name: str
     description: str
@@ -42,64 +48,80 @@ class ChatRequest:
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Json] | None = None
-    """The JSON schema that the answer must keep, where it is to be JSON."""
+    """The JSON schema of the answer, if it is to be JSON."""
     schema_name: str = "answer"
     tools: tuple[ToolSpec, ...] = ()
-    """The tools the model may ask for."""
+    """The tools that the model may call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatReply:
-    """What a model answered, once."""
+    """One answer of a model."""
 
     text: str
     uses: tuple[ToolUse, ...] = ()
-    """The tools it asks for, before it can answer."""
+    """The tools it calls before it can answer."""
     finish: Finish = "stop"
-    """`length`: cut off, so never to be adopted as it is."""
+    """`length`: cut off, so never to be adopted."""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
-    """What the endpoint says it is."""
+    """The model's name according to the endpoint."""
     seconds: float = 0.0
     form: Form | None = None
-    """How a structured answer was requested; None where none was, or where nobody can tell."""
+    """How a structured answer was requested; None if it was not, or if that is unknown."""
     verbatim: Json = None
-    """The answer as its provider wants it back in the next request."""
+    """The answer in the form that its provider expects back in the next request."""
 
     @property
     def message(self) -> Message:
-        """The answer as a message of the conversation."""
         return Message(role="assistant", content=self.text, uses=self.uses, verbatim=self.verbatim)
 
 
 class Backend(Protocol):
-    """Reaches the models of some providers.
+    """Calls the models of some providers.
 
-    Raises ModelUnavailable (try again), ModelRejected (this request will never do) or
-    ModelRefused (nothing will do until the user changes something).
+    Raises ModelUnavailable (try again), ModelRejected (this request will never succeed) or
+    ModelRefused (nothing will succeed until the user changes something).
     """
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
-        """One attempt at one answer. `draw` names the sample: equal draws may be equal answers."""
+        """One attempt at one answer; equal `draw`s of a request may give equal answers."""
         ...
 
     def check(self, ref: ModelRef) -> None:
-        """Raise ModelRefused when this model cannot be asked: extra, key, file, setting missing.
+        """Raise ModelRefused if this model cannot be used: missing extra, key, file or setting.
 
-        Costs nothing and calls nobody.
+        Costs nothing and makes no calls.
         """
         ...
 
     def identity(self, ref: ModelRef) -> str:
-        """What tells this model from another under the same reference: a file's content.
+        """What distinguishes models under the same reference, such as a file's content.
 
-        Empty where the reference says all that can be known.
+        Empty if the reference says it all.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections and memory."""
+        """Close connections and free memory."""
         ...
+
+
+@runtime_checkable
+class FindsForms(Protocol):
+    """A backend whose endpoints may refuse or ignore a form of structured answers."""
+
+    def refused_forms(self, ref: ModelRef) -> tuple[Form, ...]:
+        """The forms that were of no use for this model so far."""
+        ...
+
+    def refuse_forms(self, ref: ModelRef, forms: Collection[Form]) -> None:
+        """Leave out these forms: they were found to be of no use, perhaps by another process."""
+        ...
+
+
+class _FormUnknown(Exception):
+    """The request that was to find the best form got no answer; users never see this."""
 
 
 RETRIES = RetryPolicy(attempts=5, first_wait=0.5, longest_wait=30.0)
@@ -107,11 +129,11 @@ RETRIES = RetryPolicy(attempts=5, first_wait=0.5, longest_wait=30.0)
 
 @dataclass(frozen=True, kw_only=True)
 class _Answered:
-    """How a call ended, as the journal keeps it: a reply, or why there is none."""
+    """How a call ended, as it is journaled: a reply, or why there is none."""
 
     reply: ChatReply | None = None
     nano_usd: int | None = 0
-    """What it cost; None when the price is unknown."""
+    """What it cost; None if the price is unknown."""
     trouble: Literal["", "unavailable", "rejected"] = ""
     message: str = ""
     attempts: int = 1
@@ -127,20 +149,26 @@ class Priced:
 
 @dataclass
 class EndpointAttempts:
-    """The attempts at one request: each in its turn, and again while the endpoint is away."""
+    """The attempts at one request, within the endpoint's limits and retried while it is away."""
 
     endpoint: str
     limits: Limits
     policy: RetryPolicy
     count: int = 0
+    wasted: Usage = field(default_factory=Usage)
+    """What answers cost that could not be used."""
 
     async def make(self, post: Callable[[], Awaitable[T]]) -> T:
-        """What the first attempt gives that succeeds; else the error of the last one."""
+        """The result of the first attempt that succeeds, or the error of the last one."""
 
         async def attempt(number: int) -> T:
             self.count = number
             async with self.limits.place(self.endpoint):
-                return await post()
+                try:
+                    return await post()
+                except ModelUnavailable as error:
+                    self.wasted += error.usage or Usage()
+                    raise
 
         return await retry(
             attempt,
@@ -152,7 +180,7 @@ class EndpointAttempts:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelClient:
-    """One model, ready to be asked by agents, judges and roles alike."""
+    """One model, ready for agents, judges and roles."""
 
     ref: ModelRef
     backend: Backend
@@ -162,35 +190,44 @@ class ModelClient:
 
     @cached_property
     def priced(self) -> bool:
-        """Whether the price of a call is known."""
         return self.prices.known(self.ref)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the model, whatever tells it from its namesakes, and its settings."""
+        """A hash of the model, its identity and its settings."""
         return short_id([self.ref.fingerprint, self.backend.identity(self.ref)])
 
     def check(self) -> None:
-        """Raise what would keep this model from answering, before anything is paid."""
+        """Raise what would keep this model from answering, before any paid call."""
         self.backend.check(self.ref)
 
     def estimate(self) -> Spend:
-        """One call, at a price that is only known afterwards."""
+        """One call, whose price is only known afterwards."""
         return Spend(calls=1, unpriced=0 if self.priced else 1)
+
+    def doubt(self, reply: ChatReply) -> None:
+        """Use a plainer form from now on: this answer shows that its form is not enforced.
+
+        A replay gets the same answers, and so draws the same conclusions.
+        """
+        if isinstance(self.backend, FindsForms) and reply.form in LADDER[:-1]:
+            self.backend.refuse_forms(self.ref, [reply.form])
 
     async def ask(self, request: ChatRequest, *, draw: int, effects: Effects) -> Priced:
         """The model's answer, once for each request and draw.
 
-        Raises ModelUnavailable or ModelRejected when there is none, on a replay too.
+        Raises ModelUnavailable or ModelRejected if there is none, also on a replay.
         """
+        data = codec(ChatRequest).encode(request)
+        assert isinstance(data, dict)
         call = Call(
             kind="model",
-            request=self._request(request),
+            request={"model": self.fingerprint, "named": self.ref.label, **data},
             codec=codec(_Answered),
             draw=draw,
             estimate=self.estimate(),
         )
-        answered = await effects.once(call, lambda _: self._perform(request, draw))
+        answered = await effects.once(call, lambda nested: self._perform(request, draw, nested))
         if answered.reply is not None:
             return Priced(reply=answered.reply, nano_usd=answered.nano_usd)
         if answered.trouble == "rejected":
@@ -198,41 +235,110 @@ class ModelClient:
         attempts = f" (after {answered.attempts} attempts)" if answered.attempts > 1 else ""
         raise ModelUnavailable(f"{answered.message}{attempts}")
 
-    def _request(self, request: ChatRequest) -> Json:
-        data = codec(ChatRequest).encode(request)
-        assert isinstance(data, dict)
-        return {"model": self.fingerprint, "named": self.ref.label, **data}
-
-    async def _perform(self, request: ChatRequest, draw: int) -> Receipt[_Answered]:
+    async def _perform(
+        self, request: ChatRequest, draw: int, effects: Effects
+    ) -> Receipt[_Answered]:
         attempts = EndpointAttempts(self.ref.endpoint, self.limits, self.retries)
+
+        async def post() -> ChatReply:
+            return await attempts.make(lambda: self._attempt(request, draw))
+
         try:
-            reply = await attempts.make(lambda: self._attempt(request, draw))
-        except ModelUnavailable as error:
-            gone = _Answered(trouble="unavailable", message=str(error), attempts=attempts.count)
-            # Nobody answered, so nobody sent a bill; what a timeout cost is the endpoint's secret.
-            return Receipt(value=gone, spend=Spend(calls=1), missing=True)
-        except ModelRejected as error:
-            refused = _Answered(trouble="rejected", message=str(error), attempts=attempts.count)
-            return Receipt(value=refused, spend=Spend(calls=1))
-        return self._receipt(reply, attempts.count)
+            if request.schema is None or not isinstance(self.backend, FindsForms):
+                reply = await post()
+            else:
+                reply = await self._structured(self.backend, post, effects)
+        except (ModelUnavailable, ModelRejected) as error:
+            missing = isinstance(error, ModelUnavailable)
+            trouble = "unavailable" if missing else "rejected"
+            failed = _Answered(trouble=trouble, message=str(error), attempts=attempts.count)
+            # Without an answer there is no bill; what a timeout cost, only the endpoint knows.
+            wasted = self._spend(attempts.wasted) if attempts.wasted.requests else Spend(calls=1)
+            return Receipt(value=failed, spend=wasted, missing=missing)
+        usage = replace(reply.usage, requests=max(1, reply.usage.requests))
+        cost = self.prices.nano_usd(self.ref, usage, reply.model)
+        spend = _spend(replace(usage, requests=1), cost) + self._spend(attempts.wasted)
+        answered = _Answered(
+            reply=replace(reply, usage=usage), nano_usd=cost, attempts=attempts.count
+        )
+        return Receipt(value=answered, spend=spend)
+
+    async def _structured(
+        self, backend: FindsForms, post: Callable[[], Awaitable[ChatReply]], effects: Effects
+    ) -> ChatReply:
+        """A structured answer; the first one of a run finds the form for all.
+
+        Others wait for it, and what it found is journaled, so that a resume goes on in that form.
+        """
+        own: list[ChatReply | Exception] = []
+
+        async def find(_: Effects) -> Receipt[tuple[Form, ...]]:
+            try:
+                own.append(await post())
+            except Exception as error:  # noqa: BLE001 - raised again below, for this request alone
+                own.append(error)
+                raise _FormUnknown from None
+            return Receipt(value=backend.refused_forms(self.ref))
+
+        ref = self.ref
+        call = Call(
+            kind="form",
+            request={"model": [ref.provider, ref.name, ref.base_url, ref.api_version]},
+            codec=codec(tuple[Form, ...]),
+            estimate=NOTHING,
+        )
+        with suppress(_FormUnknown):
+            backend.refuse_forms(ref, await effects.once(call, find))
+        result = own[0] if own else await post()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _spend(self, usage: Usage) -> Spend:
+        """What answers without a use cost: nobody knows the name of the model that gave them."""
+        if not usage.requests:
+            return Spend()
+        return _spend(usage, self.prices.nano_usd(self.ref, usage))
 
     async def _attempt(self, request: ChatRequest, draw: int) -> ChatReply:
         limit = self.ref.settings.timeout
-        try:
-            async with asyncio.timeout(limit):
-                return await self.backend.complete(self.ref, request, draw=draw)
-        except TimeoutError as error:
-            raise ModelUnavailable(f"{self.ref.label} did not answer within {limit:g} s") from error
+        size = sum(len(message.content) for message in request.messages)
+        with receiving() as received:
+            try:
+                async with asyncio.timeout(limit):
+                    reply = await self.backend.complete(self.ref, request, draw=draw)
+            except TimeoutError as error:
+                late = f"{self.ref.label} did not answer within {limit:g} s"
+                raise ModelUnavailable(late, usage=received.usage(size)) from error
+            except ModelUnavailable as error:
+                error.usage = received.usage(size)
+                raise
+        if fault := _fault(reply):
+            received.begun = True
+            usage = received.usage(size)
+            raise ModelUnavailable(f"{self.ref.label} returned {fault}", usage=usage)
+        return reply
 
-    def _receipt(self, reply: ChatReply, attempts: int) -> Receipt[_Answered]:
-        usage = replace(reply.usage, requests=max(1, reply.usage.requests))
-        cost = self.prices.nano_usd(self.ref, usage, reply.model)
-        spend = Spend(
-            calls=1,
-            tokens_in=usage.input_tokens,
-            tokens_out=usage.output_tokens,
-            nano_usd=cost or 0,
-            unpriced=1 if cost is None else 0,
-        )
-        answered = _Answered(reply=replace(reply, usage=usage), nano_usd=cost, attempts=attempts)
-        return Receipt(value=answered, spend=spend)
+
+def _spend(usage: Usage, nano_usd: int | None) -> Spend:
+    return Spend(
+        calls=usage.requests,
+        tokens_in=usage.input_tokens,
+        tokens_out=usage.output_tokens,
+        nano_usd=nano_usd or 0,
+        unpriced=usage.requests if nano_usd is None else 0,
+    )
+
+
+def _fault(reply: ChatReply) -> str:
+    """What no model can mean, and no journal can store; '' for a sound reply."""
+    usage = reply.usage
+    for count in (usage.requests, usage.input_tokens, usage.output_tokens):
+        if type(count) is not int or not 0 <= count <= MOST:
+            return "an impossible number of tokens"
+    tools: list[Json] = [[use.id, use.name, dict(use.arguments)] for use in reply.uses]
+    try:
+        canonical([reply.text, reply.model, *tools, reply.verbatim])
+    except NotJournalable:
+        return "an answer that is not Unicode text, or not JSON"
+    return ""

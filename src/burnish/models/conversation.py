@@ -1,8 +1,8 @@
-"""Conversations in pydantic-ai's words and in ours, and the model that its agents ask.
+"""Conversations in pydantic-ai's types and in ours, and the model that its agents call.
 
-The journal key of a call is made of the request in our words: who said what, which tools were
-used with which arguments, in order. Nothing of pydantic-ai's clock or ids is in it, and nothing
-else is sent, so the key has all that an answer depends on.
+The journal key of a call is made of our types: messages and tool calls, in order, without
+pydantic-ai's timestamps and ids. Nothing else is sent, so the key has all that an answer depends
+on.
 """
 
 import base64
@@ -38,13 +38,10 @@ from burnish.core.protocols import Effects
 from burnish.models.chat import ChatReply, ChatRequest, Finish, Form, ModelClient, Priced, ToolSpec
 
 _VERBATIM = "burnish_verbatim"
-"""Where a response keeps what its provider wants back."""
+"""Where a response stores what its provider expects back."""
 _PASSING = ("timestamp", "usage", "provider_details", "run_id", "metadata")
-"""What a response says of itself and of this moment."""
+"""Fields about this moment, which do not go back to the provider."""
 _RESPONSES = TypeAdapter(ModelResponse)
-
-
-# -- the model of an agent ---------------------------------------------------------------------
 
 
 @dataclass
@@ -55,10 +52,10 @@ class ReplyLog:
 
 
 class JournaledModel(Model[None]):
-    """A client as a model of pydantic-ai: every request of an agent is one journaled effect.
+    """A client as a pydantic-ai model: every request of an agent is one journaled effect.
 
     Its profile is the same for every provider, so that keys do not depend on what pydantic-ai
-    knows of one. What an endpoint cannot do is made up for where it is reached.
+    knows about it. Features that an endpoint lacks are emulated in the backend.
     """
 
     def __init__(self, client: ModelClient, *, draw: int, effects: Effects, log: ReplyLog) -> None:
@@ -77,12 +74,10 @@ class JournaledModel(Model[None]):
 
     @property
     def model_name(self) -> str:
-        """The model's name."""
         return self._client.ref.name
 
     @property
     def system(self) -> str:
-        """The provider's name."""
         return self._client.ref.provider
 
     async def request(
@@ -91,7 +86,6 @@ class JournaledModel(Model[None]):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """One answer, once."""
         _, parameters = self.prepare_request(model_settings, model_request_parameters)
         request = _chat_request(messages, parameters)
         priced = await self._client.ask(request, draw=self._draw, effects=self._effects)
@@ -99,18 +93,14 @@ class JournaledModel(Model[None]):
         return _replied(priced.reply)
 
 
-# -- from pydantic-ai's words to ours ----------------------------------------------------------
-
-
 def _chat_request(
     messages: Sequence[ModelMessage], parameters: ModelRequestParameters
 ) -> ChatRequest:
-    """A conversation and how its answer is to look."""
     parts = [part.content for part in parameters.instruction_parts or () if part.content]
-    standing = [Message(role="system", content="\n\n".join(parts))] if parts else []
+    instructions = [Message(role="system", content="\n\n".join(parts))] if parts else []
     shape = parameters.output_object
     return ChatRequest(
-        messages=(*standing, *(each for message in messages for each in _messages(message))),
+        messages=(*instructions, *(each for message in messages for each in _messages(message))),
         schema=cast("dict[str, Json]", shape.json_schema) if shape else None,
         schema_name=(shape.name if shape else None) or "answer",
         tools=tuple(
@@ -125,8 +115,12 @@ def _chat_request(
 
 
 def reply_from(response: ModelResponse, seconds: float, form: Form | None = None) -> ChatReply:
-    """What a model answered; its thoughts are not part of it, though they go back with it."""
+    """The model's answer; its thoughts are not part of it, but are sent back with it."""
     uses, used, finish = _uses(response), response.usage, response.finish_reason
+    verbatim: Json = None
+    if uses:
+        data = cast("dict[str, Json]", _RESPONSES.dump_python(response, mode="json"))
+        verbatim = {key: value for key, value in data.items() if key not in _PASSING}
     return ChatReply(
         text=_text(response),
         uses=uses,
@@ -135,41 +129,37 @@ def reply_from(response: ModelResponse, seconds: float, form: Form | None = None
         model=response.model_name or "",
         seconds=seconds,
         form=form,
-        verbatim=_verbatim(response) if uses else None,
+        verbatim=verbatim,
     )
 
 
 def _messages(message: ModelMessage) -> Iterator[Message]:
     if isinstance(message, ModelRequest):
         for part in message.parts:
-            yield from _of_part(part)
+            yield from _request_message(part)
         return
     verbatim = (message.provider_details or {}).get(_VERBATIM)
     uses = _uses(message)
     yield Message(role="assistant", content=_text(message), uses=uses, verbatim=verbatim)
 
 
-def _of_part(part: ModelRequestPart) -> Iterator[Message]:
+def _request_message(part: ModelRequestPart) -> Iterator[Message]:
     if isinstance(part, SystemPromptPart):
         yield Message(role="system", content=part.content)
     elif isinstance(part, UserPromptPart):
-        yield _of_user(part)
+        pieces = [part.content] if isinstance(part.content, str) else part.content
+        texts = [piece for piece in pieces if isinstance(piece, str)]
+        images = tuple(
+            Image(media_type=piece.media_type, base64=base64.b64encode(piece.data).decode())
+            for piece in pieces
+            if isinstance(piece, BinaryContent)
+        )
+        yield Message(role="user", content="\n\n".join(texts), images=images)
     elif isinstance(part, ToolReturnPart):
         result = part.model_response_str()
         yield Message(role="tool", content=result, answers=part.tool_call_id, tool=part.tool_name)
     elif isinstance(part, RetryFeedbackPart):
         yield Message(role="user", content=part.model_response())
-
-
-def _of_user(part: UserPromptPart) -> Message:
-    pieces = [part.content] if isinstance(part.content, str) else part.content
-    texts = [piece for piece in pieces if isinstance(piece, str)]
-    images = tuple(
-        Image(media_type=piece.media_type, base64=base64.b64encode(piece.data).decode())
-        for piece in pieces
-        if isinstance(piece, BinaryContent)
-    )
-    return Message(role="user", content="\n\n".join(texts), images=images)
 
 
 def _text(response: ModelResponse) -> str:
@@ -188,17 +178,8 @@ def _uses(response: ModelResponse) -> tuple[ToolUse, ...]:
     )
 
 
-def _verbatim(response: ModelResponse) -> Json:
-    """The response as JSON, without what the clock says."""
-    data = cast("dict[str, Json]", _RESPONSES.dump_python(response, mode="json"))
-    return {key: value for key, value in data.items() if key not in _PASSING}
-
-
-# -- from our words to pydantic-ai's -----------------------------------------------------------
-
-
 def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
-    """A conversation; what one side says in a row goes together."""
+    """A conversation; consecutive messages of one side are joined."""
     joined: list[ModelMessage] = []
     for message in map(model_message, messages):
         last = joined[-1] if joined else None
@@ -210,7 +191,7 @@ def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
 
 
 def model_message(message: Message) -> ModelMessage:
-    """One message; an assistant's with what its provider wants back."""
+    """One message; an assistant's in the form that its provider expects back."""
     if message.role != "assistant":
         return ModelRequest(parts=[_request_part(message)])
     if message.verbatim is not None:
@@ -220,7 +201,7 @@ def model_message(message: Message) -> ModelMessage:
 
 
 def user_content(text: str, images: Sequence[Image]) -> str | list[UserContent]:
-    """What a user says, with the pictures that go with it."""
+    """A user's text with its images."""
     pictures = [
         BinaryContent(base64.b64decode(image.base64), media_type=image.media_type)
         for image in images
@@ -237,7 +218,7 @@ def _request_part(message: Message) -> ModelRequestPart:
 
 
 def _replied(reply: ChatReply) -> ModelResponse:
-    """A reply for an agent, whose tools read their arguments as JSON."""
+    """A reply for an agent, whose tools expect their arguments as JSON."""
     calls = [ToolCallPart(use.name, json.dumps(dict(use.arguments)), use.id) for use in reply.uses]
     usage = reply.usage
     return replace(

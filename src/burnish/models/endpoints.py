@@ -1,4 +1,4 @@
-"""Endpoints: where a model is, the client that talks to it, and what its failures mean."""
+"""Endpoints: where a model is, the client that calls it, and what its failures mean."""
 
 import importlib.util
 import os
@@ -6,29 +6,29 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from burnish.core.errors import ConfigError
+from burnish.models import clouds
+from burnish.models.direct_posts import post_directly
 from burnish.models.errors import (
     ModelError,
     ModelRefused,
     ModelRejected,
     ModelUnavailable,
-    inside,
+    first_cause,
     root_of,
     wait_of,
     words_of,
 )
-from burnish.models.keys import key_for, missing_key
 from burnish.models.providers import ProviderProtocol
-from burnish.models.references import ModelRef, is_loopback
+from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor, expand_variables
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncBaseTransport, AsyncClient, Response
-    from openai import APIStatusError, AsyncOpenAI
-    from openai.types.chat import ChatCompletion
+    from httpx2 import AsyncBaseTransport, AsyncClient
+    from openai import AsyncOpenAI
     from pydantic_ai.exceptions import ModelHTTPError
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
@@ -38,49 +38,54 @@ _EXTRAS: Mapping[ProviderProtocol, tuple[str, str]] = {
     "azure": ("openai", "openai"),
     "anthropic": ("anthropic", "anthropic"),
     "google": ("google", "google.genai"),
+    "vertex": ("google", "google.genai"),
+    "bedrock": ("bedrock", "boto3"),
+    "embedded": ("local", "xllamacpp"),
 }
 """The extra of burnish that a protocol needs, and the module that it installs."""
 NO_KEY = "no-key-needed"
 _AZURE_V1 = "/openai/v1"
-"""Where a resource of Azure speaks OpenAI's own protocol, which takes no version."""
-_SERVERLESS = ".models.ai.azure.com"
-"""Hosts of Azure that serve one model each, under `/v1`."""
-_VERSION = "OPENAI_API_VERSION"
+"""The path of OpenAI's own protocol on Azure, which needs no version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """An address and the key for it."""
+    """An address and its key."""
 
     address: str
     key: str = field(repr=False)
     api_version: str = ""
-    """That of Azure's dated API, whose addresses name the deployment; empty everywhere else."""
+    """The version of Azure's dated API, whose addresses contain the deployment; else empty."""
+    answer_bytes: int = 32 * 1024 * 1024
+    """How much of an answer is read."""
 
     @property
     def is_local(self) -> bool:
-        """On this machine."""
         return is_loopback(urlsplit(self.address).hostname or "")
 
-    @property
-    def is_plain_local(self) -> bool:
-        """On this machine, and without TLS."""
-        return self.is_local and self.address.startswith("http:")
-
     def url(self, end: str) -> str:
-        """The address with more of a path."""
+        """The address with a longer path."""
         parts = urlsplit(self.address)
         return parts._replace(path=f"{parts.path}/{end}").geturl()
 
     @property
+    def own_key(self) -> str:
+        """The key; empty if there is none."""
+        return "" if self.key == NO_KEY else self.key
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown."""
-        return () if self.key == NO_KEY else (self.key,)
+        return (self.own_key,) if self.own_key else ()
 
 
 def endpoint_of(ref: ModelRef) -> Endpoint:
-    """Where the model is, or ModelRefused with what is missing."""
-    _require_extra(ref)
+    """The endpoint of a model; ModelRefused if something is missing."""
+    extra, module = _EXTRAS[ref.row.protocol]
+    for needed in ("pydantic_ai", module):
+        if not _importable(needed):
+            message = f"{ref.label} needs the package {needed}, which is not installed"
+            raise ModelRefused(message, remedy=f"pip install 'burnish[{extra}]'")
     parts, version = _parts(ref), ""
     if ref.row.protocol == "azure":
         parts, version = _azure(ref, parts)
@@ -90,22 +95,28 @@ def endpoint_of(ref: ModelRef) -> Endpoint:
         key = key_for(ref)
     except ConfigError as error:
         raise ModelRefused(error.message, remedy=error.remedy) from None
-    if key is None and not _does_without(ref):
-        raise missing_key(ref)
-    return Endpoint(address=parts.geturl(), key=key or NO_KEY, api_version=version)
-
-
-def _does_without(ref: ModelRef) -> bool:
+    if ref.row.protocol == "vertex":
+        clouds.require_project(ref, key)
     optional = ref.row.key_optional
-    return optional == "always" or (optional == "elsewhere" and bool(ref.base_url))
+    if key is None and optional != "always" and not (optional == "elsewhere" and ref.base_url):
+        raise missing_key(ref)
+    return Endpoint(
+        address=parts.geturl(),
+        key=key or NO_KEY,
+        api_version=version,
+        answer_bytes=int(ref.settings.max_answer_mb * 1024 * 1024),
+    )
 
 
-def _require_extra(ref: ModelRef) -> None:
-    extra, module = _EXTRAS[ref.row.protocol]
-    for needed in ("pydantic_ai", module):
-        if not _importable(needed):
-            message = f"{ref.label} needs the package {needed}, which is not installed"
-            raise ModelRefused(message, remedy=f"pip install 'burnish[{extra}]'")
+def extra_of(protocol: ProviderProtocol) -> str:
+    """The extra that calls of this protocol need."""
+    return _EXTRAS[protocol][0]
+
+
+def missing_extra(protocol: ProviderProtocol) -> str:
+    """The extra to install before a model of this protocol can be called; empty if it is there."""
+    extra, module = _EXTRAS[protocol]
+    return "" if _importable(module) else extra
 
 
 def _importable(module: str) -> bool:
@@ -116,9 +127,9 @@ def _importable(module: str) -> bool:
 
 
 def _parts(ref: ModelRef) -> SplitResult:
-    """The address, as it is written or as the provider's is known.
+    """The address as written, or the provider's.
 
-    The SDKs' own variables are not looked at: what a reference says is what a journal key says.
+    The SDKs' own variables are ignored: the reference alone decides, as in the journal key.
     """
     try:
         written = expand_variables(ref.base_url, os.environ) or ref.row.address
@@ -143,14 +154,15 @@ def _azure(ref: ModelRef, parts: SplitResult) -> tuple[SplitResult, str]:
     if "/openai/deployments" in parts.path:
         remedy = "write https://RESOURCE.openai.azure.com, and the deployment as the model's name"
         raise _refused(ref, "has a base_url that names more than its resource", remedy)
-    if (parts.hostname or "").endswith(_SERVERLESS) and not parts.path.endswith("/v1"):
+    serves_one_model = (parts.hostname or "").endswith(".models.ai.azure.com")
+    if serves_one_model and not parts.path.endswith("/v1"):
         parts = parts._replace(path=f"{parts.path}/v1")
     if parts.path.endswith("/v1"):
         if ref.api_version:
             raise _refused(ref, "has an api_version that its address does not take", "remove it")
         return parts, ""
     resource = parts.path.removesuffix("/openai")
-    if version := ref.api_version or os.environ.get(_VERSION, "").strip():
+    if version := ref.api_version or os.environ.get("OPENAI_API_VERSION", "").strip():
         return parts._replace(path=resource), version
     return parts._replace(path=f"{resource}{_AZURE_V1}"), ""
 
@@ -159,30 +171,37 @@ def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:
     return ModelRefused(f"the model {ref.label} {what}", remedy=remedy)
 
 
-# -- pydantic-ai's model for an endpoint -------------------------------------------------------
-
-_CONNECTING = 15.0
-"""Seconds for opening a connection; everything else is under the call's own timeout."""
-
-
 def http_client(endpoint: Endpoint, transport: "AsyncBaseTransport | None" = None) -> "AsyncClient":
-    """An HTTP client with room for many calls at once. Redirects are not followed: a key is
-    for one host. This machine is not reached through a proxy."""
+    """An HTTP client for many concurrent calls.
+
+    It follows no redirects, since a key is for one host, uses no proxy for this machine, and reads
+    answers up to the endpoint's limit.
+    """
     import httpx2
 
+    from burnish.models.answer_limits import (
+        ENCODINGS,
+        reads_at_most,
+        require_possible_usage,
+    )
+
+    is_plain = endpoint.is_local and endpoint.address.startswith("http:")
     return httpx2.AsyncClient(
         limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=256),
-        timeout=httpx2.Timeout(None, connect=_CONNECTING),
+        # Everything after connecting is under the call's own timeout.
+        timeout=httpx2.Timeout(None, connect=15.0),
         transport=transport,
+        headers={"Accept-Encoding": ENCODINGS},
+        event_hooks={"response": [reads_at_most(endpoint.answer_bytes), require_possible_usage]},
         trust_env=not endpoint.is_local,
         # Reading the certificates of the world takes longer than many a local call; this
         # context trusts nobody.
-        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if endpoint.is_plain_local else True,
+        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,
     )
 
 
 def build_model(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
-    """The model that a reference names, over this HTTP client."""
+    """The pydantic-ai model for a reference, over this HTTP client."""
     return _BUILDERS[ref.row.protocol](ref, endpoint, client)
 
 
@@ -194,7 +213,10 @@ def _openai(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[
     provider.client.max_retries = 0
     # With a version, Azure's SDK client makes an address of the model's name.
     if not endpoint.api_version:
-        _post_directly(provider.client, client, endpoint, _azure_key(ref, endpoint))
+        # The header that Azure takes a key in, also behind gateways.
+        is_azure = ref.row.protocol == "azure" and endpoint.address.endswith(_AZURE_V1)
+        key_header = {"api-key": endpoint.key} if is_azure else None
+        post_directly(provider.client, client, endpoint.url("chat/completions"), key_header)
     kind = resolve_name(ref.row.chat_model)
     model = kind(ref.name, provider=provider)
     if not _knows_old_name_only(ref, endpoint, model):
@@ -225,18 +247,10 @@ def _openai_provider(
     )
 
 
-def _azure_key(ref: ModelRef, endpoint: Endpoint) -> Mapping[str, str] | None:
-    """The header that Azure takes a key in, also where gateways stand before it."""
-    if ref.row.protocol != "azure" or not endpoint.address.endswith(_AZURE_V1):
-        return None
-    return {"api-key": endpoint.key}
-
-
 def _knows_old_name_only(ref: ModelRef, endpoint: Endpoint, model: "Model[Any]") -> bool:
-    """Whether the endpoint may not know `max_completion_tokens`, and ignore it in silence.
+    """Whether the endpoint may silently ignore `max_completion_tokens`.
 
-    Many compatible servers do; OpenAI's own reasoning models, behind whatever address, take
-    nothing else.
+    Many compatible servers do; OpenAI's own reasoning models accept nothing else at any address.
     """
     row = ref.row
     if row.legacy_max_tokens == "elsewhere":
@@ -270,143 +284,93 @@ def _google(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[
     return GoogleModel(ref.name, provider=provider)
 
 
+def _vertex(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
+    return clouds.vertex_model(ref, endpoint.address, endpoint.own_key, client)
+
+
+def _bedrock(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
+    del client  # AWS's library has its own.
+    return clouds.bedrock_model(ref, endpoint.address, endpoint.own_key)
+
+
 _BUILDERS: "Mapping[ProviderProtocol, Callable[[ModelRef, Endpoint, AsyncClient], Model[Any]]]" = {
     "openai": _openai,
     "azure": _openai,
     "anthropic": _anthropic,
     "google": _google,
+    "vertex": _vertex,
+    "bedrock": _bedrock,
 }
 
 
-def _post_directly(
-    client: "AsyncOpenAI",
-    http: "AsyncClient",
-    endpoint: Endpoint,
-    key_header: Mapping[str, str] | None = None,
-) -> None:
-    """Make the client post chat requests as they are, with its usual header for the key or this.
-
-    For each request the SDK walks through the whole conversation for fields to rename, of which
-    chat requests have none, builds its headers anew and its answer field by field: together
-    more than twice the work of the HTTP itself.
-    """
-    from httpx2 import URL
-    from openai import NotGiven, Omit
-    from openai.resources.chat.completions import AsyncCompletions
-
-    url = URL(endpoint.url("chat/completions"))
-    usual = {**client.default_headers, **client.auth_headers}
-    absent = (NotGiven, Omit)  # How the SDK marks what is not to be sent.
-    headers = {name: each for name, each in usual.items() if isinstance(each, str)}
-    if key_header is not None:
-        headers.pop("Authorization", None)
-        headers |= key_header
-
-    class Direct(AsyncCompletions):
-        async def create(  # pyright: ignore[reportIncompatibleMethodOverride]
-            self,
-            *,
-            extra_headers: Mapping[str, str] | None = None,
-            extra_body: Mapping[str, Any] | None = None,
-            timeout: object = None,  # noqa: ASYNC109 - the SDK's; the time is kept outside.
-            **fields: Any,
-        ) -> "ChatCompletion":
-            del timeout
-            sent = {name: each for name, each in fields.items() if not isinstance(each, absent)}
-            response = await http.post(
-                url,
-                json={**sent, **(extra_body or {})},
-                headers={**headers, **(extra_headers or {})},
-            )
-            if not response.is_success:
-                raise _failure(response)
-            return _completion(response.json())
-
-    client.chat.__dict__["completions"] = Direct(client)
-
-
-def _completion(document: Any) -> "ChatCompletion":
-    """The answer in the SDK's type; what endpoints leave out is left out of it."""
-    from openai.types.chat import ChatCompletion
-    from pydantic import ValidationError
-
-    try:
-        return ChatCompletion.model_validate(document)
-    except ValidationError:
-        return ChatCompletion.construct(**document)
-
-
-def _failure(response: "Response") -> "APIStatusError":
-    from openai import APIStatusError
-
-    try:
-        document = cast("object", response.json())
-    except ValueError:
-        document = response.text
-    body = inside(document)
-    return APIStatusError(f"HTTP {response.status_code}", response=response, body=body)
-
-
-# -- what failures mean ------------------------------------------------------------------------
-
-_AGAIN = {408, 409, 425, 429}
-_THE_REQUEST = {400, 413, 422}
 _NOT_FOR_THIS_MODEL = {"unknown_parameter", "unsupported_parameter", "unsupported_value"}
 
 
 def failures() -> tuple[type[Exception], ...]:
     """What an SDK may raise when an endpoint fails.
 
-    The plain ones come from answers that are JSON and yet no answer: a list, a null, no choices.
+    The builtin ones come from JSON that is not an answer: a list, a null, no choices, 100,000
+    brackets.
     """
     import httpx2
     from pydantic_ai.exceptions import AgentRunError, UserError
 
     plain = (AssertionError, AttributeError, LookupError, OSError, TypeError, ValueError)
-    return (AgentRunError, UserError, httpx2.HTTPError, *plain)
+    return (
+        AgentRunError,
+        UserError,
+        httpx2.HTTPError,
+        RecursionError,
+        *plain,
+        *clouds.login_errors(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointErrors:
-    """Makes the errors of one model at one place; no key gets into their words."""
+    """Creates the errors of one model at one endpoint, without keys in their messages."""
 
     ref: ModelRef
     endpoint: Endpoint
 
     def timed_out(self) -> ModelUnavailable:
-        """No answer in time."""
         limit = self.ref.settings.timeout
         within = "in time" if limit is None else f"within {limit:g} s"
         return ModelUnavailable(self._line(f"did not answer {within}"))
 
     def unfinished(self) -> ModelUnavailable:
-        """An answer whose end never came."""
-        return ModelUnavailable(self._line("gave an answer without an end"))
+        return ModelUnavailable(self._line("returned an incomplete answer"))
 
     def filtered(self) -> ModelRejected:
-        """The endpoint would not read the request."""
-        return ModelRejected(self._line("turned the request away: its content filter"))
+        return ModelRejected(self._line("rejected the request: its content filter"))
 
     def of(self, error: Exception) -> ModelError:
-        """What a failure means."""
         import httpx2
         from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
+
+        from burnish.models.answer_limits import AnswerUnusable
 
         unopened = (httpx2.ConnectError, httpx2.ConnectTimeout)
         if status := _redirect(error):
             remedy = "give the address it leads to as base_url"
-            return self._refused(f"answered HTTP {status}: no key follows a redirect", remedy)
+            return self._refused(
+                f"answered HTTP {status}: burnish sends no key to a redirect", remedy
+            )
         if isinstance(error, ModelHTTPError):
             return self._of_status(error)
+        if remedy := clouds.login_remedy(error):
+            return self._refused(f"cannot be called: {root_of(error)}", remedy)
         if isinstance(error, UserError):
-            return ModelRefused(self._line(f"cannot be asked this: {error.message}"))
+            return ModelRefused(self._line(f"does not support this request: {error.message}"))
         if isinstance(error, UnicodeEncodeError):
             return ModelRejected(self._line("cannot be sent text that is not Unicode"))
         if isinstance(error, (ModelConnectionError, OSError, httpx2.TransportError)):
+            if isinstance(cause := first_cause(error), AnswerUnusable):
+                return ModelUnavailable(self._line(f"returned an answer that is unusable: {cause}"))
             unreached = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
             what = "could not be reached" if unreached else "broke the connection"
             return ModelUnavailable(self._line(f"{what}: {root_of(error)}"))
-        hint = "gave something that is no answer of a model; is the base_url right?"
+        hint = "returned something that is not a model's answer; is the base_url right?"
         return ModelUnavailable(self._line(hint))
 
     def _of_status(self, error: "ModelHTTPError") -> ModelError:
@@ -419,22 +383,23 @@ class EndpointErrors:
 
         status = error.status_code
         if isinstance(error, ModelAuthenticationError):
-            return self._refused(f"refused the key (HTTP {status})", _about_the_key(self.ref))
+            row, named = self.ref.row, self.ref.api_key.strip("${}")
+            named = named or next(iter(row.key_variables), "")
+            remedy = f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
+            return self._refused(f"refused the key (HTTP {status})", remedy)
         message = self._line(
             ": ".join(filter(None, [f"answered HTTP {status}", words_of(error.body)]))
         )
         if isinstance(error, ModelQuotaExceededError):
             return ModelRefused(message, remedy="the account is out of credit or over its quota")
-        if status in _AGAIN or status >= 500:
+        if status in (408, 409, 425, 429) or status >= 500:
             wait = error.retry_after
             wait = wait_of(error.headers, error.body) if wait is None else wait
             return ModelUnavailable(message, retry_after=wait)
         if error.provider_error_code in _NOT_FOR_THIS_MODEL:
-            return ModelRefused(
-                message, remedy="change the model's settings, or take another model"
-            )
+            return ModelRefused(message, remedy="change the model's settings, or use another model")
         # Such as input that a gateway's moderation turned away with a 403.
-        about_it = status in _THE_REQUEST or isinstance(error, ModelRequestRejectedError)
+        about_it = status in (400, 413, 422) or isinstance(error, ModelRequestRejectedError)
         if about_it and not isinstance(error, ModelNotFoundError):
             return ModelRejected(message)
         return ModelRefused(message, remedy="check the model's name and its base_url")
@@ -443,18 +408,12 @@ class EndpointErrors:
         return ModelRefused(self._line(what), remedy=remedy)
 
     def _line(self, what: str) -> str:
-        """One line: who, where, what."""
         line = " ".join(f"{self.ref.label} at {self.endpoint.address} {what}".split())
         return Redactor.from_environment(extra=self.endpoint.secrets).text(line)
 
 
-def _about_the_key(ref: ModelRef) -> str:
-    named = ref.api_key.strip("${}") or next(iter(ref.row.key_variables), "")
-    return f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
-
-
 def _redirect(error: BaseException) -> int:
-    """The status of a redirect; 0 where it is none."""
+    """The status of a redirect; 0 if it is none."""
     response = getattr(error.__cause__, "response", None)
     status = getattr(response, "status_code", 0)
     return status if 300 <= status < 400 else 0

@@ -1,24 +1,31 @@
 """What can go wrong with a model, and what endpoints say about it.
 
 - ModelUnavailable: the infrastructure. Retried; then the result is missing, never 0.
-- ModelRejected: the request. The agent's own failure: it scores 0 with this text.
+- ModelRejected: the request. The agent's own failure: it scores 0 with this message.
 - ModelRefused: the user. A key, an extra, a model's name: the run stops and says what to do.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from burnish.core.errors import BurnishError
+
+if TYPE_CHECKING:
+    from burnish.core.outcomes import Usage  # with pydantic, which the command line loads late
 
 
 class ModelUnavailable(ConnectionError):
     """Rate limit, server error, timeout, dropped or malformed response."""
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, usage: "Usage | None" = None
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds the endpoint asked to wait."""
+        self.usage = usage
+        """What an answer that cannot be used cost; None if there was no answer."""
 
 
 class ModelRejected(ValueError):
@@ -26,7 +33,7 @@ class ModelRejected(ValueError):
 
 
 class ModelRefused(BurnishError):
-    """Nothing will be answered until the user changes something."""
+    """No request will succeed until the user changes something."""
 
 
 ModelError: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
@@ -47,7 +54,7 @@ def inside(body: object) -> object:
 
 
 def words_of(body: object) -> str:
-    """The endpoint's own words, in one line; nothing where it sent a page."""
+    """The endpoint's message in one line; empty if it sent a page."""
     message = _field(inside(body), "message")
     if not isinstance(message, str) or "<" in message[:20]:
         return ""
@@ -55,7 +62,7 @@ def words_of(body: object) -> str:
 
 
 def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
-    """Seconds to wait: parts of a second in the header, or Google's `retryDelay` in the body."""
+    """Seconds to wait: fractions in the header, or Google's `retryDelay` in the body."""
     header = (headers or {}).get("retry-after", "")
     if _SECONDS.fullmatch(header):
         return float(header)
@@ -68,10 +75,16 @@ def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
 
 
 def root_of(error: BaseException) -> str:
-    """The words of the first failure: the SDKs' own say only that there was one."""
+    """The message of the first failure: the SDKs' own only say that there was one."""
+    error = first_cause(error)
+    return str(error) or type(error).__name__
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The failure that the others were raised for."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return str(error) or type(error).__name__
+    return error
 
 
 def _field(value: object, name: str) -> object:

@@ -1,29 +1,194 @@
-"""The models of a project: which backend reaches which model, with shared limits and prices."""
+"""Models in files, `provider:name` or a block; the models of a project with their backends."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError
 
-from burnish.core.content import AtLeastOne, Places
+from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Share
+from burnish.core.errors import ConfigError
 from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient
-from burnish.models.keys import referred
-from burnish.models.model_block import PriceBlock
 from burnish.models.prices import Prices
-from burnish.models.providers import find_provider
-from burnish.models.references import ModelRef, ModelSettings
+from burnish.models.providers import Price, Provider, all_providers, find_provider
+from burnish.models.references import ModelRef, ModelSettings, key_reference, referred
 from burnish.system.settings import Settings
 
+
+def _provider(name: str) -> str:
+    """The provider's name as agent files spell it, for any of its names."""
+    if (row := find_provider(name)) is not None:
+        return row.written
+    *names, last = (f"'{row.written}'" for row in all_providers())
+    raise PydanticKnownError("literal_error", {"expected": f"{', '.join(names)} or {last}"})
+
+
+_ProviderName: TypeAlias = Annotated[str, AfterValidator(_provider)]
+Temperature: TypeAlias = Annotated[float, Field(ge=0, le=2)]
+
+
+_INSTEAD_OF = {
+    "oauth_token": "it is a login of Claude Code, and Anthropic's API takes keys from programs: "
+    "create one at console.anthropic.com, set ANTHROPIC_API_KEY and remove auth_provider; to "
+    "measure Claude Code itself with its login, see docs/coding-agents.md",
+    "bedrock": "write `provider: bedrock` and the model's name on Bedrock",
+    "vertex": "Claude on Google Cloud cannot be called; write `provider: anthropic` with a key, or "
+    "`provider: vertex` for Gemini",
+    "foundry": "write `provider: azure` with the address of the resource as base_url",
+    "custom": "give the address as base_url, and the key as api_key: ${NAME}",
+}
+"""What to write instead of HoloDeck's other ways to log in."""
+
+
+class PriceBlock(BaseModel):
+    """US dollars per million tokens, input and output."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    input_per_million: NotNegative
+    output_per_million: NotNegative
+
+    def price(self) -> Price:
+        return Price(
+            input_per_million=self.input_per_million, output_per_million=self.output_per_million
+        )
+
+
+class ModelBlock(BaseModel):
+    """`provider` and `name` of a model, and how to reach and call it.
+
+    `openai:gpt-4o` alone is short for both; `ref: openai:gpt-4o` works too.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    provider: _ProviderName
+    name: Annotated[str, Field(min_length=1)]
+    temperature: Temperature | None = None
+    max_tokens: AtLeastOne | None = None
+    top_p: Share | None = None
+    base_url: str | None = None
+    """The address of the endpoint, if it is not the provider's own; required for Azure."""
+    endpoint: str | None = None
+    """HoloDeck's name for `base_url`."""
+    api_key: str | None = None
+    """A `${VAR}`; by default the provider's usual variable."""
+    api_version: str | None = None
+    """The version of Azure's dated API; without one, the v1 API is used."""
+    auth_provider: str | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    timeout: AboveZero | None = None
+    """Seconds for one attempt."""
+    max_answer_mb: AboveZero | None = None
+    """Megabytes that are read of one answer, 32 by default; with more, the endpoint has failed."""
+    prices: PriceBlock | None = None
+    """What the model costs at your own endpoint; overrides every other price."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return spelled_out(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        whole = handler.resolve_ref_schema(schema)
+        whole["properties"]["ref"] = {"type": "string"}
+        whole.pop("required", None)
+        return {"anyOf": [{"type": "string"}, schema]}
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "ModelBlock":
+        if self.row.protocol == "azure" and not self.address:
+            raise ValueError(
+                f"{self.provider} needs a base_url: the address of your Azure resource"
+            )
+        addresses = (each.strip().rstrip("/") for each in (self.base_url, self.endpoint) if each)
+        if len(set(addresses)) > 1:
+            raise ValueError(
+                "base_url and endpoint are two names for one setting, but have different values: "
+                "keep one of them"
+            )
+        if self.auth_provider not in (None, "api_key"):
+            instead = _INSTEAD_OF.get(self.auth_provider, "use an API key (auth_provider: api_key)")
+            raise ValueError(f"auth_provider '{self.auth_provider}' is not supported: {instead}")
+        return self
+
+    @property
+    def row(self) -> Provider:
+        return find_provider(self.provider) or Provider(name=self.provider)
+
+    @property
+    def address(self) -> str:
+        """The address under either name; empty for the provider's own."""
+        return self.base_url or self.endpoint or ""
+
+    def reference(self, settings: ModelSettings | None = None) -> ModelRef:
+        """The model as a reference; `settings` are defaults for what the block leaves open."""
+        names = {each.name for each in dataclasses.fields(ModelSettings)}
+        own = {name: value for name, value in self if name in names and value not in (None, ())}
+        return ModelRef(
+            provider=self.row.name,
+            name=self.name,
+            base_url=self.address,
+            api_key=key_reference(self.api_key or "", f"the api_key of {self.name}"),
+            api_version=self.api_version or "",
+            settings=dataclasses.replace(settings or ModelSettings(), **own),
+            price=None if self.prices is None else self.prices.price(),
+        )
+
+
+def spelled_out(value: Any) -> Any:
+    """`provider:name`, alone or as `ref`, as the two keys that it is short for."""
+    if isinstance(value, str):
+        return _split(value)
+    if isinstance(value, Mapping) and "ref" in value:
+        block = dict(cast("Mapping[str, Any]", value))
+        ref = block.pop("ref")
+        if isinstance(ref, str) and not {"provider", "name"} & set(block):
+            return {**_split(ref), **block}
+    return cast("object", value)
+
+
+def model_keys(label: str) -> dict[str, str]:
+    """`openai:gpt-4o` as the keys of a block."""
+    ref = ModelRef.parse(label)
+    return {"provider": ref.row.written, "name": ref.name}
+
+
+def _split(label: str) -> dict[str, str]:
+    try:
+        return model_keys(label)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+# -- The models of a project -----------------------------------------------------------------------
+
+
 _DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
-"""The embedded model answers one at a time; waiting for it is not its slowness."""
+"""The embedded model answers one request at a time; waiting does not count as its time."""
 
 
 class Models:
-    """The models of one project. Backends are made when they are first needed.
+    """The models of one project. Backends are created on first use.
 
-    `backends` by provider replaces the real ones: scripted doubles come in here.
+    `backends` by provider replaces the real ones, for scripted doubles.
     """
 
     def __init__(
@@ -35,14 +200,14 @@ class Models:
         backends: Mapping[str, Backend] | None = None,
     ) -> None:
         self.prices = prices or Prices()
-        self._limits = limits or Limits(_DEFAULT_LIMITS)
+        self.limits = limits or Limits(_DEFAULT_LIMITS)
         self._retries = retries
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
-        """A client for a model; `settings` fill in what the reference leaves open."""
+        """A client for a model; `settings` are defaults for what the reference leaves open."""
         self._keys.update(referred(ref.api_key))
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}
@@ -51,17 +216,16 @@ class Models:
             ref=ref,
             backend=self._backend(ref.provider),
             prices=self.prices,
-            limits=self._limits,
+            limits=self.limits,
             retries=self._retries,
         )
 
     def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
-        """The keys that the models were given by name, whatever their variables are called."""
+        """The values of the keys that the models name, whatever their variables are called."""
         env = os.environ if environ is None else environ
         return sorted(env[name] for name in self._keys if env.get(name, "").strip())
 
     async def close(self) -> None:
-        """Let go of connections and memory."""
         for backend in self._made.values():
             await backend.close()
         self._made.clear()
@@ -72,50 +236,40 @@ class Models:
         row = find_provider(provider)
         kind = "embedded" if row is not None and row.protocol == "embedded" else "wire"
         if kind not in self._made:
-            self._made[kind] = _reached(kind)
+            if kind == "embedded":
+                from burnish.models.embedded import EmbeddedBackend
+
+                self._made[kind] = EmbeddedBackend()
+            else:
+                from burnish.models.wire import WireBackend
+
+                self._made[kind] = WireBackend()
         return self._made[kind]
 
 
-def _reached(kind: str) -> Backend:
-    if kind == "embedded":
-        from burnish.models.embedded import EmbeddedBackend
-
-        return EmbeddedBackend()
-    from burnish.models.wire import WireBackend
-
-    return WireBackend()
-
-
 class LimitBlock(Settings):
-    """What one endpoint stands."""
+    """The limits of one endpoint."""
 
     concurrency: Places = 16
     per_minute: AtLeastOne | None = None
 
 
 class ModelsBlock(Settings):
-    """How models are called, whichever they are."""
+    """How all models are called."""
 
     prices: dict[str, PriceBlock] = Field(default_factory=dict[str, PriceBlock])
-    """By reference, such as `openai:gpt-4o`; stronger than the built-in table."""
+    """By reference, such as `openai:gpt-4o`; overrides the built-in table."""
     limits: dict[str, LimitBlock] = Field(default_factory=dict[str, LimitBlock])
     """By provider or base_url."""
     attempts: AtLeastOne = RETRIES.attempts
-    """How often a call is tried before its result is missing."""
+    """How often a call is tried before its result counts as missing."""
 
-    def models(self) -> Models:
-        """The models of the project."""
+    def models(self, limits: Limits | None = None) -> Models:
+        """The models; `limits` replace those of the endpoints in this block."""
         prices = {name: block.price() for name, block in self.prices.items()}
+        own = {name: EndpointLimit(**block.model_dump()) for name, block in self.limits.items()}
         return Models(
             prices=Prices(overrides=prices),
-            limits=Limits(_DEFAULT_LIMITS | _limits(self.limits)),
-            retries=RetryPolicy(
-                attempts=self.attempts,
-                first_wait=RETRIES.first_wait,
-                longest_wait=RETRIES.longest_wait,
-            ),
+            limits=limits or Limits(_DEFAULT_LIMITS | own),
+            retries=replace(RETRIES, attempts=self.attempts),
         )
-
-
-def _limits(blocks: Mapping[str, LimitBlock]) -> dict[str, EndpointLimit]:
-    return {name: EndpointLimit(**block.model_dump()) for name, block in blocks.items()}

@@ -1,4 +1,4 @@
-"""What `burnish doctor` finds out: what is there, what is not, and what to do about it."""
+"""What `burnish doctor` checks: what is there, what is missing, and what to do about it."""
 
 import json
 import os
@@ -13,11 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.client import HTTPException
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from socket import gaierror
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 from urllib.error import HTTPError, URLError
 from urllib.request import (
     HTTPDefaultErrorHandler,
@@ -32,50 +31,56 @@ from urllib.request import (
 
 from burnish.core.errors import BurnishError
 from burnish.journal.sqlite_store import connect, prepare
+from burnish.models.capabilities import remembered
 from burnish.models.embedded.files import KNOWN, find_model, require_model
+from burnish.models.endpoints import missing_extra
 from burnish.models.errors import ModelRefused
-from burnish.models.keys import WHERE, find_dotenv, read_dotenv
-from burnish.models.providers import HealthRequest, Provider, ProviderProtocol, all_providers
+from burnish.models.providers import HealthRequest, Provider, all_providers
+from burnish.models.references import WHERE, find_dotenv, read_dotenv
 from burnish.system import Redactor, file_system_of, is_network_file_system
+from burnish.system.extras import (
+    all_extras,
+    extra_named,
+    install_command,
+    installed_version,
+    own_packages,
+)
+from burnish.system.sandbox import probe_bubblewrap, probe_landlock
 from burnish.version import VERSION
-
-_State: TypeAlias = Literal["ok", "absent", "wrong"]
-"""`absent` is fine where nobody needs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthFinding:
-    """One thing: how it stands, and what to do about it."""
+    """One finding: its state, and what to do about it."""
 
     area: str
     name: str
-    state: _State = "ok"
+    state: Literal["ok", "absent", "wrong"] = "ok"
+    """`absent` is fine if nothing needs it."""
     told: str
     remedy: str = ""
     needed: bool = False
-    """Without it not even the demo runs."""
+    """Whether burnish does not work without it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HealthSite:
-    """Where burnish is used: a folder, the user's own state, and the variables in force."""
+    """Where burnish is used: a folder, the user's state folder, and the environment."""
 
     folder: Path
     home: Path
     environ: Mapping[str, str] = field(repr=False)
-    """Those of the environment and of `.env`."""
+    """The variables of the environment and of `.env`."""
     dotenv: Path | None = None
     dotenv_names: frozenset[str] = frozenset()
-    """The variables whose values `.env` gives."""
+    """The variables whose values come from `.env`."""
     dotenv_trouble: str = ""
-    addresses: Mapping[str, str] = field(
-        default_factory=lambda: {row.name: row.address for row in all_providers()}
-    )
-    """Where each provider is."""
+    addresses: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The addresses of providers that are not at their own."""
 
     @classmethod
     def of(cls, folder: Path, home: Path, environ: Mapping[str, str]) -> "HealthSite":
-        """With what `.env` adds; the environment goes before it."""
+        """With the variables of `.env`; the environment has precedence."""
         path = find_dotenv(folder)
         values: dict[str, str] = {}
         trouble = ""
@@ -93,64 +98,53 @@ class HealthSite:
             dotenv_trouble=trouble,
         )
 
-    def source(self, name: str) -> str:
-        """Where the value of a variable comes from."""
-        return ".env" if name in self.dotenv_names else "environment"
-
-
-_MOST_BYTES = 1_000_000
+    def address(self, row: Provider) -> str:
+        return self.addresses.get(row.name, row.address)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _HealthProbe:
-    """One question to one address."""
-
     name: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     seconds: float = 3.0
     proxied: bool = True
-    """Through the proxy of the environment; not for this machine."""
+    """Whether to use the environment's proxy; not for this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ProbeAnswer:
-    """What came back: a status with its body, or why nothing did."""
+    """A status with its body, or why there is none."""
 
     status: int = 0
     body: bytes = b""
     trouble: str = ""
 
-    def count(self, name: str) -> int:
-        """How many things the body lists under this name."""
-        try:
-            data = json.loads(self.body)
-        except ValueError:
-            return 0
-        listed = cast("dict[str, Any]", data).get(name) if isinstance(data, dict) else None
-        return len(cast("list[Any]", listed)) if isinstance(listed, list) else 0
-
 
 def _ask_all(probes: Sequence[_HealthProbe], *, seconds: float) -> dict[str, _ProbeAnswer]:
-    """What each one answers within these seconds, whatever hangs: a name server may, too."""
-    heard: dict[str, _ProbeAnswer] = {}
-    asking = [threading.Thread(target=_note, args=(p, heard), daemon=True) for p in probes]
+    """The answers within these seconds, whatever hangs: even a name server may."""
+    answers: dict[str, _ProbeAnswer] = {}
+
+    def ask(probe: _HealthProbe) -> None:
+        answers[probe.name] = _ask(probe)
+
+    threads = [threading.Thread(target=ask, args=(probe,), daemon=True) for probe in probes]
     until = time.monotonic() + seconds
-    for thread in asking:
+    for thread in threads:
         thread.start()
-    for thread in asking:
+    for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     late = _ProbeAnswer(trouble=f"no answer within {seconds:g} s")
-    in_time = dict(heard)
+    in_time = dict(answers)
     return {probe.name: in_time.get(probe.name, late) for probe in probes}
 
 
 def _ask(probe: _HealthProbe) -> _ProbeAnswer:
-    """One answer. What goes wrong is told in our words: theirs may show a header."""
+    """One answer. Errors are in our own words: the originals may contain a header."""
     try:
         request = Request(probe.url, headers=dict(probe.headers))  # noqa: S310
         with _opener(probe).open(request, timeout=probe.seconds) as response:
-            return _ProbeAnswer(status=response.status, body=response.read(_MOST_BYTES))
+            return _ProbeAnswer(status=response.status, body=response.read(1_000_000))
     except HTTPError as error:
         with error:
             return _ProbeAnswer(status=error.code)
@@ -160,12 +154,8 @@ def _ask(probe: _HealthProbe) -> _ProbeAnswer:
         return _ProbeAnswer(trouble="the address or the key has characters that cannot be sent")
 
 
-def _note(probe: _HealthProbe, heard: dict[str, _ProbeAnswer]) -> None:
-    heard[probe.name] = _ask(probe)
-
-
 def _opener(probe: _HealthProbe) -> OpenerDirector:
-    """One that follows no redirect: the key would go along."""
+    """An opener that follows no redirects: the key would be sent along."""
     opener = OpenerDirector()
     for handler in (
         ProxyHandler(None if probe.proxied else {}),
@@ -184,66 +174,96 @@ def _trouble(error: OSError | HTTPException, seconds: float) -> str:
     if isinstance(cause, TimeoutError):
         return f"no answer within {seconds:g} s"
     if isinstance(cause, gaierror):
-        return "its name is not known here; is there a network?"
+        return "its name cannot be resolved; is there a network?"
     if isinstance(cause, ssl.SSLCertVerificationError):
         return "its certificate is not trusted here"
     if isinstance(cause, ConnectionRefusedError):
-        return "nobody listens there"
+        return "nothing is listening there"
     return "it cannot be reached"
 
 
-_EMBEDDED = "smollm2"
 _LOCAL_SECONDS = 1.0
-_SECONDS = 3.5
-_REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
-def _embedded(site: HealthSite) -> HealthFinding:
-    """Whether the file of the embedded model is here, and whole."""
-    finding = HealthFinding(
-        area="models", name=f"local:{_EMBEDDED}", told=KNOWN[_EMBEDDED].description
-    )
+def embedded_model(site: HealthSite) -> HealthFinding:
+    """The model that runs inside burnish: its file, and the library that it needs."""
+    name = "smollm2"
+    finding = HealthFinding(area="models", name=f"local:{name}", told=KNOWN[name].description)
     try:
-        require_model(_EMBEDDED, site.environ)
+        require_model(name, site.environ)
     except ModelRefused as error:
-        state = "absent" if find_model(_EMBEDDED, site.environ) is None else "wrong"
-        return replace(finding, state=state, told=error.message, remedy=error.remedy)
+        state = "absent" if find_model(name, site.environ) is None else "wrong"
+        extra = missing_extra("embedded")
+        remedy = f"{install_command(extra)}, then {error.remedy}" if extra else error.remedy
+        return replace(finding, state=state, told=error.message, remedy=remedy)
+    if extra := missing_extra("embedded"):
+        message = "its file is here, but not the library that runs it"
+        return replace(finding, state="absent", told=message, remedy=install_command(extra))
     return finding
 
 
-def _local_services(site: HealthSite) -> Iterator[HealthFinding]:
-    """Whether the services of this machine answer."""
-    rows = [row for row in all_providers() if _is_service(row)]
-    yield from _local(site, rows, _ask_all(_probes(site, rows), seconds=_LOCAL_SECONDS))
+def served_models(site: HealthSite) -> dict[str, tuple[str, ...]]:
+    """The models that local services such as Ollama offer now, by provider."""
+    rows = [row for row in all_providers() if row.is_local and row.probe is not None]
+    probes = [probe for row in rows if row.probe and (probe := _probe(site, row, row.probe))]
+    answers = _ask_all(probes, seconds=_LOCAL_SECONDS)
+    return {
+        row.name: _listed(answers[row.name], row.probe.listing)
+        for row in rows
+        if row.probe is not None and answers[row.name].status == HTTPStatus.OK
+    }
 
 
-def _online(site: HealthSite) -> Iterator[HealthFinding]:
-    """Whether the services of this machine and every provider whose key is there answer.
+def _listed(answer: _ProbeAnswer, listing: str) -> tuple[str, ...]:
+    """The names in a service's list of models."""
+    try:
+        data = json.loads(answer.body)
+    except ValueError:
+        return ()
+    rows = cast("dict[str, Any]", data).get(listing) if isinstance(data, dict) else None
+    members = cast("list[object]", rows) if isinstance(rows, list) else []
+    dicts = (cast("dict[str, Any]", row) for row in members if isinstance(row, dict))
+    names = (str(row.get("name") or row.get("id") or "") for row in dicts)
+    return tuple(filter(None, names))
 
-    All are asked at once.
+
+def _services(site: HealthSite, *, online: bool) -> Iterator[HealthFinding]:
+    """Whether the local services answer; online also every provider whose key is set.
+
+    All are asked at the same time.
     """
-    rows = all_providers()
-    services = [row for row in rows if _is_service(row)]
-    heard = _ask_all(_probes(site, rows), seconds=_SECONDS)
-    yield from _local(site, services, heard)
+    services = [row for row in all_providers() if row.is_local and row.probe is not None]
+    rows = all_providers() if online else services
+    probes = (_probe(site, row, row.probe) for row in rows if row.probe is not None)
+    seconds = 3.5 if online else _LOCAL_SECONDS
+    answers = _ask_all([probe for probe in probes if probe is not None], seconds=seconds)
+    for row in services:
+        assert row.probe is not None
+        where = site.address(row).removesuffix(row.probe.drop)
+        yield _service(row, where, answers[row.name], row.probe.listing)
     for row in rows:
         if row in services or row.protocol == "embedded":
             continue
-        yield _remote(row, heard[row.name]) if row.name in heard else _not_asked(row)
+        if row.name in answers:
+            yield _remote(row, answers[row.name])
+        else:
+            reason = row.unprobed if row.probe is None else "not checked: there is no key"
+            yield HealthFinding(area="models", name=f"{row.name}:…", state="absent", told=reason)
 
 
-def _is_service(row: Provider) -> bool:
-    return row.is_local and row.probe is not None
-
-
-def _probes(site: HealthSite, rows: Sequence[Provider]) -> list[_HealthProbe]:
-    probes = (_probe(site, row, row.probe) for row in rows if row.probe is not None)
-    return [probe for probe in probes if probe is not None]
+def _checked_models(site: HealthSite) -> Iterator[HealthFinding]:
+    """What `burnish models check` found out earlier."""
+    for each in remembered(site.home):
+        where = f"{each.address}: " if each.address else ""
+        state = "ok" if each.form is not None and each.counts_tokens else "wrong"
+        remedy = "" if state == "ok" else f"check it again: burnish models check {each.model}"
+        told = f"{where}{each.summary}"
+        yield HealthFinding(area="models", name=each.model, state=state, told=told, remedy=remedy)
 
 
 def _probe(site: HealthSite, row: Provider, request: HealthRequest) -> _HealthProbe | None:
-    """What is sent, with the key where one is needed; None where there is no key."""
-    url = f"{site.addresses[row.name].removesuffix(request.drop)}{request.path}"
+    """The request, with a key if one is needed; None if there is no key."""
+    url = f"{site.address(row).removesuffix(request.drop)}{request.path}"
     if row.is_local:
         return _HealthProbe(name=row.name, url=url, seconds=_LOCAL_SECONDS, proxied=False)
     values = (site.environ.get(name, "").strip() for name in row.key_variables)
@@ -256,69 +276,69 @@ def _probe(site: HealthSite, row: Provider, request: HealthRequest) -> _HealthPr
     return _HealthProbe(name=row.name, url=url, headers=headers)
 
 
-def _local(
-    site: HealthSite, rows: Sequence[Provider], heard: Mapping[str, _ProbeAnswer]
-) -> Iterator[HealthFinding]:
-    for row in rows:
-        assert row.probe is not None
-        where = site.addresses[row.name].removesuffix(row.probe.drop)
-        yield _service(row, where, heard[row.name], row.probe.listing)
-
-
-def _service(row: Provider, where: str, heard: _ProbeAnswer, listing: str) -> HealthFinding:
+def _service(row: Provider, where: str, answer: _ProbeAnswer, listing: str) -> HealthFinding:
     finding = HealthFinding(area="models", name=f"{row.name}:…", told="")
-    if heard.status == HTTPStatus.OK:
-        return replace(finding, told=f"answers at {where}; models: {heard.count(listing)}")
-    trouble = heard.trouble or f"something else is there (HTTP {heard.status})"
-    return replace(finding, state="absent", told=f"{where}: {trouble}", remedy=row.start_hint)
+    if answer.status != HTTPStatus.OK:
+        trouble = answer.trouble or f"something else is running there (HTTP {answer.status})"
+        return replace(finding, state="absent", told=f"{where}: {trouble}", remedy=row.start_hint)
+    finding = replace(finding, told=f"answers at {where}; models: {len(_listed(answer, listing))}")
+    return _with_library(finding, row)
 
 
-def _remote(row: Provider, heard: _ProbeAnswer) -> HealthFinding:
-    finding = HealthFinding(area="models", name=f"{row.name}:…", told="answers, and takes the key")
-    if heard.status == HTTPStatus.OK:
+def _with_library(finding: HealthFinding, row: Provider) -> HealthFinding:
+    """The finding, unless a library is missing without which the model cannot be called."""
+    extra = missing_extra(row.protocol)
+    if not extra:
         return finding
-    wrong = replace(finding, state="wrong")
-    if heard.status in _REFUSALS:
+    message = f"{finding.told}, but its library is not installed"
+    return replace(finding, state="absent", told=message, remedy=install_command(extra))
+
+
+def _remote(row: Provider, answer: _ProbeAnswer) -> HealthFinding:
+    state, status = "wrong", answer.status
+    if status == HTTPStatus.OK:
+        state, message, remedy = "ok", "answers and accepts the key", ""
+    elif status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         remedy = f"check the key in {' or '.join(row.key_variables)}"
-        return replace(wrong, told=f"refuses the key (HTTP {heard.status})", remedy=remedy)
-    if heard.status:
-        return replace(wrong, told=f"answers HTTP {heard.status}", remedy="try again later")
-    remedy = "check the network, and HTTPS_PROXY if there is a proxy"
-    return replace(wrong, told=heard.trouble, remedy=remedy)
+        message = f"refuses the key (HTTP {status})"
+    elif status:
+        message, remedy = f"answers HTTP {status}", "try again later"
+    else:
+        message, remedy = answer.trouble, "check the network, and HTTPS_PROXY if there is a proxy"
+    finding = HealthFinding(
+        area="models", name=f"{row.name}:…", state=state, told=message, remedy=remedy
+    )
+    return _with_library(finding, row) if state == "ok" else finding
 
 
-def _not_asked(row: Provider) -> HealthFinding:
-    reason = row.unprobed if row.probe is None else "not asked: there is no key"
-    return HealthFinding(area="models", name=f"{row.name}:…", state="absent", told=reason)
-
-
-_LIBRARIES = ("genai-prices", "pydantic", "pydantic-ai-slim", "rich", "ruamel.yaml", "typer")
-_EXTRAS: Mapping[str, tuple[str, tuple[ProviderProtocol, ...]]] = {
-    "openai": ("openai", ("openai", "azure")),
-    "anthropic": ("anthropic", ("anthropic",)),
-    "google": ("google-genai", ("google",)),
-    "local": ("xllamacpp", ("embedded",)),
-}
-"""By extra: the library it brings, and the protocols that need it."""
-_LEAST_FREE = 200 * 2**20
+_DEMO = ("local", "numeric")
+"""The extras that the offline demo needs."""
 
 
 def examine(site: HealthSite, *, ask_providers: bool = False) -> list[HealthFinding]:
-    """Everything, in a few seconds at most. No finding holds a key, or says how long one is."""
+    """Check everything, in a few seconds at most. No finding reveals a key or its length."""
     redactor = Redactor.from_environment(site.environ)
     findings = [
         *_machine(),
-        *_storage(site),
+        _journal(site.folder),
+        _space(site.folder),
+        _home(site.home),
+        *_isolation(),
         *_libraries(),
+        *_extras(),
         *_keys(site),
-        _embedded(site),
-        *(_online(site) if ask_providers else _local_services(site)),
+        embedded_model(site),
+        *_services(site, online=ask_providers),
+        *_checked_models(site),
     ]
-    return [_redacted(finding, redactor) for finding in findings]
+    return [
+        replace(each, told=redactor.text(each.told), remedy=redactor.text(each.remedy))
+        for each in findings
+    ]
 
 
 def is_healthy(findings: Sequence[HealthFinding]) -> bool:
-    """Whether what the offline demo needs is there."""
+    """Whether everything that burnish itself needs is there."""
     return all(finding.state == "ok" for finding in findings if finding.needed)
 
 
@@ -328,21 +348,19 @@ def _machine() -> Iterator[HealthFinding]:
     yield HealthFinding(area="machine", name="Python", told=system, needed=True)
 
 
-def _storage(site: HealthSite) -> Iterator[HealthFinding]:
-    yield _journal(site.folder)
-    yield _space(site.folder)
-    yield _home(site.home)
-
-
 def _journal(folder: Path) -> HealthFinding:
-    """A journal is made in this folder for a moment: only that shows whether it can be."""
+    """Creates a journal in this folder for a moment, the only way to know that it works."""
     finding = HealthFinding(area="storage", name="journal", told="", needed=True)
     kind = file_system_of(folder) or "unknown file system"
     network = is_network_file_system(folder)
     try:
-        mode = _journal_mode(folder, wal=not network)
+        with TemporaryDirectory(prefix=".burnish-doctor-", dir=folder) as spare:
+            path = Path(spare) / "journal.db"
+            with closing(connect(path, wal=not network)) as db:
+                prepare(db, path)
+                mode = db.execute("PRAGMA journal_mode").fetchone()[0]
     except (BurnishError, OSError, sqlite3.Error):
-        message = f"this folder cannot hold one ({kind})"
+        message = f"this folder cannot store one ({kind})"
         remedy = "work in a folder on a local disk that you can write to"
         return replace(finding, state="wrong", told=message, remedy=remedy)
     message = f"SQLite {sqlite3.sqlite_version}, {mode} mode in this folder ({kind})"
@@ -350,21 +368,14 @@ def _journal(folder: Path) -> HealthFinding:
     return replace(finding, told=message, remedy=remedy)
 
 
-def _journal_mode(folder: Path, *, wal: bool) -> str:
-    with TemporaryDirectory(prefix=".burnish-doctor-", dir=folder) as spare:
-        path = Path(spare) / "journal.db"
-        with closing(connect(path, wal=wal)) as db:
-            prepare(db, path)
-            return str(db.execute("PRAGMA journal_mode").fetchone()[0])
-
-
 def _space(folder: Path) -> HealthFinding:
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
         free = 0
-    finding = HealthFinding(area="storage", name="disk", told=f"{free / 2**30:.1f} GB free here")
-    if free >= _LEAST_FREE:
+    message = f"{free / 2**30:.1f} GB free here"
+    finding = HealthFinding(area="storage", name="disk", told=message)
+    if free >= 200 * 2**20:
         return finding
     return replace(finding, state="wrong", remedy="free some space before a long run")
 
@@ -378,70 +389,76 @@ def _home(home: Path) -> HealthFinding:
     return replace(finding, state="wrong", told=f"cannot write to {_short(home)}", remedy=remedy)
 
 
+def _isolation() -> Iterator[HealthFinding]:
+    """What keeps commands under test apart from this machine."""
+    walls, rules = probe_bubblewrap(), probe_landlock()
+    better = "works: commands are isolated with it"
+    yield HealthFinding(
+        area="isolation",
+        name="bubblewrap",
+        state="ok" if walls.works else "absent",
+        told=f"{walls.version}, {better}" if walls.works else walls.reason,
+        remedy=walls.remedy,
+    )
+    use = "second choice" if walls.works else "used, and leaves more open: see docs/isolation.md"
+    yield HealthFinding(
+        area="isolation",
+        name="Landlock",
+        state="ok" if rules.works else "absent",
+        told=f"version {rules.abi}, {use}" if rules.works else rules.reason,
+    )
+
+
 def _libraries() -> Iterator[HealthFinding]:
-    for name in _LIBRARIES:
-        if (installed := _version(name)) is None:
-            remedy = "install burnish again: pip install --force-reinstall burnish"
-            missing = HealthFinding(
-                area="libraries", name=name, told="not installed", remedy=remedy
-            )
-            yield replace(missing, state="wrong", needed=True)
+    for name in own_packages():
+        finding = HealthFinding(area="libraries", name=name, told="not installed", needed=True)
+        if (installed := installed_version(name)) is not None:
+            yield replace(finding, told=installed)
         else:
-            yield HealthFinding(area="libraries", name=name, told=installed, needed=True)
-    for extra, (name, protocols) in _EXTRAS.items():
-        yield _extra(extra, name, _purpose(protocols))
+            remedy = "install burnish again: pip install --force-reinstall burnish"
+            yield replace(finding, state="wrong", remedy=remedy)
 
 
-def _extra(extra: str, name: str, purpose: str) -> HealthFinding:
-    finding = HealthFinding(area="libraries", name=name, told=f"{_version(name)}, for {purpose}")
-    if _version(name) is not None:
-        return finding
-    remedy = f"for {purpose}: pip install 'burnish[{extra}]'"
-    return replace(finding, state="absent", told="not installed", remedy=remedy)
+def _extras() -> Iterator[HealthFinding]:
+    for extra in all_extras():
+        told = f"installed, for {extra.purpose}"
+        finding = HealthFinding(area="extras", name=extra.name, told=told)
+        if extra.missing:
+            message = f"for {extra.purpose}; not installed: {', '.join(extra.missing)}"
+            finding = replace(finding, state="absent", told=message, remedy=extra.command)
+        yield finding
 
 
-def _purpose(protocols: tuple[ProviderProtocol, ...]) -> str:
-    """What a library is for, by the providers that need it."""
-    if "embedded" in protocols:
-        return "the embedded model"
-    names = ", ".join(row.name for row in all_providers() if row.protocol in protocols)
-    return f"{names} and compatible endpoints" if "openai" in protocols else names
+def missing_for_demo(findings: Sequence[HealthFinding]) -> str:
+    """What to do before the offline demo can run; empty if it can."""
+    extras = [name for name in _DEMO if extra_named(name).missing]
+    installs = [install_command(*extras)] if extras else []
+    model = next((each.remedy for each in findings if each.name == "local:smollm2"), "")
+    # The finding about the model names the library that it misses too.
+    return ", then ".join(filter(None, [*installs, model.rpartition(", then ")[2]]))
 
 
 def _keys(site: HealthSite) -> Iterator[HealthFinding]:
     if site.dotenv is not None:
-        yield _dotenv(site, site.dotenv)
+        message = site.dotenv_trouble or _short(site.dotenv)
+        state = "wrong" if site.dotenv_trouble else "ok"
+        yield HealthFinding(area="keys", name=".env", state=state, told=message)
     for row in all_providers():
         names = row.key_variables
         held = [name for name in names if site.environ.get(name, "").strip()]
         for name in held:
-            yield HealthFinding(area="keys", name=name, told=f"set, from {site.source(name)}")
+            source = ".env" if name in site.dotenv_names else "environment"
+            finding = HealthFinding(area="keys", name=name, told=f"set, from {source}")
+            yield _with_library(finding, row)
         if names and not held:
             also = f" (or {', '.join(names[1:])})" if names[1:] else ""
             remedy = f"for {row.name}:… models, set it{also} {WHERE}"
-            absent = HealthFinding(area="keys", name=names[0], told="not set", remedy=remedy)
-            yield replace(absent, state="absent")
-
-
-def _dotenv(site: HealthSite, path: Path) -> HealthFinding:
-    if site.dotenv_trouble:
-        return HealthFinding(area="keys", name=".env", state="wrong", told=site.dotenv_trouble)
-    return HealthFinding(area="keys", name=".env", told=_short(path))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+            yield HealthFinding(
+                area="keys", name=names[0], state="absent", told="not set", remedy=remedy
+            )
 
 
 def _short(path: Path) -> str:
-    """With `~` for the user's folder."""
+    """The path with `~` for the user's folder."""
     own = Path.home()
     return f"~/{path.relative_to(own)}" if path.is_relative_to(own) else str(path)
-
-
-def _redacted(finding: HealthFinding, redactor: Redactor) -> HealthFinding:
-    message, remedy = redactor.text(finding.told), redactor.text(finding.remedy)
-    return replace(finding, told=message, remedy=remedy)

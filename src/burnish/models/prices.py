@@ -1,4 +1,4 @@
-"""What calls of models cost, in whole nano-dollars; an unknown price is None, never 0."""
+"""What model calls cost, in whole nano-dollars; an unknown price is None, never 0."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,20 @@ from burnish.core.money import to_nano
 from burnish.core.outcomes import Usage
 from burnish.models.providers import Price, Provider, cost
 from burnish.models.references import ModelRef, is_here, is_providers_own
-
-_ONE = Usage(requests=1, input_tokens=1, output_tokens=1)
-_ONE_WAY = Usage(requests=1, input_tokens=1)
-"""What an embedding model is listing: it has no price for output, since it gives none."""
+from burnish.system.config import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """The prices of a run: what a model's own block says, then the table of the run, then the
-    provider's row and what genai-prices knows offline."""
+    """The prices of a run.
+
+    In order: the model's own block, the table of the run, the provider's row, genai-prices offline.
+    """
 
     overrides: Mapping[str, Price] = field(default_factory=dict[str, Price])
     """By reference, such as `openai:gpt-4o`."""
     warnings: list[str] = field(default_factory=list[str], compare=False)
-    """One sentence for each model whose price is unknown."""
+    """One warning for each model whose price is unknown."""
     _unlisted: set[tuple[str, str, str]] = field(
         default_factory=set[tuple[str, str, str]], compare=False, repr=False
     )
@@ -35,8 +34,7 @@ class Prices:
     def nano_usd(self, ref: ModelRef, usage: Usage, model: str = "") -> int | None:
         """What this usage cost.
 
-        `model` is what the endpoint says it is: the name of an Azure deployment says nothing of
-        a price.
+        `model` is the name from the endpoint: an Azure deployment's name says nothing about prices.
         """
         listing = (ref.label, ref.base_url, model)
         if ref.price is None and listing in self._unlisted:
@@ -45,14 +43,18 @@ class Prices:
         if usd is not None:
             return to_nano(usd)
         self._unlisted.add(listing)
-        warning = _unknown(ref)
+        warning = (
+            f"the price of {ref.label} is unknown: its cost is not included in the US dollars "
+            "unless you set its price"
+        )
         if warning not in self.warnings:
             self.warnings.append(warning)
         return None
 
     def known(self, ref: ModelRef) -> bool:
-        """Whether the price is known before anything is listing."""
-        return any(self._usd(ref, usage, "") is not None for usage in (_ONE, _ONE_WAY))
+        # An embedding model has no price for output, since it gives none.
+        usages = (Usage(requests=1, input_tokens=1, output_tokens=out) for out in (1, 0))
+        return any(self._usd(ref, usage, "") is not None for usage in usages)
 
     def _usd(self, ref: ModelRef, usage: Usage, model: str) -> Decimal | None:
         if own := ref.price or self.overrides.get(ref.label):
@@ -66,8 +68,20 @@ class Prices:
         return next((usd for usd in listed if usd is not None), None)
 
 
+def nearest_model(ref: ModelRef) -> str:
+    """The listed model of a provider that was probably meant by an unlisted name; empty if none."""
+    if not ref.row.price_list or not is_providers_own(ref):
+        return ""
+    from genai_prices.data_snapshot import get_snapshot
+
+    rows = (row for row in get_snapshot().providers if row.id == ref.row.price_list)
+    names = [*ref.row.prices, *(model.id for row in rows for model in row.models)]
+    likely = nearest(ref.name, names)
+    return "" if likely in (None, ref.name) else f"{ref.row.name}:{likely}"
+
+
 def _listed(row: Provider, name: str, usage: Usage) -> Decimal | None:
-    """By the provider's row, or the data that genai-prices carries; it is never fetched anew."""
+    """The price in the provider's row, or in the data shipped with genai-prices."""
     if (own := row.prices.get(name)) is not None:
         return own.of(usage)
     if not row.price_list:
@@ -89,10 +103,3 @@ def _listed(row: Provider, name: str, usage: Usage) -> Decimal | None:
         return cost(usage, price.input_mtok, price.output_mtok)
     tokens = Tokens(input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
     return model.calc_price(tokens, home, genai_request_timestamp=now).total_price
-
-
-def _unknown(ref: ModelRef) -> str:
-    return (
-        f"the price of {ref.label} is unknown: what it costs is not among the US dollars, "
-        "unless you give it a price"
-    )

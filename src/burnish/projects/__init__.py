@@ -1,4 +1,4 @@
-"""A config file becomes a Run: registries of names, resume, adopt."""
+"""From files to runs: descriptions, dialects, targets, adoption."""
 
 from burnish.projects.launch import LoadedProject, launch, load_project, optimize, reload_project
 

@@ -1,13 +1,12 @@
-"""Adopting a run: its best candidate put into the user's own files, shown first, undoable.
+"""Adopting a run: its best candidate is written to the user's own files, after a diff, undoable.
 
-Which files those are the plug-in of the run's target says. Everything else is the same for all.
+The plug-in of the run's target says which files those are.
 """
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
@@ -18,23 +17,18 @@ from burnish.core.surfaces import Change, Value, diff, value_key
 from burnish.core.trials import TrialRow
 from burnish.projects.adopt_files import Adopted, AdoptionState, require_writable, write_together
 from burnish.projects.dialects import dialect_named
-from burnish.runs.directory import Header, Project, RunRecord, index_folder
+from burnish.runs.directory import Header, Project, RunRecord, index_folder, known_runs
 from burnish.runs.events import BASELINE
 from burnish.runs.homes import FileChange, Homes
 from burnish.runs.plugins import TARGETS, strategy_plugin, target_plugin
 from burnish.runs.recorder import now
 from burnish.system import FileLock, Redactor, remove_stale_temporaries
 from burnish.system.redaction import MARKER
-
-_LOCK = "adopt.lock"
-_SHOWN = 60
-
-
-# -- the files that a run is about -------------------------------------------------------------
+from burnish.system.user_functions import installed
 
 
 def homes_of(header: Header) -> Homes | None:
-    """Where the values of a run live in the user's files; None where they do not."""
+    """Where the values of a run are in the user's files; None if they are in none."""
     if not strategy_plugin(header.strategy).proposes:
         return None
     answers = (target_plugin(kind).homes(header) for kind in _target_kinds(header.project))
@@ -42,12 +36,12 @@ def homes_of(header: Header) -> Homes | None:
 
 
 def _target_kinds(project: Project) -> Sequence[str]:
-    """The kind of the target; every kind where a program started the run and named none."""
+    """The kind of the target; every kind if a program started the run without naming one."""
     target = project.spec.get("target")
     if isinstance(target, dict):
         return [str(target["kind"])]
     if project.kind == Project.kind:
-        return [point.name for point in entry_points(group=TARGETS)] if project.config else []
+        return [point.name for point in installed(TARGETS)] if project.config else []
     try:
         # A run of version 0.1 kept no description: the kind of its file says what it is about.
         return [dialect_named(project.kind).target]
@@ -56,29 +50,25 @@ def _target_kinds(project: Project) -> Sequence[str]:
 
 
 def _loaded_homes(run: RunRecord, file: Path | None) -> Homes:
-    """The files as they are now; `file` says where the project file lies now."""
     header = run.header
     if file is not None:
         header = replace(header, project=replace(header.project, file=str(file)))
     homes = homes_of(header)
     if homes is None:
-        message = f"run {run.header.id} is about no files of yours"
+        message = f"run {run.header.id} does not change any of your files"
         raise ConfigError([Problem(message=message)])
     if file is not None and not homes.movable:
-        message = "these files are adopted where they lie"
+        message = "these files are always adopted in place"
         raise ConfigError([Problem(where="--file", message=message, remedy="leave it out")])
     for path in homes.files:
         if not path.exists():
-            otherwise = ", or say where it is now with --file FILE" if homes.movable else ""
+            otherwise = ", or give its new location with --file FILE" if homes.movable else ""
             raise FileTrouble(
-                f"run {run.header.id} was started from {path}, which is gone",
+                f"run {run.header.id} was started from {path}, which no longer exists",
                 remedy=f"put the file back{otherwise}",
             )
     homes.load()
     return homes
-
-
-# -- the values that change --------------------------------------------------------------------
 
 
 def chosen_trial(run: RunRecord, number: int | None) -> TrialRow | None:
@@ -94,40 +84,34 @@ def chosen_trial(run: RunRecord, number: int | None) -> TrialRow | None:
 
 
 def changes_of(run: RunRecord, row: TrialRow) -> tuple[Change, ...]:
-    """What the trial's candidate has that the run's start had not."""
+    """How the trial's candidate differs from the start of the run."""
     start = run.baseline
     return () if start is None else diff(start.trial.candidate, row.trial.candidate)
 
 
-def _reversed(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The same changes from the end to the start."""
-    return tuple(Change(surface=c.surface, before=c.after, after=c.before) for c in changes)
-
-
 def put(homes: Homes, changes: Sequence[Change]) -> tuple[FileChange, ...]:
-    """What becomes of the files; refused where a field has a third value by now."""
-    return homes.edited(_to_put(changes, homes.value))
-
-
-def _to_put(changes: Sequence[Change], value_now: Callable[[str], Value]) -> Mapping[str, Value]:
-    """The values that are not there yet."""
+    """The changes of the files; rejected if a field has a third value by now."""
     values: dict[str, Value] = {}
+    files: list[FileChange] = []
     problems: list[Problem] = []
     for change in changes:
-        if change.before is None or change.after is None:
-            continue
         try:
-            value = value_now(change.surface)
+            if change.before is None or change.after is None:
+                added = homes.file_added(change)
+                files += [] if added is None else [added]
+                continue
+            value = homes.value(change.surface)
         except ConfigError as error:
             problems += error.problems
             continue
         if same_value(value, change.after):
             continue
-        problems += _third_value(change, value) or _lost_secret(change, value)
+        if problem := _conflict(change, change.before, value):
+            problems.append(problem)
         values[change.surface] = change.after
     if problems:
         raise ConfigError(problems)
-    return values
+    return (*homes.edited(values), *files)
 
 
 def same_value(one: Value, other: Value) -> bool:
@@ -139,30 +123,23 @@ def _level(value: Value) -> Value:
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
-def _third_value(change: Change, value: Value) -> list[Problem]:
-    if change.before is None or same_value(value, change.before) or MARKER in str(change.before):
-        return []
-    message = f"it is {_short(value)} now, and was {_short(change.before)} in the run"
-    remedy = f"put it back, or change it to {_short(change.after)} yourself"
-    return [Problem(where=change.surface, message=message, remedy=remedy)]
-
-
-def _lost_secret(change: Change, value: Value) -> list[Problem]:
-    """A run keeps no secrets: where one stood in a text, the text cannot be put back whole."""
-    if MARKER not in str(change.after) or MARKER in str(value):
-        return []
-    message = f"the run kept this text with {MARKER} where something looked like a secret"
-    remedy = "take the new text from the run's folder and edit the file yourself"
-    return [Problem(where=change.surface, message=message, remedy=remedy)]
+def _conflict(change: Change, before: Value, value: Value) -> Problem | None:
+    if not same_value(value, before) and MARKER not in str(before):
+        message = f"it is {_short(value)} now, but was {_short(before)} in the run"
+        remedy = f"put it back, or change it to {_short(change.after)} yourself"
+    elif MARKER in str(change.after) and MARKER not in str(value):
+        # A run keeps no secrets, so a text that had one cannot be put back whole.
+        message = f"the run stored this text with {MARKER} in place of what looked like a secret"
+        remedy = "take the new text from the run's folder and edit the file yourself"
+    else:
+        return None
+    return Problem(where=change.surface, message=message, remedy=remedy)
 
 
 def _short(value: object) -> str:
     if isinstance(value, tuple):
         return f"{len(cast('tuple[object, ...]', value))} demonstrations"
-    return shorten(repr(value), _SHOWN)
-
-
-# -- what would change; nothing is written -----------------------------------------------------
+    return shorten(repr(value), 60)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +157,10 @@ class Plan:
 def plan_adoption(
     run: RunRecord, *, trial: int | None = None, file: Path | None = None, force: bool = False
 ) -> Plan:
-    """What adopting a trial, the best by default, would change.
+    """What adopting a trial, by default the best, would change.
 
-    The files must be what the run measured. `force` also takes files that were changed
-    since, as long as the fields to change still have the values they had in the run.
+    The files must be what the run measured. `force` also accepts files that were changed since, as
+    long as the fields to change still have the values they had in the run.
     """
     row = chosen_trial(run, trial)
     changes = () if row is None else changes_of(run, row)
@@ -192,18 +169,45 @@ def plan_adoption(
     if why := _adopted_already(run, row):
         return Plan(run=run, row=row, nothing=why)
     homes = _loaded_homes(run, file)
-    if not force:
-        _require_measured(homes)
+    if not force and (changed := homes.changed()):
+        raise ConfigError(
+            [
+                Problem(where=homes.place, message=f"{name} is not what the run measured")
+                for name in changed
+            ],
+            remedy="put it back as it was, or run again on what you have now; --force changes only "
+            "fields that still have the value they had in the run, and keeps your edits",
+        )
     files = put(homes, changes)
-    why = "" if files else "the files have these values already"
-    return Plan(run=run, row=row, files=files, nothing=why)
+    why = "" if files else "the files already have these values"
+    return Plan(run=run, row=row, files=_own(run, files, file), nothing=why)
+
+
+def _own(
+    run: RunRecord, files: tuple[FileChange, ...], file: Path | None
+) -> tuple[FileChange, ...]:
+    """Files that a run may change: one from elsewhere names what it likes as its project.
+
+    What such a run changes must be in the current folder, or beside the file that the user named.
+    """
+    if run.folder.resolve() in set(known_runs()):
+        return files
+    home = Path.cwd() if file is None else file.resolve().parent
+    outside = [each.path for each in files if not each.path.resolve().is_relative_to(home)]
+    if outside:
+        message = f"run {run.header.id} is not from this machine, and the file is outside of {home}"
+        raise ConfigError(
+            [Problem(where=str(path), message=message) for path in outside],
+            remedy="go to the folder of the project, or name its file with --file FILE",
+        )
+    return files
 
 
 def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) -> Plan:
-    """What puts the files back as they were before the run was adopted.
+    """What restores the files to their state before the adoption.
 
-    They must be as the adoption left them. `force` also takes files that were edited since: each
-    field that still has its adopted value gets its old one back, and the edits stay.
+    They must be as the adoption left them. `force` also accepts files that were edited since:
+    fields that still have their adopted value get the old one back, and other edits stay.
     """
     record = Adopted.read(run.folder)
     if record is None:
@@ -214,11 +218,20 @@ def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) 
     if record.standing is not AdoptionState.CHANGED:
         files = record.put_back()
     elif force and row is not None:
-        files = put(_loaded_homes(run, file), _reversed(changes_of(run, row)))
+        back = [replace(c, before=c.after, after=c.before) for c in changes_of(run, row)]
+        files = put(_loaded_homes(run, file), back)
     else:
-        raise _edited_since(record)
+        raise ConfigError(
+            [
+                Problem(where=file.path, message="the file has changed since the adoption")
+                for file in record.files
+                if file.standing is AdoptionState.CHANGED
+            ],
+            remedy="put it back by hand; or --undo --force: each field that still has its adopted "
+            "value gets its old one back, and your edits stay",
+        )
     why = "" if files else "the files are as they were before the adoption"
-    return Plan(run=run, row=row, files=files, nothing=why)
+    return Plan(run=run, row=row, files=_own(run, files, file), nothing=why)
 
 
 def _no_better(run: RunRecord, row: TrialRow | None) -> str:
@@ -226,7 +239,7 @@ def _no_better(run: RunRecord, row: TrialRow | None) -> str:
         return "nothing was measured yet"
     if run.accepted:
         return f"trial {row.number} has the values that the run started with"
-    return "no candidate was better than what you have"
+    return "no candidate was better than the baseline"
 
 
 def _adopted_already(run: RunRecord, row: TrialRow) -> str:
@@ -234,53 +247,24 @@ def _adopted_already(run: RunRecord, row: TrialRow) -> str:
     if record is None or record.standing is not AdoptionState.AFTER:
         return ""
     if record.candidate == row.trial.candidate.id:
-        return f"trial {row.number} is adopted already, since {record.at}"
-    message = f"trial {record.trial} of this run is adopted, and trial {row.number} would follow it"
+        return f"trial {row.number} has been adopted since {record.at}"
+    message = f"trial {record.trial} of this run is already adopted, not trial {row.number}"
     remedy = f"put it back first: `burnish adopt {run.header.id} --undo`"
     raise ConfigError([Problem(message=message, remedy=remedy)])
 
 
-def _require_measured(homes: Homes) -> None:
-    changed = homes.changed()
-    if changed:
-        raise ConfigError(
-            [
-                Problem(where=homes.place, message=f"{name} is not what the run measured")
-                for name in changed
-            ],
-            remedy="put it back as it was, or run again on what you have now; --force changes only "
-            "fields that still have the value they had in the run, and keeps your edits",
-        )
-
-
-def _edited_since(record: Adopted) -> ConfigError:
-    problems = [
-        Problem(where=file.path, message="it is not what the adoption wrote")
-        for file in record.files
-        if file.standing is AdoptionState.CHANGED
-    ]
-    remedy = (
-        "put it back by hand; or --undo --force: each field that still has its adopted value gets "
-        "its old one back, and your edits stay"
-    )
-    return ConfigError(problems, remedy=remedy)
-
-
-# -- doing it ----------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def adopting(run: RunRecord, file: Path | None = None) -> Generator[None, None, None]:
-    """One adoption of a run, and of an agent file, at a time; none while the run goes on."""
+    """Allow one adoption of a run, and of an agent file, at a time; none while the run goes on."""
     if run.driven:
         raise RunLocked(
-            f"run {run.header.id} is still going on",
+            f"run {run.header.id} is still running",
             remedy="wait until it ends, or stop it: touch optimize.stop in its folder",
         )
     agent = Path(os.path.realpath(file or run.header.project.file))
     homes = homes_of(run.header)
     with (
-        FileLock.acquire(run.folder / _LOCK, holding=f"the adoption of run {run.header.id}"),
+        FileLock.acquire(run.folder / "adopt.lock", holding=f"the adoption of run {run.header.id}"),
         _alone_with(agent),
         contextlib.nullcontext() if homes is None else homes.alone(),
     ):
@@ -290,10 +274,9 @@ def adopting(run: RunRecord, file: Path | None = None) -> Generator[None, None, 
 
 @contextlib.contextmanager
 def _alone_with(agent: Path) -> Generator[None, None, None]:
-    """Keeps the adoption of another run away from the same file.
+    """Keep adoptions of other runs away from the same file.
 
-    The lock lies beside the index of runs, not in the user's folder; as there, an adoption works
-    where nothing can be written there.
+    The lock is next to the index of runs. An adoption also works if it cannot be written.
     """
     place = index_folder().parent / "adopting"
     with contextlib.ExitStack() as held:
@@ -305,15 +288,19 @@ def _alone_with(agent: Path) -> Generator[None, None, None]:
 
 
 def _clean_up(run: RunRecord) -> None:
-    """Remove what a killed adoption left, here and beside the user's files."""
+    """Remove what a killed adoption left in the run's folder and next to the user's files."""
+    remove_stale_temporaries(run.folder, shared=True)
     record = Adopted.read(run.folder)
-    files = record.files if record else ()
-    for folder in {run.folder, *(Path(file.path).parent for file in files)}:
+    if record is None:
+        return
+    for folder in {Path(file.path).parent for file in record.files}:
         remove_stale_temporaries(folder, shared=True)
+    if not record.done:
+        record.remove_folders()
 
 
 def adopt(plan: Plan) -> None:
-    """Change the files: all or none. What undoes it is on the disk before the first changes."""
+    """Change all files or none. The record to undo it is on disk before the first change."""
     assert plan.row is not None
     require_writable(plan.files)
     record = Adopted.of(plan.row, plan.files, now())
@@ -322,43 +309,25 @@ def adopt(plan: Plan) -> None:
 
 
 def undo(plan: Plan) -> None:
-    """Put the files back: all or none."""
+    """Restore all files or none."""
     record = Adopted.read(plan.run.folder)
     assert record is not None
     _write(plan, record)
 
 
-def mend(run: RunRecord) -> Plan | None:
-    """Put back what an adoption, or its undoing, left when it was killed between two files."""
-    record = Adopted.read(run.folder)
-    if record is None or not record.cut_off:
-        return None
-    plan = plan_undo(run)
-    undo(plan)
-    return plan
-
-
-def require_whole(run: RunRecord) -> None:
-    """Refuse to look at files that an adoption left half done."""
-    record = Adopted.read(run.folder)
-    if record is not None and record.cut_off:
-        message = f"an adoption of run {run.header.id} was cut off between two files"
-        remedy = f"put them back: `burnish adopt {run.header.id} --undo`"
-        raise ConfigError([Problem(message=message, remedy=remedy)])
-
-
 def _write(plan: Plan, record: Adopted) -> None:
     replace(record, done=False).write(plan.run.folder)
     write_together(plan.files)
+    record.remove_folders()
     replace(record, done=True).write(plan.run.folder)
 
 
 def _require_no_secrets(record: Adopted) -> None:
-    """What undoes an adoption lies in the run's folder, where no secret may lie."""
+    """The record to undo an adoption is in the run's folder, which must not contain secrets."""
     redactor = Redactor.from_environment()
     for file in record.files:
         lines = "".join(line for hunk in file.hunks for line in (*hunk.before, *hunk.after))
         if redactor.without_known(lines) != lines:
-            message = "a line that would change holds a secret, which no run may keep"
-            remedy = "put ${NAME} in its place and run again, or edit the file yourself"
+            message = "a line that would change contains a secret, and runs must not store secrets"
+            remedy = "replace it with ${NAME} and run again, or edit the file yourself"
             raise ConfigError([Problem(where=file.path, message=message, remedy=remedy)])

@@ -1,8 +1,7 @@
-"""The files of an adoption: changed together, and the record that undoes it.
+"""The files of an adoption, changed together, and the record that undoes it.
 
-adopted.json holds hashes of the files before and after and the lines that differ, nothing of what
-stayed. It is written before anything is changed. A file is found to be the one or the other by its
-hash, so the record is true at every instant of an adoption and of its undoing.
+adopted.json has hashes of the files before and after, and the lines that differ. It is written
+before any change. The hash of a file tells its state, so the record is right at every instant.
 """
 
 import contextlib
@@ -10,29 +9,28 @@ import difflib
 import json
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from burnish.core.content import codec
+from pydantic import Field
+
+from burnish.core.content import codec, from_json
 from burnish.core.errors import FileTrouble, JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.runs.homes import FileChange, changed_meanwhile, lines_of
 from burnish.system import read_bytes, write_atomic
+from burnish.system.borrowed_files import undone_if_killed
 from burnish.system.files import file_trouble, spare_beside
 from burnish.system.restoration import digest
 
 NAME = "adopted.json"
-_SCHEMA = 1
-
-# -- lines: hunks that can be undone, an edit carried over to another spelling -----------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Hunk:
-    """Lines that took the place of others."""
-
     line: int
     """Where they begin in the new text, from 0."""
     before: tuple[str, ...]
@@ -40,7 +38,7 @@ class _Hunk:
 
 
 def hunks(before: str, after: str) -> tuple[_Hunk, ...]:
-    """What makes the new text from the old one, with nothing of what stayed."""
+    """The changes from the old text to the new one, without unchanged lines."""
     old, new = lines_of(before), lines_of(after)
     return tuple(
         _Hunk(line=j1, before=tuple(old[i1:i2]), after=tuple(new[j1:j2]))
@@ -49,7 +47,7 @@ def hunks(before: str, after: str) -> tuple[_Hunk, ...]:
 
 
 def without(after: str, done: Sequence[_Hunk]) -> str:
-    """The old text, given the new one."""
+    """The old text, computed from the new one."""
     lines = lines_of(after)
     for hunk in reversed(done):
         lines[hunk.line : hunk.line + len(hunk.after)] = hunk.before
@@ -57,29 +55,28 @@ def without(after: str, done: Sequence[_Hunk]) -> str:
 
 
 def carried_over(original: str, plain: str, edited: str) -> str | None:
-    """The edit from `plain` to `edited`, done to the original, which is `plain` in other spelling.
+    """Apply the edit from `plain` to `edited` to the original, which is `plain` in other spelling.
 
-    So what a YAML writer would only spell differently stays as the user has it. None where the
-    edit touches lines that the two spell differently.
+    So lines that a YAML writer would only reformat stay as they are. None if the edit touches lines
+    that the two spell differently.
     """
     if original == plain:
         return edited
     lines, levelled, new = lines_of(original), _levelled(plain), lines_of(edited)
-    places = _places(levelled, _levelled(original))
+    matcher = difflib.SequenceMatcher(None, levelled, _levelled(original), autojunk=False)
+    blocks = matcher.get_matching_blocks()
+    # Where each line of `plain`, and its end, stands in the original, if it is the same there.
+    places = {block.a + n: block.b + n for block in blocks for n in range(block.size)}
+    places[len(levelled)] = len(lines)
     for i1, i2, j1, j2 in reversed(_edits(levelled, _levelled(edited))):
-        start, end = _place(places, i1), _end(places, i1, i2)
+        start, last = _place(places, i1), places.get(i2 - 1)
+        end = start if i1 == i2 else None if last is None else last + 1
         if start is None or end is None or end - start != i2 - i1:
             return None
         lines[start:end] = new[j1:j2]
-    return _joined(lines)
-
-
-def _places(plain: list[str], original: list[str]) -> dict[int, int]:
-    """Where each line of `plain`, and its end, stands in the original, if it is the same there."""
-    matcher = difflib.SequenceMatcher(None, plain, original, autojunk=False)
-    blocks = matcher.get_matching_blocks()
-    same = {block.a + n: block.b + n for block in blocks for n in range(block.size)}
-    return {**same, len(plain): len(original)}
+    # A last line that had no end gets one where something now follows it.
+    ended = (line if line.endswith("\n") else f"{line}\n" for line in lines[:-1])
+    return "".join([*ended, *lines[-1:]])
 
 
 def _place(places: dict[int, int], line: int) -> int | None:
@@ -91,15 +88,8 @@ def _place(places: dict[int, int], line: int) -> int | None:
     return above + 1
 
 
-def _end(places: dict[int, int], start: int, end: int) -> int | None:
-    if start == end:
-        return _place(places, start)
-    last = places.get(end - 1)
-    return None if last is None else last + 1
-
-
 def _edits(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Which lines become which: from, to, in the old and in the new."""
+    """The ranges of lines that differ: start and end in the old and in the new text."""
     codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return [code[1:] for code in codes if code[0] != "equal"]
 
@@ -108,17 +98,8 @@ def _levelled(text: str) -> list[str]:
     return [line.rstrip("\r\n") for line in lines_of(text)]
 
 
-def _joined(lines: list[str]) -> str:
-    """The text; a last line that had no end gets one when something now follows it."""
-    ended = (line if line.endswith("\n") else f"{line}\n" for line in lines[:-1])
-    return "".join([*ended, *lines[-1:]])
-
-
-# -- the record --------------------------------------------------------------------------------
-
-
 class AdoptionState(StrEnum):
-    """How the files of an adoption stand now."""
+    """The current state of the files of an adoption."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -134,37 +115,35 @@ class AdoptedFile:
 
     path: str
     before: str
-    """SHA-256."""
     after: str
     hunks: tuple[_Hunk, ...]
-
-    @classmethod
-    def of(cls, change: FileChange) -> "AdoptedFile":
-        """What is kept of a change."""
-        return cls(
-            path=str(change.path),
-            before=digest(change.before),
-            after=digest(change.after),
-            hunks=hunks(change.before.decode(), change.after.decode()),
-        )
+    # Left out where nothing was added, as before files could be.
+    added: Annotated[bool, Field(exclude_if=lambda added: not added)] = False
+    """Whether the file was not there before."""
+    folders: Annotated[tuple[str, ...], Field(exclude_if=lambda folders: not folders)] = ()
+    """The folders that were made for it, the innermost first."""
 
     @property
     def standing(self) -> AdoptionState:
-        """How the file stands now."""
+        if self.added and not os.path.lexists(self.path):
+            return AdoptionState.BEFORE
         if not Path(self.path).is_file():
             return AdoptionState.CHANGED
         now = digest(read_bytes(Path(self.path)))
-        states = {self.before: AdoptionState.BEFORE, self.after: AdoptionState.AFTER}
+        states = {self.after: AdoptionState.AFTER}
+        if not self.added:  # A file that was added and is empty now is not as it was before.
+            states = {self.before: AdoptionState.BEFORE, **states}
         return states.get(now, AdoptionState.CHANGED)
 
     def put_back(self) -> FileChange:
-        """The change from what was written to what was there."""
         path = Path(self.path)
         now = read_bytes(path)
+        if self.added:
+            return FileChange(path=path, before=now, after=b"", removes=True)
         before = without(now.decode(), self.hunks).encode()
         if digest(before) != self.before:
             raise JournalTrouble(
-                f"{NAME} does not tell how {path} was before",
+                f"{NAME} does not contain the earlier content of {path}",
                 remedy="put the file back from your version control",
             )
         return FileChange(path=path, before=now, after=before)
@@ -174,7 +153,7 @@ class AdoptedFile:
 class Adopted:
     """The last adoption of a run."""
 
-    schema: int = _SCHEMA
+    schema: int = 1
     trial: int
     candidate: str
     at: str
@@ -184,108 +163,170 @@ class Adopted:
 
     @classmethod
     def of(cls, row: TrialRow, changes: Sequence[FileChange], at: str) -> "Adopted":
-        """What is kept of an adoption."""
-        files = tuple(AdoptedFile.of(change) for change in changes)
+        files = tuple(
+            AdoptedFile(
+                path=str(change.path),
+                before=digest(change.before),
+                after=digest(change.after),
+                hunks=hunks(change.before.decode(), change.after.decode()),
+                added=change.adds,
+                folders=tuple(map(str, _missing_folders(change))),
+            )
+            for change in changes
+        )
         return cls(trial=row.number, candidate=row.trial.candidate.id, at=at, files=files)
 
     @classmethod
     def read(cls, folder: Path) -> "Adopted | None":
-        """The record of a run, if it was ever adopted."""
         path = folder / NAME
         if not path.exists():
             return None
         try:
-            return codec(Adopted).decode(json.loads(read_bytes(path)))
+            return codec(Adopted).decode(from_json(read_bytes(path)))
         except ValueError as error:
             remedy = "put the agent's files back from your version control, then remove it"
             raise JournalTrouble(f"{path} is damaged", remedy=remedy) from error
 
     def write(self, folder: Path) -> None:
-        """Keep it, on the disk when this returns."""
         data = codec(Adopted).encode(self)
         write_atomic(folder / NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
     @property
     def standing(self) -> AdoptionState:
-        """How its files stand now, taken together."""
         states = {file.standing for file in self.files}
         if AdoptionState.CHANGED in states:
             return AdoptionState.CHANGED
         return states.pop() if len(states) == 1 else AdoptionState.BETWEEN
 
-    @property
-    def cut_off(self) -> bool:
-        """Whether it, or its undoing, was killed between two files."""
-        return not self.done and self.standing is AdoptionState.BETWEEN
-
     def put_back(self) -> tuple[FileChange, ...]:
-        """What puts every file back that is as the adoption left it."""
         return tuple(f.put_back() for f in self.files if f.standing is AdoptionState.AFTER)
 
+    def remove_folders(self) -> None:
+        """Remove the folders that were made for files which are not there any more, if empty."""
+        folders = {
+            Path(folder)
+            for file in self.files
+            if file.added and not os.path.lexists(file.path)
+            for folder in file.folders
+            # The record may be from elsewhere: only the file's own folders are believed.
+            if Path(folder) in Path(file.path).parents
+        }
+        for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
-# -- writing: all files or none, and none that someone else changed ----------------------------
+
+def _missing_folders(change: FileChange) -> list[Path]:
+    """The folders that a file to be added still needs, the innermost first."""
+    return [each for each in change.path.parents if not each.exists()] if change.adds else []
 
 
 def require_writable(changes: Sequence[FileChange]) -> None:
-    """Refuse files that their owner protects: a rename would not care."""
+    """Reject read-only files: a rename would replace them."""
     for change in changes:
+        if change.adds:
+            _require_room(change)
+            continue
         mode = change.path.stat().st_mode
-        if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not _may_write(change.path):
-            remedy = f"allow it: `chmod u+w {change.path}`, then give the command again"
+        may_write = all(os.access(path, os.W_OK) for path in (change.path, change.path.parent))
+        if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not may_write:
+            remedy = f"allow it: `chmod u+w {change.path}`, then run the command again"
             raise FileTrouble(f"{change.path} is read-only", remedy=remedy)
 
 
-def write_together(changes: Sequence[FileChange]) -> None:
-    """Give every file its new content; on any trouble all are as they were.
+def _require_room(change: FileChange) -> None:
+    """Reject a file in a folder that cannot be written to."""
+    home = next(each for each in change.path.parents if each.exists())
+    if not home.is_dir() or not os.access(home, os.W_OK):
+        raise FileTrouble(
+            f"{change.path} cannot be added: {home} is not a folder that can be written to",
+            remedy=f"allow it: `chmod u+w {home}`, then run the command again",
+        )
 
-    New contents are written beside the files first, so that a full disk or a folder that cannot
-    be written to shows before the first file is changed.
+
+def write_together(changes: Sequence[FileChange]) -> None:
+    """Write all files; on any error, and after a kill, all are as they were.
+
+    New contents are written next to the files first, so a full disk or a read-only folder shows
+    before the first file changes.
     """
     require_writable(changes)
-    with _spares(changes) as spares:
+    made = [folder for change in changes for folder in _missing_folders(change)]
+    pairs = [(change, spare_beside(change.path)) for change in changes]
+    try:
+        for change, spare in pairs:
+            _prepare(change, spare)
         for change in changes:
             _require_untouched(change)
-        _rename(list(zip(changes, spares, strict=True)))
-
-
-@contextlib.contextmanager
-def _spares(changes: Sequence[FileChange]) -> Generator[list[Path], None, None]:
-    spares = [spare_beside(change.path) for change in changes]
-    try:
-        for change, spare in zip(changes, spares, strict=True):
-            mode = stat.S_IMODE(change.path.stat().st_mode)
-            write_atomic(spare, change.after, mode=mode)
-        yield spares
+        with _as_one(changes):
+            _rename(pairs)
     finally:
-        for spare in spares:
+        for _, spare in pairs:
             spare.unlink(missing_ok=True)
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # It is empty only if the file did not come.
+
+
+def _prepare(change: FileChange, spare: Path) -> None:
+    """Write the new content next to the file."""
+    if change.adds:
+        try:
+            change.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise file_trouble("make", change.path.parent, error) from error
+        write_atomic(spare, change.after)
+    elif not change.removes:
+        write_atomic(spare, change.after, mode=stat.S_IMODE(change.path.stat().st_mode))
+
+
+def _as_one(changes: Sequence[FileChange]) -> contextlib.AbstractContextManager[None]:
+    """One file is changed by one rename, which a kill cannot cut."""
+    if len(changes) < 2:
+        return contextlib.nullcontext()
+    return undone_if_killed(
+        {change.path: None if change.adds else change.before for change in changes},
+        {change.path: None if change.removes else change.after for change in changes},
+    )
 
 
 def _rename(pairs: Sequence[tuple[FileChange, Path]]) -> None:
-    done: list[FileChange] = []
+    """Put each new content in its place; a file that is removed goes where its spare would be."""
+    done: list[tuple[FileChange, Path]] = []
     try:
         for change, spare in pairs:
             _require_untouched(change)
-            done.append(change)
-            spare.replace(change.path)
-        for folder in {change.path.parent for change in done}:
+            done.append((change, spare))
+            if change.removes:
+                change.path.replace(spare)
+            else:
+                spare.replace(change.path)
+        for folder in {change.path.parent for change, _ in done}:
             _sync(folder)
     except BaseException as error:
-        for change in done:
-            if read_bytes(change.path) == change.after:
-                write_atomic(change.path, change.before)
+        for change, spare in done:
+            _take_back(change, spare)
         if isinstance(error, OSError):
-            raise file_trouble("change", done[-1].path, error) from error
+            raise file_trouble("change", done[-1][0].path, error) from error
         raise
 
 
+def _take_back(change: FileChange, spare: Path) -> None:
+    """Undo one change, unless somebody else has written the file meanwhile."""
+    if change.removes:
+        if spare.exists() and not os.path.lexists(change.path):
+            spare.replace(change.path)
+    elif not change.adds:
+        if read_bytes(change.path) == change.after:
+            write_atomic(change.path, change.before)
+    elif change.path.is_file() and read_bytes(change.path) == change.after:
+        change.path.unlink(missing_ok=True)
+
+
 def _require_untouched(change: FileChange) -> None:
-    if read_bytes(change.path) != change.before:
+    there = os.path.lexists(change.path)
+    if there == change.adds or (there and read_bytes(change.path) != change.before):
         raise changed_meanwhile(change.path)
-
-
-def _may_write(path: Path) -> bool:
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _sync(folder: Path) -> None:

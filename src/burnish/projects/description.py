@@ -1,25 +1,26 @@
-"""Describing a run: a file, the environment and flags or HTTP settings, as one RunSpec.
+"""Describing a run: a file, the environment and flags or HTTP settings become one RunSpec.
 
-`Doors` are the fields that may be set beside a file for one kind of target and one strategy. Every
-door is a patch on the same fields: what a door may not set is refused with the reason, and so is
-what the chosen strategy has no use for.
+`Doors` are the fields that can be set outside a file, for one target and one strategy. What they
+do not include is rejected with the reason.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from functools import cache, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from pydantic import JsonValue
 
+from burnish.core.content import from_json
 from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.core.formatting import alternatives
-from burnish.models.keys import load_dotenv
+from burnish.models.references import load_dotenv
 from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, role_names
 from burnish.runs.build import RunDescription
 from burnish.runs.directory import NAME as HEADER
@@ -36,8 +37,9 @@ from burnish.runs.plugins import (
     target_plugin,
 )
 from burnish.runs.spec import RunSpec, spec_type
-from burnish.system.config_errors import nearest
-from burnish.system.settings import Door, SettingField, plain_type, setting_fields
+from burnish.system.config import nearest
+from burnish.system.settings import Access, Door, SettingField, plain_type, setting_fields
+from burnish.system.user_functions import installed
 from burnish.system.yaml import TreePath
 
 STRATEGY = "strategy"
@@ -48,25 +50,29 @@ SET = "set"
 
 @dataclass(frozen=True, kw_only=True)
 class Doors:
-    """The fields of a run that doors beside a file may set."""
+    """The fields of a run that can be set outside its file."""
 
     target: TargetPlugin
     strategy: StrategyPlugin
 
     @classmethod
+    def of(cls, target: str, strategy: str) -> "Doors":
+        """Those of a kind of target and a strategy."""
+        return cls(target=target_plugin(target), strategy=strategy_plugin(strategy))
+
+    @classmethod
     def of_any_run(cls) -> "Doors":
-        """What may be set of every run, whatever it is about."""
+        """The fields that every run has."""
         return cls(target=TargetPlugin(), strategy=StrategyPlugin())
 
     @property
     def model(self) -> type[RunSpec[Any, Any]]:
-        """The whole model of the run."""
         return spec_type(self.target.Spec, self.strategy.Settings)
 
     def fields(self) -> Iterator[SettingField]:
-        """Every field that such a run has a use for, the models of roles included."""
+        """Every field that such a run uses, including the models of roles."""
         useless = "measurements" if self.strategy.proposes else "searches"
-        for setting in setting_fields(self.model):
+        for setting in _setting_fields(self.model):
             is_for_cases = setting.path[0] in ("data", "metrics")
             has_use = not self.strategy.over or setting.path[0] in ("target", "strategy")
             if setting.door.runs == useless or not has_use:
@@ -76,33 +82,35 @@ class Doors:
         yield from role_fields(self.strategy)
 
     def named(self) -> dict[str, SettingField]:
-        """The fields that have a flag, by the name of it."""
+        """The fields that have a flag, by its name."""
         return {field.name: field for field in self.fields() if field.name}
 
     def has(self, flag: str) -> bool:
-        """Whether a flag is one of them, as it is spelled on the command line."""
+        """Whether there is such a flag, as spelled on the command line."""
         return any(flag in field.flags for field in self.named().values())
 
     def put_flags(self, draft: Draft, flags: Flags) -> None:
-        """Lay over the draft what flags say."""
-        fields, problems = self.named(), list[Problem]()
-        for name, value in flags.items():
-            if value is None or name == SET:
-                continue
-            field = fields.get(name)
-            if field is None:
-                problems.append(self._useless(name))
-                continue
-            for path, patch in _patches(field, self.target.flag_value(name, value)):
-                draft.put(path, patch, place=field.flag, strength=Strength.FLAG)
-            for other in field.door.replaces:
-                draft.silence(".".join((*field.path[:-1], other)), strength=Strength.FLAG)
-        if problems:
+        """Apply flags to the draft."""
+        fields = self.named()
+        settings = {k: v for k, v in flags.items() if v is not None and k != SET}
+        if problems := [self.useless(_flag(name), name) for name in settings if name not in fields]:
             raise ConfigError(problems)
+        for name, value in settings.items():
+            field = fields[name]
+            self.put(draft, field, value, place=field.flag, strength=Strength.FLAG)
         self._put_assignments(draft, cast("Sequence[str]", flags.get(SET) or ()))
 
+    def put(
+        self, draft: Draft, field: SettingField, value: JsonValue, *, place: str, strength: Strength
+    ) -> None:
+        """Apply the value of a flag, or of a client's setting, to the draft."""
+        for path, patch in _patches(field, self.target.flag_value(field.name, value)):
+            draft.put(path, patch, place=place, strength=strength)
+        for other in field.door.replaces:
+            draft.silence(".".join((*field.path[:-1], other)), strength=strength)
+
     def put_environment(self, draft: Draft, environ: Mapping[str, str]) -> None:
-        """Lay under the file what the environment says."""
+        """Apply the environment, which the file overrides."""
         for setting in self.named().values():
             value = environ.get(setting.variable)
             if value and setting.door.environment:
@@ -114,52 +122,66 @@ class Doors:
         fields = {".".join(each.path): each for each in self.fields() if _is_assignable(each)}
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
-            field = fields.get(path.strip()) or fields.get(f"strategy.settings.{path.strip()}")
-            if not equals or field is None:
-                raise ConfigError([_not_settable(assignment, path, equals, fields)])
+            path = path.strip()
+            field = fields.get(path) or fields.get(f"strategy.settings.{path}")
+            if not equals:
+                message = f"'{assignment}' does not have the form path=value"
+                raise ConfigError([Problem(where="--set", message=message)])
+            if field is None:
+                likely = nearest(path, list(fields))
+                remedy = f"did you mean {likely!r}?" if likely else "see docs/reference/settings.md"
+                message = f"there is no setting '{path}'"
+                raise ConfigError([Problem(where="--set", message=message, remedy=remedy)])
+            value: JsonValue = text
+            with suppress(ValueError):
+                value = from_json(text)
             place = f"--set {'.'.join(field.path)}"
-            draft.put(field.path, _parsed(text), place=place, strength=Strength.FLAG)
+            draft.put(field.path, value, place=place, strength=Strength.FLAG)
 
-    def _useless(self, name: str) -> Problem:
-        """A flag that the chosen target and strategy have no field for."""
-        flag = f"--{name.replace('_', '-')}"
+    def useless(self, where: str, name: str) -> Problem:
+        """The problem of a setting that such a run does not have."""
+        flag = _flag(name)
         searching = replace(self, strategy=StrategyPlugin())
         is_for_searches = not self.strategy.proposes and searching.has(flag)
         owners = ["a run that searches"] if is_for_searches else owners_of(flag)
-        about = f"'{self.strategy.name}' over '{self.target.kind}' has no use for it"
-        remedy = f"leave it out: it is for {' or '.join(owners)}" if owners else "leave it out"
-        return Problem(where=flag, message=about, remedy=remedy)
+        about = f"'{self.strategy.name}' over '{self.target.kind}' does not use it"
+        remedy = f"remove it: it is for {' or '.join(owners)}" if owners else "remove it"
+        return Problem(where=where, message=about, remedy=remedy)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None:
-    """The doors of the first of these files that is one to describe a run with."""
+    """The doors of the first of these files that describes a run."""
     for path in paths:
         try:
             document = Document.read(path)
             dialect = dialect_of(document)
             name = strategy or dialect.strategy_named(document) or os.environ.get(_STRATEGY)
             named = str(name) if name in strategy_names() else dialect.strategy
-            return Doors(target=target_plugin(dialect.target), strategy=strategy_plugin(named))
+            return Doors.of(dialect.target, named)
         except BurnishError:
             continue  # what is wrong with it is said when it is described
     return None
 
 
 def doors_of_run(folder: Path) -> Doors | None:
-    """The doors of a run that goes on; None where a program has described it."""
+    """The doors of a resumed run; None if a program described it."""
     spec = cast("Mapping[str, Any]", Header.read(folder).project.spec)
-    if not spec:
-        return None
-    return Doors(
-        target=target_plugin(spec["target"]["kind"]),
-        strategy=strategy_plugin(spec["strategy"]["name"]),
-    )
+    return Doors.of(spec["target"]["kind"], spec["strategy"]["name"]) if spec else None
+
+
+@cache
+def _setting_fields(model: type[RunSpec[Any, Any]]) -> tuple[SettingField, ...]:
+    return tuple(setting_fields(model))
 
 
 def all_doors() -> Iterator[Doors]:
-    """The doors of every search that is possible: every strategy, and every target.
+    """The doors of every possible search: every strategy, and every target.
 
-    A strategy that was made for one kind of target has a command of its own, and so has the target.
+    A strategy for one kind of target has its own command, and so has that target.
     """
     anything = Doors.of_any_run()
     yield anything
@@ -169,13 +191,13 @@ def all_doors() -> Iterator[Doors]:
         apart |= {*plugin.over}
         if plugin.proposes and not plugin.over:
             yield replace(anything, strategy=plugin)
-    for point in entry_points(group=TARGETS):
+    for point in installed(TARGETS):
         if point.name not in apart:
             yield replace(anything, target=target_plugin(point.name))
 
 
 def owners_of(flag: str) -> list[str]:
-    """The strategies and targets that have a flag, in words."""
+    """The strategies and targets that have a flag, as words."""
     strategies, targets, every = list[str](), list[str](), list(all_doors())
     is_shared = Doors.of_any_run().has(flag)
     if is_shared and all(doors.has(flag) for doors in every if doors.target.kind):
@@ -194,22 +216,17 @@ def owners_of(flag: str) -> list[str]:
 def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
     """The models of roles as fields: `--reflector MODEL`."""
     info = RunSpec.model_fields["roles"]
-    helps = {need.name: need for need in strategy.roles}
+    needs = {need.name: need for need in strategy.roles}
     for name in role_names(strategy):
-        need = helps.get(name)
-        panel = need.panel if need is not None else "The search"
-        yield SettingField(
-            path=("roles", name),
-            owner=RunSpec,
-            info=info,
-            door=Door(flag=name, metavar="MODEL", panel=panel, http=True),
-            name=name,
-            text=need.help if need is not None else "",
-        )
+        need = needs.get(name)
+        panel, text = ("The search", "") if need is None else (need.panel, need.help)
+        door = Door(flag=name, metavar="MODEL", panel=panel, http=Access.MODEL)
+        path = ("roles", name)
+        yield SettingField(path=path, owner=RunSpec, info=info, door=door, name=name, text=text)
 
 
 def _patches(field: SettingField, value: JsonValue) -> Iterator[tuple[TreePath, JsonValue]]:
-    """What a flag says as values of fields; a mapping adds to what the file has."""
+    """The field values that a flag sets; a mapping adds to that of the file."""
     inner = plain_type(field.info.annotation)
     if isinstance(value, Mapping) and getattr(inner, "__origin__", None) is dict:
         for key, item in value.items():
@@ -220,40 +237,20 @@ def _patches(field: SettingField, value: JsonValue) -> Iterator[tuple[TreePath, 
         yield field.path, value
 
 
-def _parsed(text: str) -> JsonValue:
-    """JSON where it is JSON, else the text itself."""
-    try:
-        return cast("JsonValue", json.loads(text))
-    except ValueError:
-        return text
-
-
 def _is_assignable(field: SettingField) -> bool:
-    """Whether `--set` may say it: not where the run was read, nor what decides its other fields."""
+    """Whether `--set` may set it: neither the source of the run nor what decides other fields."""
     decides = ("target", "kind"), ("strategy", "name")
     return field.door.file and field.path[0] != "source" and field.path not in decides
 
 
-def _not_settable(
-    assignment: str, path: str, equals: str, fields: Mapping[str, SettingField]
-) -> Problem:
-    if not equals:
-        return Problem(where="--set", message=f"'{assignment}' is not of the form path=value")
-    likely = nearest(path.strip(), list(fields))
-    remedy = f"did you mean {likely!r}?" if likely else "see docs/reference/settings.md"
-    return Problem(where="--set", message=f"there is no setting '{path.strip()}'", remedy=remedy)
-
-
 class Request(Protocol):
-    """What is laid over a file for one run, in words of its own; flags are stronger."""
+    """Changes to a file for one run, in another format; flags override them."""
 
     @property
-    def strategy(self) -> str:
-        """The strategy that it is about."""
-        ...
+    def strategy(self) -> str: ...
 
-    def put(self, draft: Draft, document: Document) -> None:
-        """Lay over the draft of a file what it says."""
+    def put(self, draft: Draft, document: Document, doors: Doors) -> None:
+        """Lay over the draft of file and environment what it says."""
         ...
 
 
@@ -265,7 +262,7 @@ def describe(
     dialect: Dialect | None = None,
     request: Request | None = None,
 ) -> RunDescription:
-    """The run that a file describes, with flags over it and the environment under it."""
+    """The run of a file; flags override the file, and the file overrides the environment."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
     document, flags = chosen.with_flags(document, flags)
@@ -276,6 +273,9 @@ def describe(
     draft.default("target.kind", chosen.target)
     draft.default("strategy.name", strategy.name)
     draft.default("strategy.settings", {})
+    for name, value in chosen.settings.items():
+        if name in strategy.Settings.model_fields:
+            draft.default(f"strategy.settings.{name}", value)
     draft.put(
         "source",
         {
@@ -286,14 +286,16 @@ def describe(
         },
         strength=Strength.DEFAULT,
     )
-    problems: list[Problem] = []
+    if not chosen.confirms:
+        draft.default("execution.confirm", False)  # noqa: FBT003 - a value, not a switch
+    problems: tuple[Problem, ...] = ()
     try:
+        doors.put_environment(draft, env)
         chosen.translate(document, draft, strategy)
         if request is not None:
-            request.put(draft, document)
+            request.put(draft, document, doors)
     except ConfigError as error:
-        problems += error.problems
-    doors.put_environment(draft, env)
+        problems = error.problems
     doors.put_flags(draft, flags)
     data, places, written = _assembled(draft)
     try:
@@ -307,7 +309,7 @@ def describe(
 
 
 def _assembled(draft: Draft) -> tuple[dict[str, JsonValue], Places, dict[str, JsonValue]]:
-    """What a draft says and where, and how it is written; it says which fields are variables."""
+    """The values of a draft, their places, and how they were written if they have variables."""
     data, places = draft.assembled()
     written = draft.written()
     if paths := [*variables_in(written, data)]:
@@ -316,7 +318,7 @@ def _assembled(draft: Draft) -> tuple[dict[str, JsonValue], Places, dict[str, Js
 
 
 def _line(problem: Problem) -> int:
-    """For putting problems in the order of the file; those of no line come first."""
+    """Sorts problems by line; those without a line come first."""
     place = re.match(r"[^\s:]+:(\d+)\b", problem.where)
     return int(place[1]) if place else 0
 
@@ -324,20 +326,20 @@ def _line(problem: Problem) -> int:
 def described_again(
     folder: Path, flags: Flags, *, file: Path | None = None, as_new: bool = False
 ) -> RunDescription:
-    """The run as run.json describes it, with newer flags over it.
+    """The run as run.json describes it, changed by newer flags.
 
-    `file` is where its project file lies now; `as_new` leaves out what was to happen at its end.
+    `file` is the new location of its project file; `as_new` drops what should happen at its end.
     """
     header = Header.read(folder)
     if not header.project.spec and header.project.kind != "python":
         raise ResumeRefused(
-            f"run {header.id} was made by an earlier burnish, which kept no description of it",
-            remedy="start it anew; it can still be shown and compared",
+            f"run {header.id} was made by an earlier version of burnish, without a description",
+            remedy="start it again; the old run can still be shown and compared",
         )
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",
-            remedy=f"run that program again with the folder {folder} to go on",
+            remedy=f"to continue, run that program again with the folder {folder}",
         )
     stored = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
     return from_stored(stored, flags, source=f"{folder.name}/{HEADER}", file=file)
@@ -350,16 +352,13 @@ def from_stored(
     source: str = "the description",
     file: Path | None = None,
 ) -> RunDescription:
-    """A description that was kept, with flags over it; `file` is where it lies now."""
+    """A stored description, changed by flags; `file` is its new location."""
     data = cast("dict[str, Any]", with_literals(dict(stored)))
     load_dotenv(Path(data["source"]["folder"]), os.environ)
-    doors = Doors(
-        target=target_plugin(data["target"]["kind"]),
-        strategy=strategy_plugin(data["strategy"]["name"]),
-    )
+    doors = Doors.of(data["target"]["kind"], data["strategy"]["name"])
     if flags.get(STRATEGY) not in (None, doors.strategy.name):
-        message = f"the run is searched with '{doors.strategy.name}'"
-        remedy = "to search in another way, name the file too: `burnish optimize FILE --fork RUN`"
+        message = f"the run uses the strategy '{doors.strategy.name}'"
+        remedy = "to use another strategy, name the file too: `burnish optimize FILE --fork RUN`"
         raise ConfigError([Problem(where="--strategy", message=message, remedy=remedy)])
     draft = Draft(source)
     paths, written = data["source"].pop("variables", ()), deepcopy(data)
@@ -376,13 +375,10 @@ def from_stored(
 
 
 def _expand(data: dict[str, Any], paths: Iterable[Sequence[str]]) -> None:
-    """Put the values of variables where the description was kept with `${VAR}`."""
     from burnish.targets.agent.blocks import expanded  # few runs have any
 
     for *above, last in paths:
-        block = data
-        for key in above:
-            block = block[key]
+        block = reduce(getitem, above, data)
         block[last] = expanded(block[last], where=".".join((*above, last)))
 
 
@@ -393,7 +389,7 @@ def _strategy(
     environ: Mapping[str, str],
     request: Request | None,
 ) -> StrategyPlugin:
-    """As a flag, a request, the file or the environment names it, else the usual one."""
+    """As named by a flag, a request, the file or the environment; otherwise the usual one."""
     in_file = dialect.strategy_named(document)
     choices = (
         ("--strategy", flags.get(STRATEGY)),
@@ -409,7 +405,7 @@ def _strategy(
         missing = lack(strategy_plugin(name), target.surfaces, target.abilities)
         if not missing:
             return strategy_plugin(name)
-        message = f"'{name}' needs {missing}, and a file of kind '{dialect.kind}' has none"
+        message = f"'{name}' needs {missing}, but a file of kind '{dialect.kind}' has none"
     names = fitting(target.surfaces, target.abilities)
     if likely := nearest(str(name), names):
         remedy = f"did you mean '{likely}'? "

@@ -1,8 +1,8 @@
-"""File dialects: readers that translate their own words into the one description of a run.
+"""File dialects: readers that translate files into the description of a run.
 
-A dialect is a class named in the entry-point group `burnish.projects`. Most of one is a table from
-the keys of its files to the fields of the description. It knows no strategy's settings: what stands
-under a strategy's name goes to that strategy's own model, and so does the name of a role.
+A dialect is a class named in the entry-point group `burnish.projects`. It is mostly a table from
+keys to fields of the description. It knows no settings of strategies: blocks named after a
+strategy or a role are validated by their own models.
 """
 
 import difflib
@@ -10,20 +10,21 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.keys import load_dotenv
+from burnish.models.references import load_dotenv
 from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
-from burnish.system.config_errors import nearest, shown
+from burnish.system.config import nearest, shown
 from burnish.system.settings import SchemaPosition, closed_keys
+from burnish.system.user_functions import installed
 from burnish.system.yaml import TreePath
 
 GROUP = "burnish.projects"
@@ -33,20 +34,20 @@ Flags: TypeAlias = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A file as it stands, on its way to a description."""
+    """A file that is being translated into a description."""
 
     path: Path
     tree: YamlTree
 
     @classmethod
     def read(cls, path: Path) -> "Document":
-        """Read a file; the variables of the `.env` beside it hold from now on."""
+        """Read a file, and load the variables of the `.env` next to it."""
         load_dotenv(path.resolve().parent, os.environ)
         return cls(path=path, tree=read_tree(path))
 
     @classmethod
     def of_flags(cls, folder: Path, data: Mapping[str, JsonValue]) -> "Document":
-        """What stands in for a file where flags say everything; they count from a folder."""
+        """Stands in for a file if flags say everything; paths are relative to a folder."""
         load_dotenv(folder.resolve(), os.environ)
         tree = YamlTree(path=Path("the command line"), data=dict(data), text="")
         return cls(path=folder, tree=tree)
@@ -59,31 +60,21 @@ class Document:
 
     @property
     def digest(self) -> str:
-        """A hash of the file; empty where flags say everything."""
         text = self.tree.text
         return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
         return self.tree.path.name
 
     @property
     def data(self) -> Mapping[str, JsonValue]:
-        """The keys at the top level; none where it holds something else."""
+        """The top-level keys; empty if the file contains something else."""
         return self.tree.data if isinstance(self.tree.data, dict) else {}
 
     def at(self, path: TreePath) -> JsonValue:
         """The value at a place; None where there is none."""
-        value: JsonValue = self.tree.data
-        for step in path:
-            if isinstance(value, dict):
-                value = value.get(str(step))
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-                value = value[step]
-            else:
-                return None
-        return value
+        return value_under(self.tree.data, path)
 
     def block(self, path: TreePath) -> Mapping[str, JsonValue]:
         """The keys at a place; none where something else stands there."""
@@ -91,8 +82,19 @@ class Document:
         return value if isinstance(value, dict) else {}
 
     def place(self, *path: str | int) -> FilePlace:
-        """A place in it."""
         return FilePlace(tree=self.tree, keys=path)
+
+
+def value_under(value: JsonValue, path: TreePath) -> JsonValue:
+    """The value at a path in plain data; None where there is none."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(str(step))
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
 
 
 class Dialect:
@@ -110,8 +112,16 @@ class Dialect:
     """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
     a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
     checked but not used where another one searches."""
+    settings: ClassVar[Mapping[str, JsonValue]] = {}
+    """Settings that differ from their defaults where such a file does not say, for strategies that
+    have them. run.json stores them, so older runs are not affected."""
     evaluates: ClassVar[bool] = True
     """Whether `burnish eval` measures what such a file is about; else only a search does."""
+    confirms: ClassVar[bool] = True
+    """Whether a run measures its winner again where nobody says; not in the files of other
+    systems, whose budgets mean the search alone."""
+    document: ClassVar[type[BaseModel] | None] = None
+    """The model of the whole file, if it is more than a table of keys, for its schema."""
     known_by: ClassVar[str] = ""
     """By what such a file is known that does not say its kind, in words."""
 
@@ -124,7 +134,7 @@ class Dialect:
         return document.at(self.strategy_at)
 
     def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
-        """File and flags, where a flag changes how such a file is read; else as they are."""
+        """File and flags, if a flag changes how such a file is read; by default unchanged."""
         return document, flags
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
@@ -135,7 +145,7 @@ class Dialect:
 
 
 class Translation:
-    """Lays the keys of one file into a draft; keys that nobody knows are gathered."""
+    """Applies the keys of one file to a draft, and collects unknown keys."""
 
     def __init__(
         self,
@@ -192,7 +202,11 @@ class Translation:
         effect. `known` are keys to name beside; `names` are those of strategies and roles.
         """
         own = settings or ()
-        self._mark_all(path, own, names=names)
+        # Errors about what is missing say where it would stand.
+        roles = role_names(self.strategy) if names else ()
+        fields = [*(("strategy", "settings", key) for key in own), *(("roles", r) for r in roles)]
+        for field in fields:
+            self.mark(field, (*path, field[-1]))
         value = self.document.at(path)
         if value is None and path:
             return
@@ -213,15 +227,8 @@ class Translation:
                 named = (*strategy_names(), *self.role_names()) if names else ()
                 self._unknown((*path, key), (*inner, *beside, *own, *named))
 
-    def _mark_all(self, path: TreePath, settings: Collection[str], *, names: bool) -> None:
-        """Where settings and roles would stand, so that errors can say it of what is missing."""
-        for key in settings:
-            self.mark(("strategy", "settings", key), (*path, key))
-        for role in role_names(self.strategy) if names else ():
-            self.mark(("roles", role), (*path, role))
-
     def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:
-        """Lay what a table names over its fields, block by block; the keys that it names here."""
+        """Apply a table of keys, block by block; returns the keys that it names here."""
         blocks: dict[str, dict[str, str]] = {}
         for key, field in keys.items():
             name, _, rest = key.partition(".")
@@ -231,19 +238,14 @@ class Translation:
             elif field:
                 self.mark(field, (*path, name))
                 self.put(field, (*path, name))
-        for name, block in blocks.items():
-            self._inner_block((*path, name), block)
+        for at, block in (((*path, name), block) for name, block in blocks.items() if block):
+            names, value = self._table(at, block), self.document.at(at)
+            if value is not None and not isinstance(value, dict):
+                self.problems.append(self._not_a_mapping(at))
+            for key in self.document.block(at):
+                if key not in names:
+                    self._unknown((*at, key), names)
         return tuple(blocks)
-
-    def _inner_block(self, path: TreePath, keys: Mapping[str, str]) -> None:
-        if not keys:
-            return
-        names, value = self._table(path, keys), self.document.at(path)
-        if value is not None and not isinstance(value, dict):
-            self.problems.append(self._not_a_mapping(path))
-        for key in self.document.block(path):
-            if key not in names:
-                self._unknown((*path, key), names)
 
     def role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
@@ -252,18 +254,14 @@ class Translation:
         return tuple(dict.fromkeys((*own, *names)))
 
     def settle(self) -> None:
-        """Raise everything that was found."""
+        """Raise all collected problems."""
         for name, draft in self._unused.items():
-            data, places = draft.assembled()
-            try:
-                validated(data, strategy_plugin(name).Settings, places)
-            except ConfigError as error:
-                self.problems += error.problems
+            self._check(strategy_plugin(name), *draft.assembled())
         if self.problems:
             raise ConfigError(self.problems)
 
     def _strategy_block(self, name: str, path: TreePath) -> None:
-        """The settings of a strategy; those of one that is not chosen are only checked."""
+        """The settings of a strategy; those of other strategies are only checked."""
         if name == self.strategy.name:
             self.put("strategy.settings", path)
             return
@@ -277,11 +275,15 @@ class Translation:
     def check_settings(
         self, strategy: StrategyPlugin, path: TreePath, settings: Mapping[str, JsonValue]
     ) -> None:
-        """Settings of a strategy that is not chosen: they have no effect, and must be sound."""
+        """Check settings of a strategy that is not chosen; they have no effect."""
         place = self.document.place(*path)
         located: dict[TreePath, FilePlace | str] = {(key,): place.below((key,)) for key in settings}
+        self._check(strategy, settings, Places(source=self.document.name, by_path=located))
+
+    def _check(
+        self, strategy: StrategyPlugin, settings: Mapping[str, JsonValue], places: Places
+    ) -> None:
         try:
-            places = Places(source=self.document.name, by_path=located)
             validated(settings, strategy.Settings, places)
         except ConfigError as error:
             self.problems += error.problems
@@ -295,12 +297,12 @@ class Translation:
 
     def _not_a_mapping(self, path: TreePath) -> Problem:
         if not path and self.document.at(path) is None:
-            return Problem(where=self.document.name, message="it is empty")
+            return Problem(where=self.document.name, message="the file is empty")
         return Problem(where=str(self.document.place(*path)), message="expected keys with values")
 
 
 def role_names(strategy: StrategyPlugin) -> tuple[str, ...]:
-    """The roles that a strategy asks, and those that stand in for them."""
+    """The roles that a strategy uses, and their substitutes."""
     return tuple(
         dict.fromkeys(name for need in strategy.roles for name in (need.name, *need.instead))
     )
@@ -312,7 +314,7 @@ def dialect_of(document: Document) -> Dialect:
         data = document.tree.data
         what = "text" if isinstance(data, str) else shown(data)
         message = f"expected keys with values at the top level, found {what}"
-        message = "it is empty" if data is None else message
+        message = "the file is empty" if data is None else message
         raise ConfigError([Problem(where=document.name, message=message)], remedy=_remedy())
     kind = document.data.get("kind")
     if kind is None:
@@ -327,38 +329,46 @@ def dialect_of(document: Document) -> Dialect:
     return dialect_named(kind, where=str(document.place("kind")))
 
 
+def dialect_names() -> list[str]:
+    """The kinds of files that are installed."""
+    return sorted(_points())
+
+
 def dialect_named(kind: str, *, where: str = "KIND") -> Dialect:
-    """A dialect by its kind; `where` is what to name when there is none."""
+    """A dialect by its kind; errors name `where`."""
     points = _points()
     if kind in points:
         return _loaded(points[kind])
-    likely = difflib.get_close_matches(kind, list(points), n=1)
-    meant = f"did you mean '{likely[0]}'? " if likely else ""
-    remedy = f"{meant}known kinds: {', '.join(sorted(points))}"
+    remedy = likely_of(kind, dialect_names(), all_of="known kinds")
     raise ConfigError([Problem(where=where, message=f"unknown kind '{kind}'", remedy=remedy)])
 
 
+def likely_of(name: str, names: Collection[str], *, all_of: str = "there are") -> str:
+    """The name that was probably meant, and all names."""
+    likely = difflib.get_close_matches(name, names, n=1)
+    meant = f"did you mean '{likely[0]}'? " if likely else ""
+    return f"{meant}{all_of}: {', '.join(names) or 'none'}"
+
+
 def recognised(document: Document) -> Dialect | None:
-    """The dialect of a file that does not say its kind, if it is known by its keys."""
+    """The dialect of a file without a kind, recognised by its keys."""
     return next((each for each in _unnamed() if each.recognises(document)), None)
 
 
 def _remedy() -> str:
-    named = ", ".join(sorted(_points()))
-    ways = "; ".join(f"{each.kind} by {each.known_by}" for each in _unnamed() if each.known_by)
-    return f"say what it is, such as `kind: prompts`; known kinds: {named}; known without: {ways}"
+    named = ", ".join(dialect_names())
+    ways = "; ".join(f"{each.kind} by {each.known_by}" for each in _unnamed())
+    kinds = f"known kinds: {named}; recognised without a kind: {ways}"
+    return f"add its kind, such as `kind: prompts`; {kinds}"
 
 
 def _unnamed() -> Iterator[Dialect]:
-    """The dialects whose files need not say their kind."""
-    for point in _points().values():
-        dialect = _loaded(point)
-        if dialect.known_by:
-            yield dialect
+    # One after the other: a dialect is loaded only if none before it recognises the file.
+    return (each for each in map(_loaded, _points().values()) if each.known_by)
 
 
 def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in installed(GROUP)}
 
 
 def _loaded(point: EntryPoint) -> Dialect:
@@ -366,7 +376,7 @@ def _loaded(point: EntryPoint) -> Dialect:
 
 
 def known_keys(model: type[object]) -> tuple[str, ...]:
-    """The keys that a block of settings knows."""
+    """The keys of a block of settings."""
     return SchemaPosition.of(model).keys
 
 
@@ -377,6 +387,5 @@ def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _is_setting(key: str) -> bool:
-    """Whether a key is a setting of any strategy that files may name."""
     plugins = map(strategy_plugin, strategy_names())
     return any(key in setting_keys(each.Settings) for each in plugins if not each.over)

@@ -16,13 +16,12 @@ from burnish.datasets.formats import read_cases
 from burnish.journal.limits import Budget
 from burnish.metrics.agent_metrics import RagBlock, StandardName
 from burnish.metrics.factory import MetricMaking, check_names
-from burnish.metrics.files import AgentMetric, MetricList, make_agent_metrics, read_metric_file
+from burnish.metrics.files import MetricList, make_agent_metrics, read_metric_file
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import user_simulator as simulated
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
-from burnish.projects.agent_blocks import User
 from burnish.projects.measurements import (
     RESULTS,
     Evaluated,
@@ -30,8 +29,10 @@ from burnish.projects.measurements import (
     load_measurement,
     measured,
 )
+from burnish.projects.measures import User
+from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Project
-from burnish.runs.evaluation import CasePolicy, Closable
+from burnish.runs.evaluation import Closable
 from burnish.runs.setup import Setup
 from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.measure import Measure
@@ -53,7 +54,7 @@ class How:
     concurrency: int | None = None
     """How many cases run at once: 8, unless a file says otherwise."""
     judge: ModelRef | str | None = None
-    """Who judges where a metric names nobody."""
+    """The judge for metrics that do not name one."""
     user_simulator: ModelRef | str | None = None
     """Who plays the user in scenarios."""
     policy: CasePolicy | None = None
@@ -67,7 +68,7 @@ class How:
 def target_of(
     agent: Callable[..., Any] | Target | str, cases: Sequence[Case], how: How, models: Models
 ) -> tuple[Target, str]:
-    """The target, and what it is called."""
+    """The target, and its name."""
     if _is_target(agent):
         return agent, agent.description.kind
     user = player_for(cases, how.user_simulator, models)
@@ -84,17 +85,12 @@ def _is_target(agent: object) -> TypeGuard[Target]:
 
 
 def is_closable(target: Target) -> TypeGuard[Closable]:
-    """Whether a target holds something open that it can let go of."""
+    """Whether a target has resources to close."""
     return inspect.iscoroutinefunction(getattr(target, "close", None))
 
 
-def _names_a_function(text: str) -> bool:
-    """Whether a text is `module:function`, and no file."""
-    return is_reference(text) and not Path(text).exists()
-
-
 def player_for(cases: Sequence[Case], named: ModelRef | str | None, models: Models) -> User | None:
-    """Who plays the user, where a case is a scenario."""
+    """The simulated user, if a case is a scenario."""
     scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
     if not scenarios:
         return None
@@ -107,66 +103,43 @@ def player_for(cases: Sequence[Case], named: ModelRef | str | None, models: Mode
 
 
 def as_reference(model: ModelRef | str) -> ModelRef:
-    """A model as programs name it."""
+    """A model from its name."""
     return ModelRef.parse(model) if isinstance(model, str) else model
 
 
-_OneMetric: TypeAlias = str | Mapping[str, Json] | Metric
-_MetricChoice: TypeAlias = Sequence[_OneMetric] | Path
-
-# -- Metrics as programs give them ----------------------------------------------------------------
-
-
-_STANDARD = frozenset(get_args(StandardName))
-_RAG = frozenset(get_args(RagBlock.model_fields["metric_type"].annotation))
+_MetricChoice: TypeAlias = Sequence[str | Mapping[str, Json] | Metric] | Path
 
 
 def _make_metrics(
     metrics: _MetricChoice, cases: Sequence[Case], making: MetricMaking
 ) -> tuple[Metric, ...]:
-    """The metrics that are asked for: those with a name first, then those of one's own."""
     if isinstance(metrics, Path):
         read = read_metric_file(metrics)
-        bench = MetricMaking(
-            models=making.models,
-            folder=metrics.resolve().parent,
-            judge=making.judge or read.judge,
-        )
-        return make_agent_metrics(read.blocks, cases, bench)
+        judge = making.judge or read.judge
+        making = replace(making, folder=metrics.resolve().parent, judge=judge)
+        return make_agent_metrics(read.blocks, cases, making)
     if isinstance(metrics, str):
         metrics = [metrics]
-    named = [each for each in metrics if isinstance(each, str | Mapping)]
-    made = {metric.name: metric for metric in _made(named, cases, making)}
+    written: list[Json] = [
+        _block(each) if isinstance(each, str) else dict(each)
+        for each in metrics
+        if isinstance(each, str | Mapping)
+    ]
+    blocks = validate_config(written, MetricList, source="metrics").root
+    made = {metric.name: metric for metric in make_agent_metrics(blocks, cases, making)}
     own = [each for each in metrics if not isinstance(each, str | Mapping)]
     check_names([*made, *(metric.name for metric in own)])
     return (*made.values(), *own)
 
 
-def _blocks_of(metrics: Sequence[str | Mapping[str, Json]]) -> Sequence[AgentMetric]:
-    """The blocks that names and mappings stand for."""
-    written: list[Json] = [
-        _block(each) if isinstance(each, str) else dict(each) for each in metrics
-    ]
-    return validate_config(written, MetricList, source="metrics").root
-
-
-def _made(
-    named: Sequence[str | Mapping[str, Json]], cases: Sequence[Case], making: MetricMaking
-) -> tuple[Metric, ...]:
-    return make_agent_metrics(_blocks_of(named), cases, making)
-
-
 def _block(name: str) -> Json:
-    if name in _STANDARD:
+    if name in get_args(StandardName):
         return {"type": "standard", "metric": name}
-    if name in _RAG:
+    if name in get_args(RagBlock.model_fields["metric_type"].annotation):
         return {"type": "rag", "metric_type": name}
     if is_reference(name):
         return {"type": "code", "grader": name}
     return {"metric_name": name}
-
-
-# -- `burnish.evaluate` ---------------------------------------------------------------------------
 
 
 T = TypeVar("T")
@@ -188,12 +161,12 @@ def evaluate(
     models: Models | None = None,
     folder: Path | str | None = None,
 ) -> Evaluated:
-    """Measure an agent on cases by metrics.
+    """Measure an agent on cases with metrics.
 
-    The agent is a function, `module:function`, a Target, or a file that `burnish eval` takes,
-    which may bring its own cases and metrics. Cases are a file or a sequence; metrics are a
-    file, or names, blocks as in files, and metrics of one's own. With `folder` the run is kept
-    there, and the same call again goes on where it was, or gives its result without paying.
+    The agent is a function, `module:function`, a Target, or a file that `burnish eval` accepts,
+    which may include cases and metrics. Cases are a file or a sequence; metrics are a file, or
+    names, blocks as in files, and Metric objects. With `folder` the run is kept there, and the
+    same call again continues it, or returns its result without paying again.
     """
     _refuse_inside_a_loop()
     how = How(
@@ -216,9 +189,9 @@ def _refuse_inside_a_loop() -> None:
     except RuntimeError:
         return
     raise BurnishError(
-        "an event loop is running here already, in which evaluate cannot wait",
+        "evaluate cannot be called inside a running event loop",
         remedy="await it: `await measured(measurement_of(agent, cases, metrics, How()))` from "
-        "burnish.projects.evaluate, .given_agents and .measuring",
+        "burnish.projects.evaluate and burnish.projects.measurements",
     )
 
 
@@ -230,23 +203,39 @@ def measurement_of(
     *,
     subject: str = "",
 ) -> PreparedMeasurement:
-    """An agent, cases and metrics, ready to be measured; reports call it `subject`."""
-    if isinstance(agent, Path) or (isinstance(agent, str) and not _names_a_function(agent)):
+    """A measurement of an agent with cases and metrics; reports call it `subject`."""
+    if isinstance(agent, Path):
+        return _of_file(agent, cases, metrics, how)
+    if isinstance(agent, str) and (Path(agent).exists() or not is_reference(agent)):
         return _of_file(Path(agent), cases, metrics, how)
     models = how.models or Models()
-    chosen = _read(cases)
-    target, name = target_of(agent, chosen, how, models)
-    made = _make_metrics(_required(metrics, "metrics"), chosen, _making(how, models))
-    return _measurement(subject or name, target, made, chosen, how, models)
+    source = _required(cases, "cases")
+    is_file = isinstance(source, str | Path)
+    train = read_cases(Path(source)).cases if is_file else tuple(source)
+    target, name = target_of(agent, train, how, models)
+    made = _make_metrics(_required(metrics, "metrics"), train, _making(how, models))
+    measure = Measure(repeats=how.repeats or 1, subject=subject or name)
+    setup = Setup(
+        target=target,
+        metrics=made,
+        objective=_objective(made),
+        dataset=Dataset(train=train),
+        strategy=measure,
+        seed=DEFAULT_SEED if how.seed is None else how.seed,
+        concurrency=how.concurrency or DEFAULT_CONCURRENCY,
+        notes=notes_for(target, train) if isinstance(target, CallingTarget) else (),
+        # What a target holds open belongs to the loop that it was used in.
+        resources=(models, target) if is_closable(target) else (models,),
+    )
+    return PreparedMeasurement(setup=_with_options(setup, how), measure=measure, root=RESULTS)
 
 
 def _of_file(
     path: Path, cases: _Cases | None, metrics: _MetricChoice | None, how: How
 ) -> PreparedMeasurement:
-    """What the file says, with what is said here in its place.
+    """What the file describes, with these arguments in place of its own.
 
-    Where live objects take the place of what a description could say, only the program that has
-    them can go on with the run.
+    With live objects, only the program that has them can continue the run.
     """
     _refuse_beside_a_file(how)
     case_list = None if cases is None or isinstance(cases, str | Path) else tuple(cases)
@@ -272,19 +261,18 @@ def _of_file(
 
 
 def _refuse_beside_a_file(how: How) -> None:
-    """What a file that describes an agent says itself, or cannot be told."""
     settings = {
         "user_simulator": how.user_simulator is not None,
         "models": how.models is not None,
         "judge as a ModelRef": isinstance(how.judge, ModelRef),
     }
     problems = [
-        Problem(where=name, message="an agent that is a file cannot be given this here")
+        Problem(where=name, message="this cannot be passed for an agent that is a file")
         for name, is_set in settings.items()
         if is_set
     ]
     if problems:
-        raise ConfigError(problems, remedy="Say it in the file, or give the agent as a Target.")
+        raise ConfigError(problems, remedy="Set it in the file, or pass the agent as a Target.")
 
 
 def _with_options(setup: Setup, how: How) -> Setup:
@@ -297,30 +285,6 @@ def _with_options(setup: Setup, how: How) -> Setup:
     )
 
 
-def _measurement(
-    subject: str,
-    target: Target,
-    metrics: tuple[Metric, ...],
-    cases: tuple[Case, ...],
-    how: How,
-    models: Models,
-) -> PreparedMeasurement:
-    measure = Measure(repeats=how.repeats or 1, subject=subject)
-    setup = Setup(
-        target=target,
-        metrics=metrics,
-        objective=_objective(metrics),
-        dataset=Dataset(train=cases),
-        strategy=measure,
-        seed=DEFAULT_SEED if how.seed is None else how.seed,
-        concurrency=how.concurrency or DEFAULT_CONCURRENCY,
-        notes=notes_for(target, cases) if isinstance(target, CallingTarget) else (),
-        # What a target holds open belongs to the loop that it was used in.
-        resources=(models, target) if is_closable(target) else (models,),
-    )
-    return PreparedMeasurement(setup=_with_options(setup, how), measure=measure, root=RESULTS)
-
-
 def _objective(metrics: Sequence[Metric]) -> Objective:
     return Objective(weights={metric.name: 1.0 for metric in metrics})
 
@@ -330,14 +294,9 @@ def _making(how: How, models: Models) -> MetricMaking:
     return MetricMaking(models=models, folder=Path.cwd(), judge=judge)
 
 
-def _read(cases: _Cases | None) -> tuple[Case, ...]:
-    source = _required(cases, "cases")
-    return read_cases(Path(source)).cases if isinstance(source, str | Path) else tuple(source)
-
-
 def _required(value: T | None, what: str) -> T:
     if value is None:
         message = f"there are no {what}"
-        remedy = f"give {what}: only a file that describes an agent can bring them itself"
+        remedy = f"pass {what}: only a file that describes an agent can include them"
         raise ConfigError([Problem(message=message, remedy=remedy)])
     return value

@@ -1,19 +1,25 @@
 """The file kinds of burnish: for each, which of its keys sets which field of the description."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
+
+from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects.dialects import Dialect, Document, Translation, known_keys
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.plugins import StrategyPlugin, strategy_plugin
-from burnish.runs.spec import BudgetSpec
+from burnish.runs.spec import WORKER_FIELDS, BudgetSpec
 from burnish.system.yaml import TreePath
 
+_WORKERS = {f"execution.{name}": f"execution.{name}" for name in WORKER_FIELDS}
+"""Where cases are run, in every kind of file."""
 _COMMON = {
+    **_WORKERS,
     "name": "source.name",
     "seed": "execution.seed",
     "concurrency": "execution.concurrency",
+    "confirm": "execution.confirm",
     "time_limit": "execution.time_limit",
     "retry": "execution.retry",
     "infrastructure_errors": "execution.infrastructure_errors",
@@ -23,6 +29,7 @@ _COMMON = {
     "metrics": "metrics.blocks",
     "metrics_file": "metrics.file",
     "judge": "metrics.judge",
+    "second_judge": "metrics.second_judge",
     "user_simulator": "metrics.user_simulator",
     "strategy": "strategy.name",
     "train": "data.train",
@@ -30,14 +37,17 @@ _COMMON = {
     "sealed": "data.test",
 }
 """What files of several kinds have in common."""
+_OWN_SETTINGS: Mapping[str, JsonValue] = {"prune": True}
+"""What burnish's own kinds of files switch on; those of other systems keep their rules."""
 
 
 class PromptsFile(Dialect):
-    """`kind: prompts`: an agent that is called, and the prompts of it to rewrite."""
+    """`kind: prompts`: an agent that is called, and its prompts to rewrite."""
 
     kind: ClassVar[str] = "prompts"
     target: ClassVar[str] = "prompts"
     strategy: ClassVar[str] = "reflective"
+    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     keys: ClassVar[Mapping[str, str]] = {
         **_COMMON,
         "target": "target.agent",
@@ -48,7 +58,7 @@ class PromptsFile(Dialect):
     }
 
 
-_SEARCHED = ("strategy", "train", "holdout", "sealed")
+_SEARCHED = ("strategy", "train", "holdout", "sealed", "second_judge", "confirm")
 """The keys that only a search has a use for."""
 _CALLED = {
     **{key: field for key, field in _COMMON.items() if key not in _SEARCHED},
@@ -59,31 +69,30 @@ _CALLED = {
 refused, with how to have one."""
 
 
-class PythonFile(Dialect):
+class _CalledFile(Dialect):
+    strategy: ClassVar[str] = "reflective"
+    keys: ClassVar[Mapping[str, str]] = _CALLED
+
+
+class PythonFile(_CalledFile):
     """`kind: python`: an agent that is a Python function, to be measured."""
 
     kind: ClassVar[str] = "python"
     target: ClassVar[str] = "python"
-    strategy: ClassVar[str] = "reflective"
-    keys: ClassVar[Mapping[str, str]] = _CALLED
 
 
-class HttpFile(Dialect):
+class HttpFile(_CalledFile):
     """`kind: http`: an agent behind an HTTP endpoint, to be measured."""
 
     kind: ClassVar[str] = "http"
     target: ClassVar[str] = "http"
-    strategy: ClassVar[str] = "reflective"
-    keys: ClassVar[Mapping[str, str]] = _CALLED
 
 
-class CommandFile(Dialect):
+class CommandFile(_CalledFile):
     """`kind: command`: an agent that is a command, to be measured."""
 
     kind: ClassVar[str] = "command"
     target: ClassVar[str] = "command"
-    strategy: ClassVar[str] = "reflective"
-    keys: ClassVar[Mapping[str, str]] = _CALLED
 
 
 RECORDED_METRICS = "test_config.json"
@@ -91,39 +100,38 @@ RECORDED_METRICS = "test_config.json"
 
 
 class RecordedCases(Dialect):
-    """A file of cases that carry what an agent once replied: measured as they stand."""
+    """A file of cases with recorded replies, measured as they are."""
 
     kind: ClassVar[str] = "recorded"
     target: ClassVar[str] = "recorded"
     strategy: ClassVar[str] = "measure"
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """The file is read by its target; its name is what reports call it."""
         del strategy
         draft.default("source.name", document.path.name.partition(".")[0])
         draft.default("metrics.file", RECORDED_METRICS)
 
 
 class LabelledReplies(RecordedCases):
-    """A file of replies with labels: what judges say of them is held against the labels."""
+    """A file of replies with labels, to compare judges with."""
 
     kind: ClassVar[str] = "labels"
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """The same, with labels beside the replies."""
         super().translate(document, draft, strategy)
         draft.default("target.labelled", True)  # noqa: FBT003 - a value, not a switch
 
 
 class GraphFile(Dialect):
-    """`kind: graph`: a graph of agents, and in `optimizer` how it is made better.
+    """`kind: graph`: a graph of agents, and in `optimizer` how to improve it.
 
-    The settings of the usual strategy stand right in that block, those of others under their name.
+    That block has the settings of the usual strategy; those of others are under their names.
     """
 
     kind: ClassVar[str] = "graph"
     target: ClassVar[str] = "graph"
     strategy: ClassVar[str] = "backprop"
+    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
     keys: ClassVar[Mapping[str, str]] = {
         **{key: field for key, field in _COMMON.items() if key != "strategy"},
@@ -140,47 +148,48 @@ class GraphFile(Dialect):
     """The keys of the block `optimizer` that are no settings."""
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """Say in the draft what the file says; the graph itself is read by its target."""
         translation = Translation(document, draft, strategy)
         translation.block((), {"kind": "", **self.keys}, names=False)
         _own_settings(translation, ("optimizer",), self.block, strategy_plugin(self.strategy))
         if translation.problems:
-            translation.problems += _graph_problems(document)
+            translation.problems += self.other_problems(document)
         translation.settle()
 
+    def other_problems(self, document: Document) -> list[Problem]:
+        """What else is wrong with the file, where something is."""
+        from burnish.projects.graph.homes import read_graph  # where nothing is wrong, it waits
 
-def _graph_problems(document: Document) -> Sequence[Problem]:
-    """What is wrong with the graph of a file that is not sound otherwise either."""
-    from burnish.projects.graph.homes import read_graph  # where nothing is wrong, it waits
-
-    try:
-        read_graph(document.path, document.tree)
-    except ConfigError as error:
-        return list(error.problems)
-    return []
+        try:
+            read_graph(document.path, document.tree)
+        except ConfigError as error:
+            return list(error.problems)
+        return []
 
 
 class TaskFile(Dialect):
-    """A task: files, a runner, a scorer, and the rule by which an edit is kept."""
+    """A task: files, a runner, a scorer, and the rule for keeping an edit."""
 
     kind: ClassVar[str] = "task"
     target: ClassVar[str] = "artifacts"
     strategy: ClassVar[str] = "edits"
+    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     evaluates: ClassVar[bool] = False
     known_by: ClassVar[str] = "artifacts and scorer"
     keys: ClassVar[Mapping[str, str]] = {
         **{name: f"target.{name}" for name in (
-            "id", "description", "runner", "scorer", "holdout", "axes", "logging", "protect",
-            "scratch", "sandbox", "env", "limits", "copy_git",
+            "id", "description", "runner", "scorer", "holdout", "test", "axes", "logging",
+            "protect", "scratch", "sandbox", "network", "readable", "env", "limits", "copy_git",
         )},
         "artifacts.include": "target.include",
         "artifacts.exclude": "target.exclude",
+        "artifacts.new_files": "target.new_files",
+        "artifacts.context": "target.context",
         "artifacts.max_files_per_iteration": "strategy.edits.max_files",
         "mutation.allowed_file_types": "target.allowed_file_types",
         "mutation.editor": "roles.editor",
         **{f"mutation.{name}": f"strategy.edits.{name}" for name in (
-            "mode", "command", "timeout_seconds", "env", "network", "usd_per_edit",
-            "max_changed_lines",
+            "mode", "command", "recipe", "arguments", "home", "timeout_seconds", "env", "network",
+            "usd_per_edit", "max_changed_lines",
         )},
         **{f"objective.{name}": f"objective.{name}" for name in (
             "primary_metric", "direction", "tolerance", "worst", "best",
@@ -192,34 +201,30 @@ class TaskFile(Dialect):
         **{f"budget.{name}": f"budget.{name}" for name in BudgetSpec.model_fields},
         "budget.max_iterations": "",
         "budget.max_failures": "strategy.edits.max_failures",
+        "budget.target_score": "strategy.edits.target_score",
         "candidates_per_iteration": "strategy.edits.candidates_per_iteration",
         "repeats": "strategy.settings.repeats",
         "accept_sigma": "strategy.settings.accept_sigma",
+        "prune": "strategy.settings.prune",
         "strategy": "strategy.name",
         "seed": "execution.seed",
         "concurrency": "execution.concurrency",
+        "confirm": "execution.confirm",
         "models": "models",
     }  # fmt: skip
-    usual: ClassVar[Mapping[str, int]] = {
-        "max_files": 2,
-        "max_changed_lines": 120,
-        "max_failures": 10,
-    }
-    """Settings of `edits` that such a file takes for granted."""
 
     def recognises(self, document: Document) -> bool:
-        """By its kind, or by its keys."""
         keys = document.data
         unnamed = "kind" not in keys and "artifacts" in keys
         return super().recognises(document) or (unnamed and ("runner" in keys or "scorer" in keys))
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """Say in the draft what the file says."""
         translation = Translation(document, draft, strategy)
         draft.default("strategy.settings.repeats", 1)
         if strategy.name == self.strategy:
-            for name, value in self.usual.items():
-                draft.default(f"strategy.settings.{name}", value)
+            draft.default("strategy.settings.max_files", 2)
+            draft.default("strategy.settings.max_changed_lines", 120)
+            draft.default("strategy.settings.max_failures", 10)
         translation.mark("strategy.edits", ("mutation",))
         translation.block((), {"kind": "", **self.keys})
         self._editor(translation)
@@ -227,22 +232,23 @@ class TaskFile(Dialect):
         translation.settle()
 
     def _editor(self, translation: Translation) -> None:
-        """A model or a program edits, and the model is named once."""
+        """Either a model or a program edits, and the model is only named once."""
         document = translation.document
         names = [path for path in (("mutation", "editor"), ("editor",)) if document.at(path)]
         message = ""
-        if document.at(("mutation", "mode")) == "command":
+        program = document.at(("mutation", "mode")) == "command"
+        if program or document.at(("mutation", "recipe")):
             # A program that the file names is stronger than a model of the environment.
             translation.draft.silence("roles.editor", strength=Strength.FILE)
-            message = "mode: command edits by itself, so editor has no meaning" if names else ""
+            message = "a program edits by itself, so editor has no effect" if names else ""
         elif len(names) > 1:
-            message = "editor and mutation.editor say the same: keep one of them"
+            message = "editor and mutation.editor mean the same: keep one of them"
         if message:
             where = str(document.place(*names[0]))
             translation.problems.append(Problem(where=where, message=message))
 
     def _iterations(self, translation: Translation) -> None:
-        """Iterations are counted in trials; of two limits the lower one holds."""
+        """Iterations are counted in trials; the lower of two limits applies."""
         document, at = translation.document, ("budget", "max_iterations")
         limit, trials = document.at(at), document.at(("budget", "max_trials"))
         together = document.at(("candidates_per_iteration",)) or 1
@@ -255,9 +261,9 @@ class TaskFile(Dialect):
 
 
 class SuiteFile(Dialect):
-    """A suite: tasks that are delegated, and in `optimizer` how the policy texts are trained.
+    """A suite: tasks that are delegated, and in `optimizer` how to train the policy texts.
 
-    The settings of the usual strategy stand right in that block, those of others under their name.
+    That block has the settings of the usual strategy; those of others are under their names.
     """
 
     kind: ClassVar[str] = "suite"
@@ -265,14 +271,16 @@ class SuiteFile(Dialect):
     strategy: ClassVar[str] = "epochs"
     evaluates: ClassVar[bool] = False
     strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
+    confirms: ClassVar[bool] = False
     known_by: ClassVar[str] = "name and tasks"
     keys: ClassVar[Mapping[str, str]] = {
         **{name: f"target.{name}" for name in (
-            "name", "description", "baseline_artifacts", "tasks", "holdout", "workflow",
+            "name", "description", "baseline_artifacts", "tasks", "holdout", "test", "workflow",
         )},
         "optimizer": "",
         "seed": "execution.seed",
         "concurrency": "execution.concurrency",
+        "confirm": "execution.confirm",
         "time_limit": "execution.time_limit",
         "budget": "budget",
     }  # fmt: skip
@@ -283,13 +291,11 @@ class SuiteFile(Dialect):
     """The keys of the block `optimizer` that are no settings of one strategy."""
 
     def recognises(self, document: Document) -> bool:
-        """By its kind, or by its keys."""
         keys = document.data
         unnamed = "kind" not in keys and "name" in keys and "tasks" in keys
         return super().recognises(document) or unnamed
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """Say in the draft what the file says."""
         # Each task runs several agents and commands: fewer at once, and at most twice.
         draft.default("execution.concurrency", 4)
         usual = strategy.Settings.model_fields["repeats"].default
@@ -301,20 +307,21 @@ class SuiteFile(Dialect):
 
 
 class WorkflowFile(Dialect):
-    """A workflow: who manages and works, within which limits, and how results are checked.
+    """A workflow: manager, workers, limits, and how results are checked.
 
-    `burnish delegate` gives it a task; what such a task delivered, `burnish refine` makes better.
+    `burnish delegate` gives it a task; `burnish refine` improves the result.
     """
 
     kind: ClassVar[str] = "workflow"
     target: ClassVar[str] = "delegation"
     strategy: ClassVar[str] = "delegate"
     evaluates: ClassVar[bool] = False
+    confirms: ClassVar[bool] = False
     known_by: ClassVar[str] = "a block workflow"
     keys: ClassVar[Mapping[str, str]] = {
         **{name: f"target.{name}" for name in (
             "awp", "workflow", "orchestration", "observability", "deliverables", "tools",
-            "workspace", "sandbox", "env", "network", "command_timeout", "limits",
+            "workspace", "sandbox", "env", "network", "readable", "command_timeout", "limits",
         )},
         "models": "models",
         **{f"refinement_tier_{name}": f"target.refinement_tier_{name}" for name in (
@@ -323,7 +330,6 @@ class WorkflowFile(Dialect):
     }  # fmt: skip
 
     def recognises(self, document: Document) -> bool:
-        """By its kind, or by its keys."""
         unnamed = "kind" not in document.data and isinstance(document.data.get("workflow"), dict)
         return super().recognises(document) or unnamed
 
@@ -332,7 +338,6 @@ class WorkflowFile(Dialect):
         del document
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """Say in the draft what the file says."""
         translation = Translation(document, draft, strategy)
         translation.mark("target", ())
         translation.block((), {"kind": "", **self.keys}, names=False)
@@ -342,9 +347,9 @@ class WorkflowFile(Dialect):
 def _own_settings(
     translation: Translation, at: TreePath, block: Mapping[str, str], own: StrategyPlugin
 ) -> None:
-    """A block in which the settings of one strategy stand right in it.
+    """A block that directly contains the settings of one strategy.
 
-    Where another one searches they have no effect, and must be sound.
+    If another strategy searches, they have no effect, but must be valid.
     """
     settings = [key for key in known_keys(own.Settings) if key not in block]
     if translation.strategy.name == own.name:

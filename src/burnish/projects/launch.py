@@ -1,15 +1,17 @@
-"""From a project file or a kept run to a Setup, and launching it; judges checked against labels."""
+"""From a project file or a stored run to a Setup, and running it; checks of judges."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from pydantic import JsonValue
 
+from burnish.core.cases import Dataset
 from burnish.core.content import short_id, stream
-from burnish.core.errors import ConfigError, Interrupted, Problem, ResumeRefused
+from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
 from burnish.datasets.formats import LabelledReply, read_labelled
 from burnish.metrics.agreement import Agreement, Labelled, agreement
@@ -34,26 +36,51 @@ from burnish.system.shutdown import run_to_end
 
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
-    """Drive a run to its end. However it ends, its report says what is known."""
-    return run_to_end(launched(open_run, listeners))
+    """Run to the end. However it ends, its report is written.
+
+    Whoever interrupts a run does not wait for report.html, unless there is one of before.
+    """
+    opened: list[Run] = []
+
+    def open_and_note() -> Run:
+        opened.append(open_run())
+        return opened[-1]
+
+    ending = run_to_end(launched(open_and_note, listeners))
+    write_page(ending.folder, opened[-1].dataset, only_again=ending.interrupted)
+    return ending
+
+
+def write_page(folder: Path, cases: Dataset, *, only_again: bool = False) -> None:
+    """Write report.html if the extra `view` is installed; a full disk does not fail the run.
+
+    With `only_again`, only if there is one.
+    """
+    from burnish.pages.report_file import NAME, is_automatic, write_html
+
+    if is_automatic() and (not only_again or (folder / NAME).exists()):
+        with suppress(FileTrouble, OSError):
+            write_html(folder, cases=cases)
 
 
 def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) -> Ending:
-    """Make the run in `folder`, or go on with the run that is there.
+    """Start the run in `folder`, or resume the run that is there.
 
-    So a program that was killed goes on where it was when it is started again, and one that
-    had finished gives its result again without paying for anything.
+    A program that was killed continues when it is started again, and one that had finished returns
+    its result again without paying.
     """
 
-    def opened() -> Run:
-        is_run = (folder / HEADER).exists()
-        return resume(setup, folder) if is_run else start(setup, folder=folder)
+    return launch(lambda: start_or_resume(setup, folder), listeners)
 
-    return launch(opened, listeners)
+
+def start_or_resume(setup: Setup, folder: Path) -> Run:
+    """Start the run in `folder`, or resume the one that is there."""
+    is_run = (folder / HEADER).exists()
+    return resume(setup, folder) if is_run else start(setup, folder=folder)
 
 
 async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
-    """The same, in the event loop that is running."""
+    """The same, in the running event loop."""
     run = open_run()
     plugins = (
         strategy_plugin(run.setup.strategy.name),
@@ -75,15 +102,9 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
                 write_report(run.directory.folder)  # last, since it may show what they hold
 
 
-# -- Checking a judge against labels --------------------------------------------------------------
-
-
-_RESULTS = Path("results") / "judge-check"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """A reply on which judge and label do not agree."""
+    """A reply on which judge and label differ."""
 
     case: str
     metric: str
@@ -94,7 +115,7 @@ class Disagreement:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeChecked:
-    """What came out, metric by metric."""
+    """The agreement of judges with labels, by metric."""
 
     agreements: dict[str, Agreement]
     disagreements: tuple[Disagreement, ...]
@@ -103,7 +124,7 @@ class JudgeChecked:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeCheck:
-    """Labelled replies and the metrics that are to judge them."""
+    """Labelled replies, and the metrics to check on them."""
 
     labelled: tuple[LabelledReply, ...]
     setup: Setup
@@ -112,50 +133,48 @@ class JudgeCheck:
     """Named after what goes in: the same check again goes on, or costs nothing."""
 
     def run(self, listeners: Sequence[Listener] = ()) -> JudgeChecked:
-        """Ask the judges, and compare."""
         ending = optimize(self.setup, self.folder, listeners=listeners)
         measured = self.measure.evaluation
         if measured is None:
-            cut = _cut_short(ending)
+            reason = ending.reason.detail or ending.reason.code
+            message = f"the check was cut short ({reason})"
+            remedy = (
+                "run the same command again to continue; raise the budget if that was the limit"
+            )
             if ending.interrupted:
-                raise Interrupted(cut.message, remedy=cut.remedy)
-            raise ConfigError([cut])
-        names = [metric.name for metric in self.setup.metrics]
-        pairs = {name: _pairs(self.labelled, measured, name) for name in names}
-        return JudgeChecked(
-            agreements={
-                name: agreement(
-                    [pair for _, pair, _ in rows], stream(self.setup.seed, "agreement", name)
-                )
-                for name, rows in pairs.items()
-            },
-            disagreements=tuple(
+                raise Interrupted(message, remedy=remedy)
+            raise ConfigError([Problem(message=message, remedy=remedy)])
+        agreements: dict[str, Agreement] = {}
+        differing: list[Disagreement] = []
+        for name in (metric.name for metric in self.setup.metrics):
+            rows = _pairs(self.labelled, measured, name)
+            draws = stream(self.setup.seed, "agreement", name)
+            agreements[name] = agreement([pair for _, pair, _ in rows], draws)
+            differing += [
                 Disagreement(
                     case=case, metric=name, label=pair.label, value=pair.value, reason=reason
                 )
-                for name, rows in pairs.items()
                 for case, pair, reason in rows
                 if _differ(pair)
-            ),
-            ending=ending,
-        )
+            ]
+        return JudgeChecked(agreements=agreements, disagreements=tuple(differing), ending=ending)
 
 
 def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = None) -> JudgeCheck:
-    """Set a check of labelled replies up; flags say by which metrics, who judges, and how far."""
+    """Prepare a check of judges on labelled replies; flags set metrics, judge and limits."""
     labelled = read_labelled(labels)
     tree = YamlTree(path=labels, data={}, text="")
     described = describe(Document(path=labels, tree=tree), flags, dialect=LabelledReplies())
     setup = build(described, models=models)
     assert isinstance(setup.strategy, Measure)
-    home = labels.resolve().parent / _RESULTS / short_id({**setup.inputs()})
+    home = labels.resolve().parent / "results" / "judge-check" / short_id({**setup.inputs()})
     return JudgeCheck(labelled=labelled, setup=setup, measure=setup.strategy, folder=home)
 
 
 def _pairs(
     labelled: Sequence[LabelledReply], measured: Evaluation, metric: str
 ) -> list[tuple[str, Labelled, str]]:
-    """Case, label beside verdict, and the judge's reason; what does not apply is left out."""
+    """Case, label with verdict, and the judge's reason; what does not apply is left out."""
     rows: list[tuple[str, Labelled, str]] = []
     for reply in labelled:
         length = len(reply.case.recorded.output) if reply.case.recorded else None
@@ -169,24 +188,13 @@ def _pairs(
 
 
 def _differ(pair: Labelled) -> bool:
-    if pair.value is None or pair.passed is None:
-        return pair.value is None
+    if pair.value is None:
+        return True
     good = pair.label if isinstance(pair.label, bool) else pair.label >= 0.5
-    return pair.passed != good
+    passed = pair.value >= 0.5 if pair.passed is None else pair.passed
+    return passed != good
 
 
-def _cut_short(ending: Ending) -> Problem:
-    return Problem(
-        message=f"the check was cut short ({ending.reason.detail or ending.reason.code})",
-        remedy="the same command goes on where it was; give it more budget if that was the limit",
-    )
-
-
-# -- From a project file, or from a run that goes on, to a Setup ----------------------------------
-
-
-_FLAGS_ALONE = "prompts"
-"""The kind of a run that flags describe without any file."""
 _OLD_NAMES = {
     "sealed_cases": "test",
     "train_cases": "train",
@@ -198,12 +206,11 @@ _OLD_NAMES = {
     "no_rollback": "rollback",
 }
 """What runs of version 0.1 call the flags that they were started with."""
-_OLD_ONLY = ("agent_folder", "asked", "policy_versions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedProject:
-    """A project ready to run, and where its runs lie."""
+    """A project ready to run, and the folder of its runs."""
 
     setup: Setup
     root: Path
@@ -218,13 +225,13 @@ def load_project(
     models: Models | None = None,
     request: Request | None = None,
 ) -> LoadedProject:
-    """Read a project file; everything that is wrong with it is said at once.
+    """Read a project file; all problems are reported at once.
 
-    A folder stands for flags that say everything; what they name is found from there. A `request`
-    is laid over the file, and `models` stand in for the real ones.
+    A folder stands in for a file if flags say everything. A `request` overrides the file; `models`
+    replace the real ones.
     """
     if path.is_dir():
-        document = Document.of_flags(path, {"kind": _FLAGS_ALONE})
+        document = Document.of_flags(path, {"kind": "prompts"})
     else:
         document = Document.read(path)
     return _loaded(describe(document, flags, environ=environ, request=request), models)
@@ -238,11 +245,10 @@ def reload_project(
     models: Models | None = None,
     as_new: bool = False,
 ) -> LoadedProject:
-    """A run's project as run.json describes it, with newer flags over it.
+    """A run's project as run.json describes it, changed by newer flags.
 
-    `file` is where the project file lies now, where it was moved. `as_new` is for a new run that
-    begins with the description of this one: what was to happen at the end of this one is not said
-    of it.
+    `file` is the new location of the project file. `as_new` is for a new run with the same
+    description: it drops what should happen at the end of the old one.
     """
     header = Header.read(folder)
     if not header.project.spec and header.project.kind != "python":
@@ -263,16 +269,14 @@ def _loaded(
 
 
 def _changed(source: Source, header: Header) -> tuple[str, ...]:
-    """What to say where the file is not what it was when the run was started."""
     path = Path(source.file)
     if not source.digest or not path.is_file():
         return ()
     now = hashlib.sha256(read_text(path).removeprefix("\ufeff").encode()).hexdigest()[:16]
     if now == source.digest:
         return ()
-    message = (
-        f"{path.name} has changed since this run was started: the run goes on as it was described"
-    )
+    message = f"{path.name} has changed since this run started"
+    message += ": the run continues with the old description"
     if strategy_plugin(header.strategy).over:
         return (message,)
     fork = f"`burnish optimize {path.name} --fork {header.id}`"
@@ -282,14 +286,15 @@ def _changed(source: Source, header: Header) -> tuple[str, ...]:
 def _of_old_run(
     header: Header, flags: Flags, *, file: Path | None, models: Models | None
 ) -> LoadedProject:
-    """A run of version 0.1, which kept its file and its flags: they are described anew."""
+    """A run of version 0.1, which stored its file and flags: they are described again."""
     path = file or Path(header.project.file)
     if not path.exists():
         raise ResumeRefused(
-            f"run {header.id} was started from {path}, which is gone",
-            remedy="put the file back, or say where it is now: "
+            f"run {header.id} was started from {path}, which no longer exists",
+            remedy="put the file back, or give its new location: "
             f"`burnish optimize FILE --resume {header.id}`",
         )
     overrides = cast("Mapping[str, JsonValue]", header.project.config.get("overrides") or {})
-    before = {_OLD_NAMES.get(k, k): v for k, v in overrides.items() if k not in _OLD_ONLY}
+    ignored = ("agent_folder", "asked", "policy_versions")
+    before = {_OLD_NAMES.get(k, k): v for k, v in overrides.items() if k not in ignored}
     return load_project(path, {**before, **flags}, models=models)

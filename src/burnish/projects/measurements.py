@@ -1,4 +1,4 @@
-"""Measurements: runs of the strategy `measure`, driven to their end, and what they show."""
+"""Measurements: runs of the strategy `measure`, and their results."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,18 +14,18 @@ from burnish.core.content import Repeats
 from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
 from burnish.core.formatting import Section
+from burnish.core.protocols import DescribedMetric
 from burnish.metrics.turns import Layered
 from burnish.models.factory import Models
-from burnish.projects.description import Doors, describe, described_again
-from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, recognised
+from burnish.projects.description import Doors, Request, describe, described_again
+from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, recognised, value_under
 from burnish.projects.file_kinds import RecordedCases
-from burnish.projects.launch import launch, launched
+from burnish.projects.launch import launch, launched, start_or_resume, write_page
 from burnish.reports.evaluation import NAME, About, Bill, EvalReport
 from burnish.reports.evaluation_cases import CaseRow, Complaint, Trouble, complaints_of, unwell
 from burnish.reports.evaluation_page import MeasureLines, evaluation_page, two, verdict
 from burnish.reports.rendering import write_report
 from burnish.runs.build import RunDescription, build
-from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import Header, RunRecord, forget_run
 from burnish.runs.draft import Draft
 from burnish.runs.driver import Ending
@@ -46,15 +46,13 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import AnySpec, StrategySettings
 from burnish.strategies.measure import Measure
-from burnish.system import YamlTree
-from burnish.system.settings import Door, SettingField
-
-_LONGEST = 600
+from burnish.system import Redactor, YamlTree
+from burnish.system.settings import Access, Door, SettingField
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """An agent's outcomes and scores over all cases, and what they come to."""
+    """An agent's outcomes and scores over all cases, and their report."""
 
     # Left out of the repr: asyncio spells out the result of what it ran, in full.
     cases: tuple[Case, ...] = field(repr=False)
@@ -76,7 +74,7 @@ class Evaluated:
         return {row.case: complaints_of(row) for row in unwell(self.report.cases)}
 
     def score(self, metric: str) -> float | None:
-        """The mean of a metric over cases and repeats; None where nothing is scored."""
+        """The mean of a metric over cases and repeats; None if nothing was scored."""
         return self.evaluation.mean_of(metric)
 
     def explain(self) -> str:
@@ -85,7 +83,7 @@ class Evaluated:
         return "\n".join([verdict(self.report), *explanations])
 
     def require(self) -> "Evaluated":
-        """Itself when everything passes; else an AssertionError that explains."""
+        """Returns itself if everything passes; otherwise raises an AssertionError that explains."""
         if not self.passed:
             raise AssertionError(self.explain())
         return self
@@ -93,7 +91,7 @@ class Evaluated:
 
 def explained(row: CaseRow, complaints: tuple[Complaint, ...]) -> str:
     """A case that does not pass, in a few lines."""
-    return "\n".join([f"✗ {row.case}", *(line for c in complaints for line in _lines(row, c))])
+    return "\n".join([f"✗ {row.title}", *(line for c in complaints for line in _lines(row, c))])
 
 
 def _lines(row: CaseRow, complaint: Complaint) -> Iterator[str]:
@@ -109,36 +107,30 @@ def _lines(row: CaseRow, complaint: Complaint) -> Iterator[str]:
 
 
 def _cut(text: str) -> str:
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    shown = text if len(text) <= 600 else f"{text[:600]}…"
     return shown.replace("\n", "\n              ") or "(empty)"
 
 
-# -- Measurements ---------------------------------------------------------------------------------
-
-
 RESULTS = Path("results") / "eval"
-_AGENTS = (".yaml", ".yml", ".json")
-"""What agents are written in; everything else is cases."""
 
 
 class MeasureSettings(StrategySettings):
-    """How a measurement is made."""
+    """Settings of a measurement."""
 
     repeats: Annotated[
-        Repeats, Door(flag="*", panel="What is measured", metavar="N", http=True)
+        Repeats, Door(flag="*", panel="What is measured", metavar="N", http=Access.CLIENT)
     ] = 1
-    """Run every case so often."""
+    """Run every case this many times."""
     noise: bool = False
-    """Read the repeats as one agent measured against itself."""
+    """Treat the repeats as one agent measured against itself."""
 
     @property
     def uses_holdout(self) -> bool:
-        """Nothing is decided."""
         return False
 
 
 class MeasurePlugin(StrategyPlugin):
-    """The strategy that proposes nothing: its lines, its report, its file."""
+    """The strategy that proposes nothing: its progress, its report, its file."""
 
     name: ClassVar[str] = Measure.name
     Settings: ClassVar[type[StrategySettings]] = MeasureSettings
@@ -146,39 +138,30 @@ class MeasurePlugin(StrategyPlugin):
     resume_command: ClassVar[str] = "eval"
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """Anything can be measured."""
         del parts
         settings: MeasureSettings = building.spec.strategy.settings
         source = building.spec.source
-        return StrategyParts(
-            strategy=Measure(
-                repeats=settings.repeats,
-                noise=settings.noise,
-                subject=source.name or Path(source.file).stem,
-            )
-        )
+        subject = source.name or Path(source.file).stem
+        measure = Measure(repeats=settings.repeats, noise=settings.noise, subject=subject)
+        return StrategyParts(strategy=measure)
 
     def repeats(self, setup: Setup) -> int:
-        """How often each case is run."""
         return cast("Measure", setup.strategy).repeats
 
     def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
         return MeasureLines(self.ends)
 
     def report(self, run: RunRecord) -> Iterable[Section]:
-        """The page about a measurement, or what is known of one that did not end."""
         return evaluation_page(run, self.reason(run))
 
     def result_files(self, run: Run) -> ResultFiles | None:
-        """The report that tables, files and comparisons are made of."""
         strategy = run.setup.strategy
         assert isinstance(strategy, Measure)
         return EvaluationFile(run.setup, strategy, run.directory.folder)
 
 
 class EvaluationFile:
-    """Writes `evaluation.json` once a measurement has come to its end."""
+    """Writes `evaluation.json` at the end of a measurement."""
 
     def __init__(self, conditions: Conditions, measure: Measure, folder: Path) -> None:
         self._conditions = conditions
@@ -192,19 +175,16 @@ class EvaluationFile:
         """Nothing is written before the end."""
 
     def finish(self) -> None:
-        """Write the report; nothing where the measurement was stopped before its end."""
-        if self._measure.evaluation is None:
+        """Write the report, unless the measurement was stopped before its end."""
+        measure, conditions = self._measure, self._conditions
+        if measure.evaluation is None:
             return
-        report = self._report(self._measure.evaluation, RunRecord.read(self._folder))
-        (report.with_noise() if self._measure.noise else report).write(self._folder / NAME)
-
-    def _report(self, evaluation: Evaluation, run: RunRecord) -> EvalReport:
-        conditions = self._conditions
-        return EvalReport.from_measurement(
-            evaluation,
+        run = RunRecord.read(self._folder)
+        report = EvalReport.from_measurement(
+            measure.evaluation,
             conditions.dataset.train,
             About(
-                agent=self._measure.subject,
+                agent=measure.subject,
                 source=conditions.project.file,
                 run=run.header.id,
                 folder=str(run.folder),
@@ -213,11 +193,14 @@ class EvaluationFile:
             ),
             bill=Bill(spent=run.spent, billed=run.billed, active_seconds=run.active_seconds),
             thresholds={metric.name: threshold_of(metric) for metric in conditions.metrics},
+            needs={m.name: m.needs for m in conditions.metrics if isinstance(m, DescribedMetric)},
+            redactor=replace(Redactor.from_environment(), shapes=run.header.redact),
         )
+        (report.with_noise() if measure.noise else report).write(self._folder / NAME)
 
 
 def threshold_of(metric: object) -> float | None:
-    """From where a metric passes, if that is one number for all cases."""
+    """The threshold of a metric, if it is one number for all cases."""
     same = metric.default if isinstance(metric, Layered) else metric
     threshold = getattr(same, "threshold", None)
     return float(threshold) if isinstance(threshold, int | float) else None
@@ -236,21 +219,20 @@ class PreparedMeasurement:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """The cases that are measured."""
         return self.setup.dataset.train
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What was found; None before the run, and when a limit stopped it."""
+        """The result; None before the run, and if a limit stopped it."""
         return self.measure.evaluation
 
 
 class _Measuring:
-    """What a measurement asks of any file: that nothing is searched."""
+    """The request to measure what a file describes, not to search."""
 
     strategy = Measure.name
 
-    def put(self, draft: Draft, document: Document) -> None:
+    def put(self, draft: Draft, document: Document, doors: Doors) -> None:
         """Nothing more: flags say the rest."""
 
 
@@ -261,51 +243,40 @@ def load_measurement(
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
     cases: tuple[Case, ...] | None = None,
+    request: Request | None = None,
 ) -> PreparedMeasurement:
-    """What a file describes, ready to be measured; everything that is wrong is said at once.
+    """A measurement of what a file describes; all problems are reported at once.
 
-    `models` stand in for the real ones, and `cases` for those that would be measured.
+    `models` replace the real ones, and `cases` those of the file. A `request` overrides the file.
     """
     document, dialect = _read(path)
     if not dialect.evaluates:
-        message = f"files of the kind '{dialect.kind}' are not measured by themselves"
-        remedy = f"measure where a search would start: burnish optimize {path} --print-baseline"
+        message = f"files of the kind '{dialect.kind}' cannot be measured on their own"
+        remedy = f"measure the baseline of a search: burnish optimize {path} --print-baseline"
         raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-    description = describe(document, flags, environ=environ, dialect=dialect, request=_Measuring())
-    return _built(description, models=models, cases=cases)
-
-
-def resume_measurement(
-    folder: Path, flags: Flags, *, file: Path | None = None, models: Models | None = None
-) -> PreparedMeasurement:
-    """A measurement as its run describes it, with newer flags over it.
-
-    `file` is where its file lies now, where it was moved.
-    """
-    return _built(described_again(folder, flags, file=file), models=models)
+    changes = request or _Measuring()
+    description = describe(document, flags, environ=environ, dialect=dialect, request=changes)
+    return from_description(description, models=models, cases=cases)
 
 
 def measurement_for(
     path: Path, flags: Flags, *, resume: Path | None = None, models: Models | None = None
 ) -> PreparedMeasurement:
-    """A measurement of what a file describes, or the one that a run began."""
+    """A measurement of what a file describes, or the one of a run to resume."""
     if resume is None:
         return load_measurement(path, flags, models=models)
     same = path.resolve() == Path(Header.read(resume).project.file)
-    return resume_measurement(resume, flags, file=None if same else path, models=models)
+    again = described_again(resume, flags, file=None if same else path)
+    return from_description(again, models=models)
 
 
-def from_description(description: RunDescription) -> PreparedMeasurement:
-    """A measurement that was described before."""
-    return _built(description)
-
-
-def _built(
+def from_description(
     description: RunDescription,
     *,
     models: Models | None = None,
     cases: tuple[Case, ...] | None = None,
 ) -> PreparedMeasurement:
+    """A measurement from its description."""
     spec = description.spec
     setup = build(description, models=models, cases=cases)
     measure = setup.strategy
@@ -316,7 +287,8 @@ def _built(
 
 def _read(path: Path) -> tuple[Document, Dialect]:
     """A file that describes what is measured, or a file of recorded cases."""
-    if path.suffix in _AGENTS and path.is_file():
+    # Agents are written in these formats; everything else is cases.
+    if path.suffix in (".yaml", ".yml", ".json") and path.is_file():
         document = Document.read(path)
         dialect = dialect_of(document) if "kind" in document.data else recognised(document)
         if dialect is not None:
@@ -326,7 +298,7 @@ def _read(path: Path) -> tuple[Document, Dialect]:
 
 
 def measurement_doors(path: Path | None = None) -> Doors:
-    """What may be set of every measurement, or of one of what a file is about."""
+    """The doors of every measurement, or of one of a file."""
     target = TargetPlugin()
     if path is not None:
         with suppress(BurnishError):  # what is wrong with it is said when it is described
@@ -335,56 +307,22 @@ def measurement_doors(path: Path | None = None) -> Doors:
 
 
 def measuring_flags(spec: AnySpec) -> Iterator[tuple[SettingField, JsonValue]]:
-    """The flags that turn what a file says by itself into a description, with their values."""
+    """The flags, with values, that turn the description of a file into this one."""
     try:
         document, dialect = _read(Path(spec.source.file))
         plain = describe(document, {}, dialect=dialect, request=_Measuring()).spec
     except BurnishError:
         return  # the file has changed since: it may say anything now
-    doors = Doors(
-        target=target_plugin(spec.target.kind), strategy=strategy_plugin(spec.strategy.name)
-    )
     before, after = plain.to_json(), spec.to_json()
-    for setting in doors.named().values():
-        value = _at(after, setting.path)
-        if value is not None and value != _at(before, setting.path):
+    for setting in Doors.of(spec.target.kind, spec.strategy.name).named().values():
+        value = value_under(after, setting.path)
+        if value is not None and value != value_under(before, setting.path):
             yield setting, value
-
-
-def _at(data: JsonValue, path: tuple[str, ...]) -> JsonValue:
-    for key in path:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasurementPlace:
-    """Where a measurement is made: a new folder, this very one, or a run that goes on."""
-
-    folder: Path | None = None
-    resume: Path | None = None
-
-    def open(self, measurement: PreparedMeasurement) -> Run:
-        """The run, open for driving."""
-        if self.resume is not None:
-            return _going_on(measurement, self.resume)
-        return start(measurement.setup, root=measurement.root, folder=self.folder)
-
-
-# -- Driving a measurement to its end -------------------------------------------------------------
-
-
-def _going_on(measurement: PreparedMeasurement, folder: Path) -> Run:
-    try:
-        return resume(measurement.setup, folder)
-    except ResumeRefused as error:
-        remedy = "put it back as it was to go on, or leave --resume out to measure anew"
-        raise ResumeRefused(error.message, remedy=remedy) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How a measurement ended, and what it found."""
+    """How a measurement ended, and its report."""
 
     ending: Ending
     report: EvalReport | None
@@ -393,19 +331,28 @@ class Measured:
 
 def measure(
     measurement: PreparedMeasurement,
-    place: MeasurementPlace | None = None,
     *,
+    folder: Path | None = None,
+    resumed: Path | None = None,
     listeners: Sequence[Listener] = (),
     baseline: EvalReport | None = None,
     opened: list[Path] | None = None,
 ) -> Measured:
-    """Measure; `evaluation.json` and `report.md` stand in the run's folder afterwards.
+    """Measure; afterwards the run's folder has `evaluation.json` and `report.md`.
 
-    The folder goes into `opened` as soon as it is known, for whoever must say how to go on.
+    A new run is made in `folder`; the one in `resumed` continues. The folder is added to `opened`
+    as soon as it is known.
     """
 
     def open_run() -> Run:
-        run = (place or MeasurementPlace()).open(measurement)
+        try:
+            if resumed is None:
+                run = start(measurement.setup, root=measurement.root, folder=folder)
+            else:
+                run = resume(measurement.setup, resumed)
+        except ResumeRefused as error:
+            remedy = "put it back as it was to continue, or leave out --resume to measure again"
+            raise ResumeRefused(error.message, remedy=remedy) from None
         if opened is not None:
             opened.append(run.directory.folder)
         return run
@@ -416,18 +363,19 @@ def measure(
         report = report.against(baseline)
         report.write(ending.folder / NAME)
         write_report(ending.folder)
+        write_page(ending.folder, measurement.setup.dataset)
     return Measured(ending=ending, report=report)
 
 
 def report_of(measurement: PreparedMeasurement, ending: Ending) -> EvalReport | None:
-    """What was found; None where it was stopped before its end."""
+    """The report; None if the measurement was stopped before its end."""
     return None if measurement.evaluation is None else EvalReport.read(ending.folder)
 
 
 async def measured(measurement: PreparedMeasurement, folder: Path | None = None) -> Evaluated:
-    """Measure in `folder`, going on with the run that is there; without one nothing is kept."""
+    """Measure in `folder`, resuming the run that is there; without a folder nothing is kept."""
     if folder is not None:
-        return await _driven(measurement, lambda: _opened(measurement, folder))
+        return await _driven(measurement, lambda: start_or_resume(measurement.setup, folder))
     with tempfile.TemporaryDirectory(prefix="burnish-") as temporary:
         home = Path(temporary) / "run"
         try:
@@ -439,32 +387,22 @@ async def measured(measurement: PreparedMeasurement, folder: Path | None = None)
 
 
 async def measured_anew(measurement: PreparedMeasurement, root: Path) -> Evaluated:
-    """Measure in a new folder under `root`, whatever was measured before."""
+    """Measure in a new folder under `root`."""
     return await _driven(measurement, lambda: start(measurement.setup, root=root))
-
-
-def _opened(measurement: PreparedMeasurement, folder: Path) -> Run:
-    is_run = (folder / HEADER).exists()
-    setup = measurement.setup
-    return resume(setup, folder) if is_run else start(setup, folder=folder)
 
 
 async def _driven(measurement: PreparedMeasurement, open_run: Callable[[], Run]) -> Evaluated:
     ending = await launched(open_run)
     report = report_of(measurement, ending)
     if measurement.evaluation is None or report is None:
-        raise ConfigError([_cut_short(ending)])
+        reason = ending.reason.detail or ending.reason.code
+        message = f"the measurement was cut short ({reason})"
+        remedy = "raise the budget; with a folder, the same call continues where it stopped"
+        raise ConfigError([Problem(message=message, remedy=remedy)])
     return Evaluated(
         cases=measurement.cases,
         evaluation=measurement.evaluation,
         report=report,
         ending=ending,
         folder=ending.folder,
-    )
-
-
-def _cut_short(ending: Ending) -> Problem:
-    return Problem(
-        message=f"the measurement was cut short ({ending.reason.detail or ending.reason.code})",
-        remedy="give it more budget; with a folder it goes on where it was",
     )

@@ -1,7 +1,7 @@
 """Cases, metrics and the simulated user of a description."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -16,42 +16,34 @@ from burnish.metrics.files import AgentMetric, MetricsRead, make_agent_metrics, 
 from burnish.metrics.judged import check_judges
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import NextRemark, TalkSoFar, user_simulator
-from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
 from burnish.runs.plugins import Building, StrategyPlugin
 from burnish.runs.spec import CaseSet
-from burnish.system.config_errors import near
-
-_NEEDS_A_TRAJECTORY = ("tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
+from burnish.system.config import near
 
 
 def trajectory_problems(blocks: Sequence[AgentMetric]) -> list[Problem]:
-    """The metrics that would look for tools nobody can know of."""
+    """Problems with metrics that need tools nobody can see."""
+    kinds = ("tool_trajectory_avg_score", "llm_rubric_knowledge_recall")
     return [
         Problem(
             where=block.metric_name,
-            message=f"{block.kind} needs the tools an agent used, and here only replies are seen",
+            message=f"{block.kind} needs the tools an agent used, but only replies are visible",
             remedy="measure replies: final_response_avg_score, llm_final_response, "
             "llm_rubric_response",
         )
         for block in blocks
-        if isinstance(block, MetricItem) and block.kind in _NEEDS_A_TRAJECTORY
+        if isinstance(block, MetricItem) and block.kind in kinds
     ]
-
-
-# -- Cases, metrics and the simulated user of a description ---------------------------------------
 
 
 User: TypeAlias = Role[TalkSoFar, NextRemark]
 """Who plays the user in scenarios."""
-_SHOWN = 3
-"""Cases that are named where many are amiss: they mostly are in the same way."""
 _SPLITS = {Split.TRAIN: "train", Split.HOLDOUT: "holdout", Split.TEST: "test"}
-_FLAGS = {Split.TRAIN: "--train", Split.HOLDOUT: "--holdout"}
 
 
 def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
-    """The cases that the description names; None, with what is wrong kept, where some lack.
+    """The cases that the description names; None if some are missing, with the problems recorded.
 
     A strategy that only measures needs no holdout: it gets the cases to measure.
     """
@@ -59,10 +51,10 @@ def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
         return Dataset(train=measured_cases(building))
     problems, data = building.problems, building.spec.data
     sets = {split: getattr(data, name) for split, name in _SPLITS.items()}
-    for split, flag in _FLAGS.items():
+    for split in (Split.TRAIN, Split.HOLDOUT):
         if not sets[split]:
             key = _SPLITS[split]
-            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"{flag} FILE")
+            ways = problems.ways(f"data.{key}", key=f"{key}: {key}.jsonl", flag=f"--{key} FILE")
             remedy = f"name a file of cases: {ways}"
             problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
     if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
@@ -72,9 +64,9 @@ def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
 
 
 def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
-    """What a measurement is over: the cases that are named for it, else those of train.
+    """The cases to measure: those named for it, otherwise those of train.
 
-    `key` is where such a file has cases of its own. They are not read where others are named.
+    `key` is the key of the file that names them.
     """
     if building.cases is not None:
         return building.cases
@@ -88,7 +80,7 @@ def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
 
 
 def read_case_sets(building: Building, at: str, sets: Sequence[CaseSet]) -> tuple[Case, ...]:
-    """The cases of some files, in the order in which they are named; what is wrong is kept."""
+    """The cases of some files, in order; problems are recorded."""
 
     def read() -> tuple[Case, ...]:
         return tuple(case for each in sets for case in _read_case_set(building, each))
@@ -99,11 +91,8 @@ def read_case_sets(building: Building, at: str, sets: Sequence[CaseSet]) -> tupl
 def _dataset(
     building: Building, sets: dict[Split, tuple[CaseSet, ...]], *, scenarios: bool
 ) -> Dataset:
-    """The cases of these files, in any format; everything that is wrong is said at once."""
-    from burnish.projects.prompts.datasets import same_files, unfit_cases
-
     homes = {split: building.path(each[0].file) for split, each in sets.items() if len(each) == 1}
-    problems = list(same_files(homes))
+    problems = list(_same_files(homes))
     cases: dict[Split, tuple[Case, ...]] = {}
     for split, files in sets.items():
         try:
@@ -120,14 +109,14 @@ def _dataset(
     )
     problems = problems or list(unfit_cases(dataset, scenarios=scenarios))
     if problems:
-        more = len(problems) - _SHOWN
+        # Where many cases have a problem, they mostly have the same one.
+        more = len(problems) - 3
         rest = [Problem(message=f"{more} more problems of this kind")] if more > 0 else []
-        raise ConfigError([*problems[:_SHOWN], *rest])
+        raise ConfigError([*problems[:3], *rest])
     return dataset
 
 
 def _read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
-    """The cases of a file, or those of them that are named, in that order."""
     path = building.path(cases.file)
     by_name = {case.id: case for case in read_some_cases(path)}
     names = cases.cases or tuple(by_name)
@@ -142,7 +131,7 @@ def _read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
 
 
 def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
-    """Who plays the user, where a case is a scenario."""
+    """The simulated user, if a case is a scenario."""
     scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
     block = building.spec.metrics.user_simulator
     if block is None:
@@ -154,24 +143,20 @@ def simulated_user(building: Building, cases: Sequence[Case]) -> User | None:
 
 
 def named_user(building: Building) -> User | None:
-    """Who plays the user, where the description names somebody."""
+    """The simulated user that the description names, if any."""
     block = building.spec.metrics.user_simulator
     if block is None:
         return None
 
-    def made() -> User:
-        return _player(building, block.reference())
+    def user() -> User:
+        ref, prompt = block.reference(), in_force(USER_SIMULATOR, building.folder)
+        client = building.models.client(ref, prompt.settings)
+        client.check()
+        if building.spec.budget.max_usd is not None and not client.priced:
+            raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is unknown")
+        return user_simulator(client, prompt)
 
-    return building.problems.attempt("metrics.user_simulator", made, None)
-
-
-def _player(building: Building, ref: ModelRef) -> User:
-    prompt = in_force(USER_SIMULATOR, building.folder)
-    client = building.models.client(ref, prompt.settings)
-    client.check()
-    if building.spec.budget.max_usd is not None and not client.priced:
-        raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is not known")
-    return user_simulator(client, prompt)
+    return building.problems.attempt("metrics.user_simulator", user, None)
 
 
 def read_metrics(
@@ -185,19 +170,27 @@ def read_metrics(
 ) -> tuple[Metric, ...]:
     """The metrics of the description.
 
-    `own` are those of the target's own file, which stand at `own_at`: they count where the
-    description has none. `replies_only` refuses those that look at tools, and `folder` is where
-    graders lie if not beside the file. With no metric at all there is nothing to measure.
+    `own` are those of the target's own file, at `own_at`, used if the description has none.
+    `replies_only` rejects those that look at tools; `folder` is where graders are, if not next to
+    the file. It is a problem if there are no metrics.
     """
     problems, spec = building.problems, building.spec.metrics
     described = own is None or spec.blocks or spec.file is not None
     at, read = "metrics.blocks" if described else own_at, metric_blocks(building, own)
     if replies_only:
-        problems.attempt(at, lambda: _refuse_trajectories(read), None)
+        problems.attempt(at, lambda: _refuse_trajectories(read.blocks), None)
     before = len(problems.found)
-    if own is not None and read.judge is None:
-        read = replace(read, judge=own.judge)
-    made = problems.attempt(at, lambda: _made(building, read, cases, folder), ())
+
+    def metrics() -> tuple[Metric, ...]:
+        judge = read.judge or (own.judge if own else None)
+        making = MetricMaking(
+            models=building.models,
+            folder=folder or building.folder,
+            judge=judge if spec.judge is None else spec.judge.reference(),
+        )
+        return make_agent_metrics(read.blocks, cases, making)
+
+    made = problems.attempt(at, metrics, ())
     for metric in made:
         problems.attempt(at, partial(check_judges, [metric]), None)
     if not made and not read.blocks and len(problems.found) == before:
@@ -207,9 +200,9 @@ def read_metrics(
 
 
 def metric_blocks(building: Building, own: MetricsRead | None = None) -> MetricsRead:
-    """The metrics as they are written: in the description, in the file that it names, or `own`.
+    """The metrics as written: in the description, in the file that it names, or `own`.
 
-    Some of them, where the description names those that count.
+    Only those that the description names, if it names some.
     """
     problems, spec = building.problems, building.spec.metrics
     read = own if own is not None and not spec.blocks else MetricsRead(blocks=list(spec.blocks))
@@ -221,17 +214,32 @@ def metric_blocks(building: Building, own: MetricsRead | None = None) -> Metrics
     return problems.attempt("metrics.names", lambda: read.only(spec.names), read)
 
 
-def _made(
-    building: Building, read: MetricsRead, cases: Sequence[Case], folder: Path | None
-) -> tuple[Metric, ...]:
-    judge = building.spec.metrics.judge
-    ref = read.judge if judge is None else judge.reference()
-    making = MetricMaking(models=building.models, folder=folder or building.folder, judge=ref)
-    return make_agent_metrics(read.blocks, cases, making)
-
-
-def _refuse_trajectories(read: MetricsRead) -> None:
-    """Refuse metrics that would look for tools nobody can know of."""
-
-    if problems := trajectory_problems(read.blocks):
+def _refuse_trajectories(blocks: Sequence[AgentMetric]) -> None:
+    if problems := trajectory_problems(blocks):
         raise ConfigError(problems)
+
+
+def unfit_cases(dataset: Dataset, *, scenarios: bool) -> Iterator[Problem]:
+    """What makes these cases unfit for a search over prompts."""
+    from burnish.targets.callables.target import no_player  # other targets do without
+
+    if not dataset.holdout:
+        yield Problem(where=Split.HOLDOUT.value, message="there are no cases")
+    yield from dataset.problems()
+    for case in (case for split in Split for case in dataset.cases(split)):
+        if case.recorded is not None:
+            message = "this case is a recording, so prompts cannot change it"
+            yield Problem(where=case.id, message=message, remedy="remove it")
+        elif case.scenario is not None and not scenarios:
+            yield no_player(case)
+
+
+def _same_files(paths: Mapping[Split, Path]) -> Iterator[Problem]:
+    """One file in two splits, links followed."""
+    homes: dict[str, Split] = {}
+    for split, path in paths.items():
+        first = homes.setdefault(os.path.realpath(path), split)
+        if first is not split:
+            message = f"both name the same file, {path}"
+            remedy = "a case can be in one split only: `burnish data split` splits a file in two"
+            yield Problem(where=f"{first.value}, {split.value}", message=message, remedy=remedy)

@@ -1,22 +1,60 @@
 """JSON Schemas of the kinds of files, for editors: made from the same tables and fields as flags.
 
-`burnish init schema KIND` prints one. A value may be `${VAR}` wherever it is text.
+`burnish schema KIND` prints one. A value may be `${VAR}` wherever it is text.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 
-from burnish.models.model_block import ModelBlock
-from burnish.projects.dialects import Dialect, role_names
+from burnish.models.factory import ModelBlock
+from burnish.projects.dialects import Dialect, dialect_named, role_names
+from burnish.reports.progress_schema import progress_schema
 from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
 from burnish.runs.spec import RunSpec
 from burnish.system.settings import Door, field_docs, plain_type
 
-_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _Schema = dict[str, Any]
+PROGRESS = "progress"
+"""Names the schema of the lines of `--progress json`, as if it were a kind of file."""
+
+
+def schema_text(kind: str) -> str:
+    """The schema of a kind of file, or of progress, as a JSON document."""
+    schema = progress_schema() if kind == PROGRESS else file_schema(dialect_named(kind))
+    return f"{_by_lines(schema)}\n"
+
+
+def _by_lines(schema: Mapping[str, Any]) -> str:
+    """A JSON document with a line for each property and definition, and no more."""
+
+    def inner(value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    def block(entries: Mapping[str, Any]) -> str:
+        lines = ",\n".join(f"    {inner(name)}: {inner(each)}" for name, each in entries.items())
+        return f"{{\n{lines}\n  }}" if entries else "{}"
+
+    parts = (
+        f"  {inner(key)}: {block(value) if key in ('$defs', 'properties') else inner(value)}"
+        for key, value in schema.items()
+    )
+    return "{\n" + ",\n".join(parts) + "\n}"
+
+
+def schema_file(kind: str) -> str:
+    """The name of the file with the schema of a kind, beside a file of that kind."""
+    return f"{kind}.schema.json"
+
+
+def editor_line(kind: str) -> str:
+    """The first line of a YAML file, which tells editors where its schema is."""
+    return f"# yaml-language-server: $schema={schema_file(kind)}\n"
 
 
 def file_schema(dialect: Dialect) -> _Schema:
@@ -25,16 +63,26 @@ def file_schema(dialect: Dialect) -> _Schema:
 
 
 class _Making:
-    """One schema on its way, with the definitions that it needs."""
-
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._definitions: _Schema = {}
 
     def schema(self) -> _Schema:
+        dialect = self._dialect
+        root = self._of_keys() if dialect.document is None else self._of_model(dialect.document)
+        root["properties"]["kind"] = {"const": dialect.kind}
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": f"burnish: {dialect.kind}",
+            **root,
+            "$defs": self._definitions,
+        }
+
+    def _of_keys(self) -> _Schema:
+        """The keys of the dialect's table, in what the target itself reads."""
         dialect, inside = self._dialect, self._dialect.strategy_at[:-1]
         own = target_plugin(dialect.target).document
-        root = self._object({}) if own is None else self._of_model(own)
+        root = _object() if own is None else self._of_model(own)
         block: Mapping[str, str] | None = getattr(dialect, "block", None)
         if inside:
             place = root
@@ -46,13 +94,7 @@ class _Making:
             self._fill(root, dialect.keys)
         if not inside and not strategy_plugin(dialect.strategy).over:
             self._searches(root, right_in_it=False)
-        root["properties"]["kind"] = {"const": dialect.kind}
-        return {
-            "$schema": _DRAFT,
-            "title": f"burnish: {dialect.kind}",
-            **root,
-            "$defs": self._definitions,
-        }
+        return root
 
     def _fill(self, place: _Schema, keys: Mapping[str, str]) -> None:
         """The keys of a table; `budget.max_usd` is a key in a block."""
@@ -64,7 +106,6 @@ class _Making:
             home["properties"].setdefault(name, self._field(field) if field else {})
 
     def _searches(self, place: _Schema, *, right_in_it: bool) -> None:
-        """Blocks of strategies, models of roles; settings of strategies that stand right there."""
         for name in strategy_names():
             plugin = strategy_plugin(name)
             if not plugin.proposes or plugin.over:
@@ -85,17 +126,25 @@ class _Making:
         kind: Any = info.annotation
         schema = self._of_type(Annotated[kind, *parts] if parts else kind)
         text = field_docs(owner).get(path.rpartition(".")[2], "")
-        return {**schema, "description": text} if text else schema
+        if text:
+            schema = {**schema, "description": text}
+        usual = self._dialect.strategy if path == "strategy.name" else _plain_default(info)
+        return schema if usual is None else {**schema, "default": usual}
 
     def _of_model(self, model: type[BaseModel]) -> _Schema:
         """A model as an object of its own, so that keys can be added to it."""
         schema = self._of_type(model)
         name = schema.get("$ref", "").rpartition("/")[2]
         whole = self._definitions.pop(name) if name else schema
-        return {**self._object({}), **whole, "properties": dict(whole.get("properties", {}))}
+        return {**_object(), **whole, "properties": dict(whole.get("properties", {}))}
 
     def _of_type(self, kind: Any) -> _Schema:
-        schema = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
+        schema = TypeAdapter(kind).json_schema(
+            # A file of another system may use either spelling; ours is the usual one.
+            by_alias=self._dialect.document is None,
+            ref_template="#/$defs/{model}",
+            schema_generator=_DocumentedSchema,
+        )
         self._definitions |= schema.pop("$defs", {})
         return schema
 
@@ -104,15 +153,34 @@ class _Making:
         existing: _Schema = place["properties"].get(name, {})
         ways: list[_Schema] = [existing, *existing.get("anyOf", ())]
         names = [str(each["$ref"]).rpartition("/")[2] for each in ways if "$ref" in each]
-        block = existing if "properties" in existing else self._object({})
+        block = existing if "properties" in existing else _object()
         if names:
             block = {**self._definitions[names[0]]}
             block["properties"] = dict(block.get("properties", {}))
         place["properties"][name] = block
         return block
 
-    def _object(self, properties: _Schema) -> _Schema:
-        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+class _DocumentedSchema(GenerateJsonSchema):
+    """Describes the fields of models by the docstrings under them."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        docs = field_docs(schema["cls"])
+        for name, part in made.get("properties", {}).items():
+            if text := docs.get(name):
+                part.setdefault("description", text)
+        return made
+
+
+def _plain_default(info: FieldInfo) -> str | float | None:
+    """The default of a field, if it is one word or number."""
+    value: object = None if info.is_required() else info.default
+    return value if isinstance(value, str | int | float) and value != "" else None
+
+
+def _object() -> _Schema:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def field_at(steps: Iterable[str], dialect: Dialect) -> tuple[FieldInfo | None, type[BaseModel]]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.structures import Structure
 from burnish.models.factory import Models
 from burnish.projects.agent.axes import Axes, axes_of
 from burnish.projects.agent.dialect import AgentFile
@@ -36,11 +35,6 @@ class Anatomy:
     )
     """By edge, what must hold for it to be taken."""
 
-    @property
-    def structure(self) -> Structure:
-        """The snapshot."""
-        return self.target.structure
-
 
 def read_structure(path: Path) -> Anatomy:
     """The structure of a graph file or an agent file."""
@@ -50,7 +44,7 @@ def read_structure(path: Path) -> Anatomy:
     if AgentFile().recognises(document):
         return _of_agent(document)
     message = "only graph files and agent files have a structure"
-    remedy = "a graph file says `kind: graph`; an agent file is known by model and instructions"
+    remedy = "a graph file has `kind: graph`; an agent file has a model and instructions"
     raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
 
 

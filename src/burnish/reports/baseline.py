@@ -8,17 +8,10 @@ from itertools import combinations
 from statistics import stdev, variance
 
 from burnish.core.comparisons import tied
-from burnish.core.content import stream
 from burnish.core.evaluations import mean
 from burnish.core.statistics import paired_interval
 from burnish.datasets.checks import smallest_difference
-from burnish.reports.evaluation_cases import CaseRow, CaseVerdict, Try
-
-# -- since the baseline -----------------------------------------------------------------------
-
-
-_FEWEST_MOVED = 6
-"""Fewer cases than these, all moving one way, happen by chance more often than once in 20."""
+from burnish.reports.evaluation_cases import CaseRow, CaseVerdict
 
 
 class ChangeKind(StrEnum):
@@ -75,7 +68,6 @@ class BaselineComparison:
     """Everything that changed."""
 
     baseline: str
-    """The run it is compared with."""
     counts: Mapping[ChangeKind, int]
     cases: tuple[CaseChange, ...]
     metrics: tuple[MetricChange, ...]
@@ -89,7 +81,6 @@ def compare_rows(
     now: Sequence[CaseRow],
     before: Sequence[CaseRow],
     *,
-    seed: int,
     name: str = "",
     metrics: Collection[str] = (),
 ) -> BaselineComparison:
@@ -104,12 +95,13 @@ def compare_rows(
         for row in before
         if row.case not in later
     ]
-    pairs = [(earlier[row.case], row) for row in now if _same(row, earlier.get(row.case))]
+    same = [row for row in now if _same(row, earlier.get(row.case))]
+    pairs = [(earlier[row.case], row) for row in same]
     return BaselineComparison(
         baseline=name,
         counts={kind: sum(one.change is kind for one in changes) for kind in ChangeKind},
         cases=tuple(changes),
-        metrics=tuple(_metrics(pairs, seed, metrics)),
+        metrics=tuple(_metrics(pairs, metrics)),
         repeats=(_tries(before), _tries(now)),
         silent=tuple(sorted({m for row in before for m in row.values} - {*metrics})),
     )
@@ -137,14 +129,12 @@ def _change(now: CaseRow, before: CaseRow | None, metrics: Collection[str]) -> C
 
 
 def _lost(before: CaseRow, now: CaseRow, metric: str) -> bool:
-    """Whether a metric spoke of the case before, and of some try now says nothing."""
-    return any(_speaks(one, metric) for one in before.tries if one.answered) and not all(
-        _speaks(one, metric) for one in now.tries if one.answered
+    """Whether a metric has a score of some try before, and none of some try now."""
+    old, new = (
+        [any(score.metric == metric for score in one.scores) for one in row.tries if one.answered]
+        for row in (before, now)
     )
-
-
-def _speaks(one: Try, metric: str) -> bool:
-    return any(score.metric == metric for score in one.scores)
+    return any(old) and not all(new)
 
 
 def _kind(before: CaseRow, now: CaseRow, old: float | None, new: float | None) -> ChangeKind:
@@ -173,7 +163,7 @@ def _scores(before: CaseRow, now: CaseRow) -> tuple[float | None, float | None]:
 
 
 def _metrics(
-    pairs: Sequence[tuple[CaseRow, CaseRow]], seed: int, compared: Collection[str]
+    pairs: Sequence[tuple[CaseRow, CaseRow]], compared: Collection[str]
 ) -> Iterator[MetricChange]:
     for metric in sorted({metric for _, now in pairs for metric in now.values}):
         values = [(before.values.get(metric), now.values.get(metric)) for before, now in pairs]
@@ -186,20 +176,22 @@ def _metrics(
                 and _lost(before, now, metric)
                 and (old := before.values.get(metric)) is not None
             ]
-            yield _metric(metric, both, lost, seed)
+            yield _metric(metric, both, lost)
 
 
 def _metric(
-    metric: str, both: Sequence[tuple[float, float]], lost: Sequence[float], seed: int
+    metric: str, both: Sequence[tuple[float, float]], lost: Sequence[float]
 ) -> MetricChange:
     differences = [new - old for old, new in both]
     moved = sum(not tied(difference) for difference in differences)
-    interval = paired_interval(differences, stream(seed, "baseline", metric))
+    interval = paired_interval(differences)
     sure = interval
     if lost and mean(differences) > 0:
         at_worst = [*differences, *(-old for old in lost)]
-        sure = paired_interval(at_worst, stream(seed, "baseline", metric))
+        sure = paired_interval(at_worst)
         sure = sure if mean(at_worst) > 0 else None
+    # Fewer than 6 cases that all move one way happen by chance more often than once in 20.
+    clear = sure is not None and sure.distinguishable and moved >= 6
     return MetricChange(
         metric=metric,
         cases=len(both),
@@ -209,15 +201,9 @@ def _metric(
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
         moved=moved,
-        distinguishable=sure is not None and sure.distinguishable and moved >= _FEWEST_MOVED,
+        distinguishable=clear,
         lost=len(lost),
     )
-
-
-# -- the noise --------------------------------------------------------------------------------
-
-
-PASSING = "pass rate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +214,6 @@ class _MetricNoise:
     cases: int
     """The cases that have it in every sweep; only they count here."""
     sweeps: tuple[float, ...]
-    """The mean of each sweep."""
     spread: float
     """The standard deviation of these means: the noise floor."""
     can_show: float | None
@@ -267,32 +252,35 @@ def noise_of(rows: Sequence[CaseRow]) -> Noise:
     judged = [row for row in rows if _verdicts(row, sweeps)]
     flaky = [row for row in judged if len(_verdicts(row, sweeps)) > 1]
     unsteady = {row.case for row in flaky}
-    wavering = sum(row.case not in unsteady and _moves(row) for row in rows)
+    steady = [row for row in rows if row.case not in unsteady]
+    wavering = [row for row in steady if any(len(set(_tried(row, m))) > 1 for m in row.values)]
     verdicts = [[float(one.verdict is CaseVerdict.PASS) for one in row.tries] for row in judged]
     rate = mean([mean(passes) for passes in verdicts]) if verdicts else None
+    tried = {"pass rate": verdicts}
+    for metric in sorted({metric for row in rows for metric in row.values}):
+        values = (_tried(row, metric) for row in rows)
+        tried[metric] = [each for each in values if len(each) == sweeps]
     return Noise(
         sweeps=sweeps,
-        metrics=tuple(_noises({PASSING: verdicts, **_by_metric(rows, sweeps)})),
+        metrics=tuple(
+            _noise(metric, cases) for metric, cases in tried.items() if cases and len(cases[0]) > 1
+        ),
         changed=_changed(verdicts),
         careful=None if rate is None else _finite(smallest_difference(len(judged), pass_rate=rate)),
         flaky=tuple(_FlakyCase(case=r.case, passes=r.passes, of=sweeps) for r in flaky),
-        wavering=wavering,
+        wavering=len(wavering),
     )
 
 
 def _verdicts(row: CaseRow, sweeps: int) -> set[CaseVerdict]:
-    """The verdicts of a case; none where a sweep has no verdict on it."""
+    """The verdicts of a case; none if a sweep has no verdict on it."""
     verdicts = {one.verdict for one in row.tries}
     whole = len(row.tries) == sweeps and verdicts <= {CaseVerdict.PASS, CaseVerdict.FAIL}
     return verdicts if whole else set()
 
 
-def _moves(row: CaseRow) -> bool:
-    return any(len(set(_tried(row, metric))) > 1 for metric in row.values)
-
-
 def _tried(row: CaseRow, metric: str) -> list[float]:
-    """A metric's value in each try; nothing where one is missing."""
+    """A metric's value in each try; empty if one is missing."""
     values: list[float] = []
     for one in row.tries:
         scores = [score.value for score in one.scores if score.metric == metric]
@@ -301,20 +289,6 @@ def _tried(row: CaseRow, metric: str) -> list[float]:
             return []
         values.append(mean(whole))
     return values
-
-
-def _by_metric(rows: Sequence[CaseRow], sweeps: int) -> dict[str, list[list[float]]]:
-    """For each metric the values of the cases that have it in every sweep."""
-    return {
-        metric: [values for row in rows if len(values := _tried(row, metric)) == sweeps]
-        for metric in sorted({metric for row in rows for metric in row.values})
-    }
-
-
-def _noises(tried: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[_MetricNoise]:
-    for metric, cases in tried.items():
-        if cases and len(cases[0]) > 1:
-            yield _noise(metric, cases)
 
 
 def _noise(metric: str, tried: Sequence[Sequence[float]]) -> _MetricNoise:
@@ -329,7 +303,7 @@ def _noise(metric: str, tried: Sequence[Sequence[float]]) -> _MetricNoise:
 
 
 def _can_show(tried: Sequence[Sequence[float]]) -> float | None:
-    """By how many cases flip between two sweeps; where scores are no flips, by how far they go."""
+    """From how many cases flip between two sweeps; or how far scores move, if they do not flip."""
     n = len(tried)
     if all(value in (0.0, 1.0) for values in tried for value in values):
         return _finite(smallest_difference(n, changed=_changed(tried)))
@@ -339,7 +313,6 @@ def _can_show(tried: Sequence[Sequence[float]]) -> float | None:
 
 
 def _changed(tried: Sequence[Sequence[float]]) -> float | None:
-    """The share of cases that differ between two sweeps, over all pairs of sweeps."""
     pairs = [pair for values in tried for pair in combinations(values, 2)]
     return mean([float(one != other) for one, other in pairs]) if pairs else None
 

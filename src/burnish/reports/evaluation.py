@@ -2,36 +2,41 @@
 
 import json
 import math
-import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from burnish.core.cases import Case
-from burnish.core.content import Json, codec, stream
+from burnish.core.content import Json, codec, from_json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Evaluation, mean
+from burnish.core.formatting import shorten, visible
 from burnish.core.money import NOTHING, Spend
 from burnish.core.statistics import paired_interval, pass_at_k, pass_hat_k
 from burnish.metrics.agreement import Share
 from burnish.reports.baseline import BaselineComparison, Noise, compare_rows, noise_of
-from burnish.reports.evaluation_cases import CaseRow, CaseVerdict, rows_of
+from burnish.reports.evaluation_cases import (
+    CaseRow,
+    CaseVerdict,
+    Complaint,
+    Trouble,
+    complaints_of,
+    rows_of,
+)
 from burnish.system import Redactor, read_bytes, write_atomic
 from burnish.version import VERSION
 
-# -- intervals -------------------------------------------------------------------------------
+NAME = "evaluation.json"
+_SCHEMA = 1
 
 
-_RESAMPLES = 2000
-_WORK = 2_000_000
-"""With many cases fewer resamples do: the interval is narrow by then."""
-
-
-def mean_interval(values: Sequence[float], rng: random.Random) -> tuple[float, float] | None:
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """The 95 % interval of a mean over cases; None where the values cannot tell.
 
-    Scores that are all 0 or 1 get Wilson's interval: a bootstrap of three ones would claim
-    certainty. Other scores are resampled. Where they are all alike, resampling knows nothing.
+    Scores that are all 0 or 1 get Wilson's interval, others that of paired differences. Where
+    they are all alike, nothing is known about how they vary.
     """
     if len(values) < 2:
         return None
@@ -40,8 +45,7 @@ def mean_interval(values: Sequence[float], rng: random.Random) -> tuple[float, f
         return None if share is None else (share.low, share.high)
     if len(set(values)) == 1:
         return None
-    resamples = min(_RESAMPLES, max(400, _WORK // len(values)))
-    interval = paired_interval(values, rng, resamples=resamples)
+    interval = paired_interval(values, span=(0.0, 1.0))
     return None if interval is None else (interval.low, interval.high)
 
 
@@ -52,12 +56,9 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-# -- what it adds up to -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class MetricSummary:
-    """One metric over all cases that it applies to."""
+    """One metric over all cases that it applies to, if any."""
 
     metric: str
     threshold: float | None = None
@@ -70,7 +71,14 @@ class MetricSummary:
     missing: int = 0
     """The cases that should be in the mean and are not."""
     passed: Share | None = None
-    """The cases that pass this metric in every try."""
+    """None for a metric without a threshold: it only scores."""
+    needs: str = ""
+    """Where it applies to no case, what a case must have."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether it applies to no case."""
+        return not self.cases and not self.missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +94,6 @@ class _TryRates:
     """pass^k: all k tries pass."""
     cases: int
     left_out: int = 0
-    """Cases without a verdict in every try."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,24 +132,30 @@ class Bill:
 
 
 def _summaries_of(
-    rows: Sequence[CaseRow], thresholds: Mapping[str, float | None], seed: int
+    rows: Sequence[CaseRow],
+    thresholds: Mapping[str, float | None],
+    needs: Mapping[str, str],
 ) -> tuple[MetricSummary, ...]:
-    """A summary of each metric that said anything, in the order of `thresholds`, then by name."""
-    metrics = {metric for row in rows for metric in row.values}
-    named = [metric for metric in thresholds if metric in metrics]
+    """A summary of each metric, in the order of `thresholds`, then by name."""
+    others = {metric for row in rows for metric in row.values} - {*thresholds}
+    summaries = (
+        _metric_summary(metric, rows, thresholds.get(metric))
+        for metric in (*thresholds, *sorted(others))
+    )
     return tuple(
-        _metric_summary(metric, rows, thresholds.get(metric), seed)
-        for metric in (*named, *sorted(metrics - {*named}))
+        replace(each, needs=needs.get(each.metric, "")) if each.silent else each
+        for each in summaries
     )
 
 
-def _metric_summary(
-    metric: str, rows: Sequence[CaseRow], threshold: float | None, seed: int
-) -> MetricSummary:
+def _metric_summary(metric: str, rows: Sequence[CaseRow], threshold: float | None) -> MetricSummary:
     values = [row.values[metric] for row in rows if metric in row.values]
     numbers = [value for value in values if value is not None]
-    low, high = mean_interval(numbers, stream(seed, "eval", metric)) or (None, None)
+    low, high = mean_interval(numbers) or (None, None)
     verdicts = [v for row in rows if (v := row.passed(metric)) is not None]
+    # That the agent crashed is no verdict of a metric that gives none of the other cases.
+    ended = [row for row in rows if not row.crashed and row.values.get(metric) is not None]
+    judges = not ended or any(row.passed(metric) is not None for row in ended)
     return MetricSummary(
         metric=metric,
         threshold=threshold,
@@ -151,17 +164,19 @@ def _metric_summary(
         high=high,
         cases=len(numbers),
         missing=len(values) - len(numbers),
-        passed=Share.of_counts(sum(verdicts), len(verdicts)),
+        passed=Share.of_counts(sum(verdicts), len(verdicts)) if judges else None,
     )
 
 
 def _totals_of(rows: Sequence[CaseRow], evaluation: Evaluation, bill: Bill) -> Totals:
-    """The totals of a measurement."""
     count = {verdict: sum(row.verdict is verdict for row in rows) for verdict in CaseVerdict}
     passed, failed = count[CaseVerdict.PASS], count[CaseVerdict.FAIL]
     tries = [one for row in rows for one in row.tries]
     seconds = [one.seconds for one in tries if one.answered]
     timed = seconds if any(seconds) else []
+    judged = [row for row in rows if row.verdict in (CaseVerdict.PASS, CaseVerdict.FAIL)]
+    # Where no metric gives a verdict, crashes alone are no share of cases that pass.
+    judges = not count[CaseVerdict.UNJUDGED] or not all(row.crashed for row in judged)
     return Totals(
         cases=len(rows),
         repeats=len(evaluation.sweeps),
@@ -170,8 +185,8 @@ def _totals_of(rows: Sequence[CaseRow], evaluation: Evaluation, bill: Bill) -> T
         missing=count[CaseVerdict.MISSING],
         unjudged=count[CaseVerdict.UNJUDGED],
         crashed=sum(row.crashed for row in rows),
-        pass_rate=Share.of_counts(passed, passed + failed),
-        tries=next(_rates(evaluation), None),
+        pass_rate=Share.of_counts(passed, passed + failed) if judges else None,
+        tries=_try_rates(evaluation),
         seconds_p50=percentile(timed, 0.5),
         seconds_p95=percentile(timed, 0.95),
         tokens_in=sum(one.tokens_in for one in tries),
@@ -182,27 +197,20 @@ def _totals_of(rows: Sequence[CaseRow], evaluation: Evaluation, bill: Bill) -> T
     )
 
 
-def _rates(evaluation: Evaluation) -> Iterator[_TryRates]:
+def _try_rates(evaluation: Evaluation) -> _TryRates | None:
     k = len(evaluation.sweeps)
-    if k > 1:
-        every = pass_hat_k(evaluation, k)
-        whole = evaluation.only({*evaluation.cases} - {*every.left_out})
-        yield _TryRates(
-            k=k,
-            one=pass_at_k(whole, 1).value,
-            any_of_k=pass_at_k(whole, k).value,
-            all_of_k=every.value,
-            cases=every.cases,
-            left_out=len(every.left_out),
-        )
-
-
-# -- the report -------------------------------------------------------------------------------
-
-
-NAME = "evaluation.json"
-"""The report in the folder of its run."""
-_SCHEMA = 1
+    if k < 2:
+        return None
+    every = pass_hat_k(evaluation, k)
+    whole = evaluation.only({*evaluation.cases} - {*every.left_out})
+    return _TryRates(
+        k=k,
+        one=pass_at_k(whole, 1).value,
+        any_of_k=pass_at_k(whole, k).value,
+        all_of_k=every.value,
+        cases=every.cases,
+        left_out=len(every.left_out),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +219,9 @@ class About:
 
     agent: str
     source: str = ""
-    """The file that describes it."""
     run: str = ""
     folder: str = ""
     at: str = ""
-    """UTC, ISO 8601."""
     seed: int = 42
 
 
@@ -244,16 +250,18 @@ class EvalReport:
         *,
         bill: Bill | None = None,
         thresholds: Mapping[str, float | None] | None = None,
+        needs: Mapping[str, str] | None = None,
         redactor: Redactor | None = None,
     ) -> "EvalReport":
         """The report of an evaluation; secrets that cases or replies hold are taken out.
 
-        `thresholds` names the metrics in the order in which they are shown.
+        `thresholds` names the metrics in the order in which they are shown, `needs` what a case
+        must have for each of them.
         """
         rows = _clean(rows_of(cases, evaluation), redactor or Redactor.from_environment())
         return cls(
             about=about,
-            metrics=_summaries_of(rows, thresholds or {}, about.seed),
+            metrics=_summaries_of(rows, thresholds or {}, needs or {}),
             totals=_totals_of(rows, evaluation, bill or Bill()),
             cases=rows,
         )
@@ -267,9 +275,8 @@ class EvalReport:
         comparison = compare_rows(
             self.cases,
             baseline.cases,
-            seed=self.about.seed,
             name=baseline.about.run,
-            metrics=[each.metric for each in self.metrics],
+            metrics=[each.metric for each in self.metrics if not each.silent],
         )
         return replace(self, baseline=comparison)
 
@@ -304,9 +311,9 @@ class EvalReport:
         """A report that was written before; `path` may be the folder of its run."""
         file = path / NAME if path.is_dir() else path
         if path.is_dir() and not file.exists():
-            raise _unfit(path, "there is no evaluation.json: this run measured nothing to its end")
+            raise _unfit(path, "evaluation.json is missing: this run did not finish measuring")
         try:
-            data: Json = json.loads(read_bytes(file))
+            data: Json = from_json(read_bytes(file))
             schema = data.get("schema") if isinstance(data, dict) else None
             if isinstance(schema, int) and schema > _SCHEMA:
                 raise _unfit(file, "this report was written by a newer burnish")
@@ -324,7 +331,6 @@ def _clean(rows: tuple[CaseRow, ...], redactor: Redactor) -> tuple[CaseRow, ...]
 
 
 def _summary(report: EvalReport) -> dict[str, Json]:
-    """What other tools read first; rates from 0 to 1, and zeros count in every mean."""
     totals, about = report.totals, report.about
     return {
         "agent_name": about.agent,
@@ -346,5 +352,87 @@ def _summary(report: EvalReport) -> dict[str, Json]:
 def _unfit(path: Path, message: str) -> ConfigError:
     return ConfigError(
         [Problem(where=str(path), message=message)],
-        remedy="give a file that `burnish eval --json FILE` wrote, or a run of `burnish eval`",
+        remedy="pass a file that `burnish eval --json FILE` wrote, or a run of `burnish eval`",
     )
+
+
+# -- JUnit XML, for CI systems ---------------------------------------------------------------------
+
+
+_FORBIDDEN = re.compile("[\ud800-\udfff\ufffe\uffff]")
+"""What XML has no place for beside control characters."""
+
+
+def to_junit(report: EvalReport) -> bytes:
+    """The report as JUnit XML, UTF-8."""
+    totals, about = report.totals, report.about
+    counts = {
+        "tests": str(totals.cases),
+        "failures": str(totals.failed),
+        "errors": str(totals.missing),
+        "skipped": str(totals.unjudged),
+        "time": f"{totals.active_seconds:.3f}",
+    }
+    root = Element("testsuites", {"name": "burnish eval", **counts})
+    named = {"name": _text(about.agent), **counts, "timestamp": about.at}
+    suite = SubElement(root, "testsuite", named)
+    properties = SubElement(suite, "properties")
+    for name, value in _properties(report):
+        SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
+    for row in report.cases:
+        _add_case(suite, row, about.agent)
+    indent(root)
+    return tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _properties(report: EvalReport) -> Iterator[tuple[str, str]]:
+    yield "burnish", report.burnish
+    yield "source", report.about.source
+    yield "run", report.about.folder
+    for each in report.metrics:
+        if each.mean is not None:
+            yield f"mean {each.metric}", f"{each.mean:.6f}"
+
+
+def _add_case(suite: Element, row: CaseRow, agent: str) -> None:
+    seconds = sum(one.seconds for one in row.tries)
+    named = {"classname": _text(agent), "name": _text(row.title), "time": f"{seconds:.3f}"}
+    case = SubElement(suite, "testcase", named)
+    match row.verdict:
+        case CaseVerdict.FAIL:
+            _add_trouble(case, "failure", row)
+        case CaseVerdict.MISSING:
+            _add_trouble(case, "error", row)
+        case CaseVerdict.UNJUDGED:
+            SubElement(case, "skipped", {"message": "no metric gives a verdict on this case"})
+        case CaseVerdict.PASS:
+            pass
+    output = row.tries[-1].replies if row.tries else ()
+    if output:
+        SubElement(case, "system-out").text = _text("\n---\n".join(output))
+
+
+def _add_trouble(case: Element, kind: str, row: CaseRow) -> None:
+    """One element a case, as readers of JUnit expect; its text has everything."""
+    complaints = complaints_of(row)
+    trouble = Trouble.MISSING if row.verdict is CaseVerdict.MISSING else None
+    first = next((c for c in complaints if trouble in (None, c.trouble)), None)
+    message = "" if first is None else f"{first.where}: {shorten(first.reason, 200)}"
+    what = first.metric or first.trouble if first else kind
+    element = SubElement(case, kind, {"message": _text(message), "type": what})
+    element.text = _text("\n\n".join(_complaint_text(row, c) for c in complaints))
+
+
+def _complaint_text(row: CaseRow, complaint: Complaint) -> str:
+    tries = len(row.tries)
+    often = f" in {complaint.tries} of {tries} repeats" if complaint.tries < tries else ""
+    lines = [f"{complaint.where}: {complaint.trouble}{often}", complaint.reason]
+    if complaint.expected is not None:
+        lines.append(f"expected: {complaint.expected}")
+    if complaint.actual:
+        lines.append(f"actual: {complaint.actual}")
+    return "\n".join(line for line in lines if line)
+
+
+def _text(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", visible(text))

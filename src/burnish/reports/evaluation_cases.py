@@ -1,18 +1,21 @@
 """The cases of a measurement: what each gave in each repeat, whether it passes, and why not."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from burnish.core.cases import Case
 from burnish.core.evaluations import CaseResult, Evaluation, mean
+from burnish.core.formatting import shorten
 from burnish.core.money import to_usd
 
-# -- rows -------------------------------------------------------------------------------------
+_CONTENT_ID = re.compile(r"[0-9a-f]{16}")
+"""The id of a case without a name."""
 
 
 class CaseVerdict(StrEnum):
-    """What a case, or one try at it, comes to."""
+    """The verdict on a case, or on one try at it."""
 
     PASS = "pass"  # noqa: S105
     FAIL = "fail"
@@ -45,7 +48,6 @@ class Try:
     """What was said to the agent, where a model made it up."""
     scores: tuple[_ScoreRow, ...] = ()
     error: str = ""
-    """Why there is no reply."""
     error_kind: str = ""
     """`agent` or `infrastructure`."""
     seconds: float = 0.0
@@ -56,7 +58,6 @@ class Try:
 
     @property
     def answered(self) -> bool:
-        """Whether the agent gave anything."""
         return not self.error_kind
 
 
@@ -74,13 +75,19 @@ class CaseRow:
     tries: tuple[Try, ...] = ()
 
     @property
+    def title(self) -> str:
+        """The name of the case for people; a case without one is known by what it asks."""
+        if not _CONTENT_ID.fullmatch(self.case) or not self.asked:
+            return self.case
+        return f"{shorten(self.asked[0], 60)} ({self.case[:6]})"
+
+    @property
     def passes(self) -> int:
-        """How many tries pass."""
         return sum(one.verdict is CaseVerdict.PASS for one in self.tries)
 
     @property
     def why_missing(self) -> str:
-        """Why a try or one of its scores is missing; the first that says so speaks."""
+        """The first reason why a try or one of its scores is missing."""
         for one in self.tries:
             lost = [score.reason for score in one.scores if score.value is None]
             reason = one.error if one.error_kind == "infrastructure" else next(iter(lost), "")
@@ -90,8 +97,12 @@ class CaseRow:
 
     @property
     def crashed(self) -> bool:
-        """Whether the agent itself failed in any try."""
         return any(one.error_kind == "agent" for one in self.tries)
+
+    @property
+    def why_crashed(self) -> str:
+        """How the agent itself failed, the first time."""
+        return next((one.error for one in self.tries if one.error_kind == "agent"), "")
 
     def passed(self, metric: str) -> bool | None:
         """Whether a metric passes in every try; None when it is missing or gives no verdict."""
@@ -110,32 +121,27 @@ def rows_of(cases: Iterable[Case], evaluation: Evaluation) -> tuple[CaseRow, ...
 def _row(case: Case, evaluation: Evaluation) -> CaseRow:
     results = evaluation.of_case(case.id)
     tries = tuple(_try(result, evaluation.metrics) for result in results)
+    verdicts = {one.verdict for one in tries}
+    # A case passes when it passes every time; with a missing try it is missing.
+    order = (CaseVerdict.MISSING, CaseVerdict.FAIL, CaseVerdict.PASS, CaseVerdict.UNJUDGED)
     return CaseRow(
         case=case.id,
         asked=tuple(turn.input for turn in case.turns),
         expected=tuple(turn.expected for turn in case.turns),
-        verdict=_verdict_of([one.verdict for one in tries]),
+        verdict=next(each for each in order if each in verdicts),
         values=dict(_values(results, evaluation.metrics)),
         tries=tries,
     )
 
 
-def _verdict_of(verdicts: Sequence[CaseVerdict]) -> CaseVerdict:
-    """What tries add up to: a case passes when it passes every time.
-
-    A case with a missing try is missing, as it is in every comparison.
-    """
-    for decisive in (CaseVerdict.MISSING, CaseVerdict.FAIL, CaseVerdict.PASS):
-        if decisive in verdicts:
-            return decisive
-    return CaseVerdict.UNJUDGED
-
-
 def _try(result: CaseResult, metrics: Collection[str]) -> Try:
     outcome, failure = result.outcome, result.outcome.failure
+    missing = outcome.missing or any(score.missing for score in result.scores)
+    without = CaseVerdict.MISSING if missing else CaseVerdict.UNJUDGED
+    verdicts = {True: CaseVerdict.PASS, False: CaseVerdict.FAIL, None: without}
     return Try(
         draw=result.draw,
-        verdict=_verdict(result, metrics),
+        verdict=CaseVerdict.FAIL if outcome.failed else verdicts[result.passed(metrics)],
         replies=outcome.replies,
         asked=outcome.asked,
         scores=tuple(
@@ -151,14 +157,6 @@ def _try(result: CaseResult, metrics: Collection[str]) -> Try:
     )
 
 
-def _verdict(result: CaseResult, metrics: Collection[str]) -> CaseVerdict:
-    passed = result.passed(metrics)
-    if passed is not None:
-        return CaseVerdict.PASS if passed else CaseVerdict.FAIL
-    lacking = result.outcome.missing or any(score.missing for score in result.scores)
-    return CaseVerdict.MISSING if lacking else CaseVerdict.UNJUDGED
-
-
 def _values(
     results: Sequence[CaseResult], metrics: Iterable[str]
 ) -> Iterator[tuple[str, float | None]]:
@@ -169,18 +167,12 @@ def _values(
             yield metric, mean(numbers) if len(numbers) == len(values) else None
 
 
-# -- what is wrong with a case, in words ------------------------------------------------------
-
-
 class Trouble(StrEnum):
     """What sort of thing went wrong."""
 
     FAILED = "failed"
-    """A metric does not pass."""
     CRASHED = "crashed"
-    """The agent itself failed."""
     MISSING = "missing"
-    """A run or a score could not be had."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +189,6 @@ class Complaint:
     expected: str | None = None
     actual: str = ""
     tries: int = 1
-    """In how many tries it happened."""
 
     @property
     def named(self) -> str:
@@ -223,11 +214,8 @@ def complaints_of(row: CaseRow) -> tuple[Complaint, ...]:
 
 def unwell(rows: tuple[CaseRow, ...]) -> list[CaseRow]:
     """The cases that fail or are missing, those that fail first."""
-    by_verdict = {
-        verdict: [row for row in rows if row.verdict is verdict]
-        for verdict in (CaseVerdict.FAIL, CaseVerdict.MISSING)
-    }
-    return [*by_verdict[CaseVerdict.FAIL], *by_verdict[CaseVerdict.MISSING]]
+    verdicts = (CaseVerdict.FAIL, CaseVerdict.MISSING)
+    return [row for verdict in verdicts for row in rows if row.verdict is verdict]
 
 
 def _of_try(row: CaseRow, one: Try) -> Iterator[Complaint]:
@@ -238,23 +226,17 @@ def _of_try(row: CaseRow, one: Try) -> Iterator[Complaint]:
         yield Complaint(trouble=trouble, reason=one.error, expected=expected)
         return
     for score in one.scores:
-        if score.value is None:
-            yield _complaint(row, one, score, Trouble.MISSING)
-        elif score.passed is False:
-            yield _complaint(row, one, score, Trouble.FAILED)
-
-
-def _complaint(row: CaseRow, one: Try, score: _ScoreRow, trouble: Trouble) -> Complaint:
-    turn = -1 if score.turn is None else score.turn
-    return Complaint(
-        trouble=trouble,
-        metric=score.metric,
-        turn=score.turn,
-        value=score.value,
-        reason=score.reason,
-        expected=_at(row.expected, turn),
-        actual=_at(one.replies, turn) or "",
-    )
+        if score.value is None or score.passed is False:
+            turn = -1 if score.turn is None else score.turn
+            yield Complaint(
+                trouble=Trouble.MISSING if score.value is None else Trouble.FAILED,
+                metric=score.metric,
+                turn=score.turn,
+                value=score.value,
+                reason=score.reason,
+                expected=_at(row.expected, turn),
+                actual=_at(one.replies, turn) or "",
+            )
 
 
 def _at(texts: tuple[str | None, ...] | tuple[str, ...], turn: int) -> str | None:

@@ -19,19 +19,13 @@ from burnish.core.formatting import (
     number,
     spending,
 )
-from burnish.metrics.agreement import Share
 from burnish.reports.baseline import BaselineComparison, ChangeKind, MetricChange, Noise
 from burnish.reports.evaluation import NAME, EvalReport, MetricSummary, Totals
 from burnish.reports.evaluation_cases import complaints_of, unwell
 from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.events import Event, SessionBegun, Stopping, Warned
 from burnish.runs.progress import ProgressLines
-
-# -- sentences --------------------------------------------------------------------------------
-
-
-_Line = tuple[str, str]
-"""A short label and what follows it."""
+from burnish.runs.report_sections import WHOLE_REASON
 
 
 def heading(report: EvalReport) -> str:
@@ -44,10 +38,12 @@ def heading(report: EvalReport) -> str:
 def verdict(report: EvalReport) -> str:
     """Whether the thresholds hold, in one sentence; what is missing is always said."""
     totals = report.totals
-    lost = f"{counted(totals.missing, 'case')} {_is(totals.missing)} missing"
-    tail = _unjudged(totals)
+    lost = f"{counted(totals.missing, 'case')} {'is' if totals.missing == 1 else 'are'} missing"
+    unjudged = counted(totals.unjudged, "case")
+    tail = f"; on {unjudged} no metric gives a verdict" if totals.unjudged else ""
     if totals.failed:
-        failed = f"failed: {totals.failed} of {counted(totals.cases, 'case')} {_s(totals.failed)}"
+        fail = "fails" if totals.failed == 1 else "fail"
+        failed = f"failed: {totals.failed} of {counted(totals.cases, 'case')} {fail}"
         return f"{failed}{f', and {lost}' if totals.missing else ''}{tail}"
     if totals.missing:
         others = "the other one passes" if totals.passed == 1 else f"the other {totals.passed} pass"
@@ -61,36 +57,31 @@ def verdict(report: EvalReport) -> str:
     return f"passed: all {totals.passed} cases pass{every}{tail}"
 
 
-def _unjudged(totals: Totals) -> str:
-    n = totals.unjudged
-    return f"; on {counted(n, 'case')} no metric gives a verdict" if n else ""
-
-
-def _is(n: int) -> str:
-    return "is" if n == 1 else "are"
-
-
-def _s(n: int) -> str:
-    return "fails" if n == 1 else "fail"
-
-
-def totals_lines(report: EvalReport) -> Iterator[_Line]:
+def totals_lines(report: EvalReport) -> Iterator[tuple[str, str]]:
     """Counts, rates, latency, money."""
     totals = report.totals
     yield "cases", _counts(totals)
-    if totals.pass_rate is not None:
-        yield "passing", _passing(totals.pass_rate, totals)
+    if (share := totals.pass_rate) is not None:
+        of = "" if share.of == totals.cases else f" of the {share.of:,} with a verdict"
+        every = f" in all {totals.repeats} repeats" if totals.repeats > 1 else ""
+        yield "passing", f"{share}{of}{every}"
     if totals.tries is not None and totals.tries.one is not None:
         rates, k = totals.tries, totals.tries.k
         single = f"single run {two(rates.one)}, any of {k} {two(rates.any_of_k)} (pass@{k})"
         yield "repeats", f"{single}, all of {k} {two(rates.all_of_k)} (pass^{k})"
     if totals.crashed:
         crashed = counted(totals.crashed, "case")
-        yield "crashed", f"{crashed} in which the agent itself failed: 0 in every metric"
+        yield "crashed", f"{crashed} in which the agent itself failed: they score 0 in every metric"
+        if common := commonest_reason(row.why_crashed for row in report.cases):
+            yield "because", f"in {common}"
     if totals.missing:
-        yield "missing", f"{counted(totals.missing, 'case')}: in no mean, and never a 0"
+        yield (
+            "missing",
+            f"{counted(totals.missing, 'case')}: not in any mean, and never counted as 0",
+        )
         if common := commonest_reason(row.why_missing for row in report.cases):
             yield "because", f"in {common}"
+    yield from _silent(report.metrics)
     if totals.seconds_p50 is not None and totals.seconds_p95 is not None:
         p50, p95 = duration(totals.seconds_p50), duration(totals.seconds_p95)
         yield "latency", f"p50 {p50}, p95 {p95} a case"
@@ -99,6 +90,13 @@ def totals_lines(report: EvalReport) -> Iterator[_Line]:
     yield "spent", spending(totals.spent)
     if totals.billed != totals.spent:
         yield "billed", f"{spending(totals.billed)}, with calls that were lost or not used"
+
+
+def _silent(metrics: Iterable[MetricSummary]) -> Iterator[tuple[str, str]]:
+    for each in metrics:
+        if each.silent:
+            why = f": it needs {each.needs}" if each.needs else ""
+            yield "no score", f"{each.metric} applies to no case{why}"
 
 
 def _counts(totals: Totals) -> str:
@@ -110,12 +108,6 @@ def _counts(totals: Totals) -> str:
     )
     counts = ", ".join(f"{n:,} {word}" for n, word in named if n or word == "passed")
     return f"{counts}, of {totals.cases:,}"
-
-
-def _passing(share: Share, totals: Totals) -> str:
-    of = "" if share.of == totals.cases else f" of the {share.of:,} with a verdict"
-    every = f" in all {totals.repeats} repeats" if totals.repeats > 1 else ""
-    return f"{share}{of}{every}"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -136,28 +128,15 @@ def two(value: float | None) -> str:
     return "—" if value is None else f"{value:z.2f}"
 
 
-_CHANGES = (
-    ChangeKind.NEW_PASS,
-    ChangeKind.NEW_FAIL,
-    ChangeKind.UP,
-    ChangeKind.DOWN,
-    ChangeKind.UNCHANGED,
-    ChangeKind.CANNOT_TELL,
-    ChangeKind.REWRITTEN,
-    ChangeKind.ONLY_HERE,
-    ChangeKind.ONLY_THERE,
-)
-
-
 def change_counts(comparison: BaselineComparison) -> str:
     """`1 new pass, 2 new fail, 13 unchanged`."""
-    counts = [f"{n} {kind.value}" for kind in _CHANGES if (n := comparison.counts.get(kind, 0))]
+    counts = [f"{n} {kind.value}" for kind in ChangeKind if (n := comparison.counts.get(kind, 0))]
     return ", ".join(counts) or "no case on either side"
 
 
 def change_words(each: MetricChange) -> str:
     """What a difference is worth."""
-    lost = f"; no score any more in {counted(each.lost, 'case')}" if each.lost else ""
+    lost = f"; no longer a score in {counted(each.lost, 'case')}" if each.lost else ""
     if not each.moved:
         return f"no case moved{lost}"
     if each.distinguishable:
@@ -175,11 +154,8 @@ def repeats_note(comparison: BaselineComparison) -> str:
 
 
 def can_show(value: float | None) -> str:
-    """The smallest difference, or that there is none."""
+    """The smallest difference, or `nothing`."""
     return "nothing" if value is None or not math.isfinite(value) else f"{value:.2f}"
-
-
-# -- the page ---------------------------------------------------------------------------------
 
 
 _SHOWN = 200
@@ -199,32 +175,32 @@ def evaluation_page(run: RunRecord, reason: str) -> Iterable[Section]:
 class MeasureLines(ProgressLines):
     """Nothing but the beginning, and what a user should know: the results are a table."""
 
-    stopping = "stopping; once more stops at once"
+    stopping = "stopping; interrupt again to stop at once"
 
     def lines(self, event: Event, width: int) -> list[str]:
-        """What an event means to a person, if anything."""
         shown = (*SessionBegun.kinds, *Stopping.kinds, *Warned.kinds)
         return super().lines(event, width) if event.kind in shown else []
 
     def beginning(self, begun: SessionBegun) -> str:
-        """The first line of a run."""
-        return f"{begun.target} · {counted(begun.cases.get(Split.TRAIN.value, 0), 'case')}"
+        cases = counted(begun.cases.get(Split.TRAIN.value, 0), "case")
+        return f"{begun.title or begun.target} · {cases}"
 
     def going_on(self, begun: SessionBegun) -> str:
-        """What a resume says."""
         del begun
-        return "going on; nothing is paid twice"
+        return "resuming; nothing is paid for twice"
 
 
 def _short(run: RunRecord, reason: str) -> Iterator[Section]:
-    ended = f" ({cell(reason, 160)})" if reason else ""
+    ended = f" ({cell(reason, WHOLE_REASON)})" if reason else ""
     yield Text.of(f"A measurement, {run.status}{ended}.")
     measured = result_of(run.baseline, "train")
     if measured is not None:
         means = measured.measurement.components.items()
         yield Table(("metric", "mean"), tuple((cell(name), number(mean)) for name, mean in means))
         lost = len(measured.measurement.missing_cases)
-        missing = f"{counted(lost, 'case')} missing, in no mean" if lost else "nothing is missing"
+        missing = (
+            f"{counted(lost, 'case')} missing, not in any mean" if lost else "nothing is missing"
+        )
         yield Text.of(f"{counted(measured.measurement.cases, 'case')}; {missing}.")
     yield Text.of(f"Spent {spending(run.spent)}.")
 
@@ -259,7 +235,7 @@ def _baseline(comparison: BaselineComparison) -> Iterator[Section]:
     yield Table(("metric", "cases", "before", "after", "difference", ""), tuple(rows))
     if comparison.silent:
         names = cell(", ".join(comparison.silent))
-        yield Text.of(f"Scored before, and says nothing now: {names}.")
+        yield Text.of(f"Scored before, but not now: {names}.")
 
 
 def _noise(noise: Noise) -> Iterator[Section]:
@@ -277,7 +253,7 @@ def _noise(noise: Noise) -> Iterator[Section]:
     yield Table(("", "cases", "sweeps", "spread", "can show"), tuple(rows))
     yield Listing(
         tuple(f"{cell(each.case)}: passes {each.passes} of {each.of}" for each in noise.flaky),
-        lead=f"{counted(len(noise.flaky), 'case')} with a verdict that changes.",
+        lead=f"{counted(len(noise.flaky), 'case')} whose verdict changes.",
     )
 
 
@@ -288,7 +264,7 @@ def _troubles(report: EvalReport) -> Iterator[Section]:
     rows: list[tuple[str, ...]] = []
     for row in sick[:_SHOWN]:
         for each in complaints_of(row):
-            texts = (row.case, each.where, each.reason or each.trouble, each.expected or "—")
+            texts = (row.title, each.where, each.reason or each.trouble, each.expected or "—")
             rows.append(tuple(cell(text, 160) for text in (*texts, each.actual or "—")))
     yield Heading("What does not pass")
     yield Table(("case", "where", "what", "expected", "actual"), tuple(rows))

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.formatting import counted, shorten
-from burnish.reports.baseline import BaselineComparison, CaseChange, ChangeKind, Noise
+from burnish.reports.baseline import BaselineComparison, ChangeKind, Noise
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_cases import (
     CaseRow,
@@ -29,9 +29,6 @@ from burnish.reports.evaluation_page import (
     two,
 )
 
-# -- tables -----------------------------------------------------------------------------------
-
-
 _ALL_SHOWN = 40
 """Up to so many cases are shown whole; beyond, only those that do not pass."""
 _NARROWEST = 8
@@ -49,7 +46,7 @@ def case_table(report: EvalReport, width: int) -> Iterator[RenderableType]:
     rows, left_out = _chosen(report.cases)
     metrics = [each.metric for each in report.metrics]
     repeated = report.totals.repeats > 1
-    longest = max((cell_len(shorten(row.case, width)) for row in rows), default=4)
+    longest = max((cell_len(shorten(row.title, width)) for row in rows), default=4)
     name = min(max(4, longest), max(12, width // 3))
     room = width - name - len("✓ ") - _GAP - (len("passes") + _GAP if repeated else 0)
     shown, each_width = _fitting(metrics, rows, room)
@@ -68,8 +65,8 @@ def _chosen(cases: Sequence[CaseRow]) -> tuple[list[CaseRow], str]:
     sick = [row for row in cases if row.verdict in (CaseVerdict.FAIL, CaseVerdict.MISSING)]
     well = f"{counted(len(cases) - len(sick), 'other case')} not shown"
     more = len(sick) - _ALL_SHOWN
-    beyond = f"… {counted(more, 'more case')} that does not pass, " if more == 1 else ""
-    beyond = beyond or (f"… {counted(more, 'more case')} that do not pass, " if more > 1 else "")
+    do = "does" if more == 1 else "do"
+    beyond = f"… {counted(more, 'more case')} that {do} not pass, " if more > 0 else ""
     return sick[:_ALL_SHOWN], f"  {beyond}{well}"
 
 
@@ -87,7 +84,7 @@ def _fitting(metrics: Sequence[str], rows: Iterable[CaseRow], room: int) -> tupl
 def _table(
     rows: Sequence[CaseRow], metrics: Sequence[str], each: int, name: int, *, repeated: bool
 ) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    table = _plain()
     table.add_column("case", no_wrap=True, width=name + 2)
     if repeated:
         table.add_column("passes", no_wrap=True, justify="right")
@@ -97,19 +94,16 @@ def _table(
         table.add_column(title, no_wrap=True, justify="right", width=shown)
     for row in rows:
         mark, style = _MARKS[row.verdict]
-        cells = [Text.assemble((mark, style), " ", shorten(row.case, name))]
+        cells = [Text.assemble((mark, style), " ", shorten(row.title, name))]
         if repeated:
-            cells.append(Text(f"{row.passes}/{len(row.tries)}", _shade(row)))
+            shade = "" if row.verdict is CaseVerdict.PASS else style
+            cells.append(Text(f"{row.passes}/{len(row.tries)}", shade))
         table.add_row(*cells, *(_value(row, metric) for metric in metrics))
     return table
 
 
-def _shade(row: CaseRow) -> str:
-    return "" if row.verdict is CaseVerdict.PASS else _MARKS[row.verdict][1]
-
-
 def _value(row: CaseRow, metric: str) -> Text:
-    """A score; a dash where the metric does not apply, which is not the same as missing."""
+    """A score; a dash if the metric does not apply, which is different from missing."""
     if metric not in row.values:
         return Text("—", "dim")
     value = row.values[metric]
@@ -127,25 +121,18 @@ def metric_table(report: EvalReport) -> Table:
     columns = [
         i for i in range(len(names)) if i < 3 or any(row[i] not in ("", "—") for row in rows)
     ]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    table = _plain()
     for i in columns:
-        right = i not in (0, 2)
-        table.add_column(names[i], no_wrap=True, justify="right" if right else "left")
+        table.add_column(names[i], no_wrap=True, justify="left" if i in (0, 2) else "right")
     for row in rows:
-        loud = {5: "yellow"}
-        table.add_row(*(Text(shorten(row[i], 40), loud.get(i, "")) for i in columns))
+        table.add_row(*(Text(shorten(row[i], 40), "yellow" if i == 5 else "") for i in columns))
     return table
-
-
-# -- what fails, what changed, the noise ------------------------------------------------------
 
 
 _SHOWN = 20
 _REPLIES = 3
 """Of one case: many repeats may fail in as many ways."""
-_REASON_LINES = 4
 _MOVES = (ChangeKind.NEW_FAIL, ChangeKind.NEW_PASS, ChangeKind.DOWN, ChangeKind.UP)
-_SHADES = {"worse": "red", "better": "green"}
 
 
 def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
@@ -153,7 +140,7 @@ def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
     sick = unwell(report.cases)
     for row in sick[:_SHOWN]:
         mark, style = _MARKS[row.verdict]
-        yield Text(f"{mark} {shorten(row.case, width - 2)}", f"bold {style}")
+        yield Text(f"{mark} {shorten(row.title, width - 2)}", f"bold {style}")
         exchanges = list(_by_exchange(row).items())
         for exchange, complaints in exchanges[:_REPLIES]:
             yield _exchange(exchange, complaints, len(row.tries), width)
@@ -166,11 +153,10 @@ def troubles(report: EvalReport, width: int) -> Iterator[RenderableType]:
 
 
 _ExchangeKey = tuple[int | None, str | None, str]
-"""Turn, expected, actual."""
 
 
 def _by_exchange(row: CaseRow) -> dict[_ExchangeKey, list[Complaint]]:
-    """What several metrics say of one reply stands together."""
+    """Complaints grouped by the reply they are about."""
     exchanges: dict[_ExchangeKey, list[Complaint]] = {}
     for each in sorted(complaints_of(row), key=lambda each: each.trouble is not Trouble.MISSING):
         exchanges.setdefault((each.turn, each.expected, each.actual), []).append(each)
@@ -193,21 +179,15 @@ def _exchange(exchange: _ExchangeKey, complaints: list[Complaint], tries: int, w
         table.add_row(Text("  actual", "dim"), _excerpt(actual, room))
     for each in complaints:
         shade = "yellow" if each.trouble is Trouble.MISSING else ""
-        table.add_row(
-            Text(f"  {shorten(each.named, label)}", shade),
-            Text(_complaint_words(each, tries, room), shade),
-        )
+        value = two(each.value) if each.trouble is Trouble.FAILED else each.trouble.value
+        often = f" in {each.tries} of {tries} repeats" if each.tries < tries else ""
+        words = f"{value}{often}  {shorten(each.reason, 3 * room)}".rstrip()
+        table.add_row(Text(f"  {shorten(each.named, label)}", shade), Text(words, shade))
     return table
 
 
 def _excerpt(text: str, room: int) -> Text:
     return Text(shorten(text, room)) if text else Text("(empty)", "dim")
-
-
-def _complaint_words(each: Complaint, tries: int, room: int) -> str:
-    value = two(each.value) if each.trouble is Trouble.FAILED else each.trouble.value
-    often = f" in {each.tries} of {tries} repeats" if each.tries < tries else ""
-    return f"{value}{often}  {shorten(each.reason, (_REASON_LINES - 1) * room)}".rstrip()
 
 
 def baseline(comparison: BaselineComparison, width: int) -> Iterator[RenderableType]:
@@ -219,22 +199,18 @@ def baseline(comparison: BaselineComparison, width: int) -> Iterator[RenderableT
         key=lambda one: _MOVES.index(one.change),
     )
     for one in moved[:_SHOWN]:
-        yield _moved(one, width)
+        bad = one.change in (ChangeKind.NEW_FAIL, ChangeKind.DOWN)
+        head = Text(f"  {one.change.value:<9}", "red" if bad else "green")
+        gap = f"{two(one.before)} → {two(one.after)}"
+        yield head.append(f"{gap}  {shorten(one.case, width - 26)}", "default")
     if len(moved) > _SHOWN:
         yield Text(f"  … and {len(moved) - _SHOWN} more: --json FILE has them all", "dim")
     yield _changes(comparison, width)
     if comparison.silent:
         names = shorten(", ".join(comparison.silent), max(8, width - 48))
-        yield Text(f"! scored before, and says nothing of any case now: {names}", "yellow")
+        yield Text(f"! scored before, but no case has a score now: {names}", "yellow")
     if note := repeats_note(comparison):
         yield Text(f"! {note}", "yellow")
-
-
-def _moved(one: CaseChange, width: int) -> Text:
-    bad = one.change in (ChangeKind.NEW_FAIL, ChangeKind.DOWN)
-    gap = f"{two(one.before)} → {two(one.after)}"
-    head = Text(f"  {one.change.value:<9}", "red" if bad else "green")
-    return head.append(f"{gap}  {shorten(one.case, width - 26)}", "default")
 
 
 def _changes(comparison: BaselineComparison, width: int) -> Table:
@@ -244,7 +220,8 @@ def _changes(comparison: BaselineComparison, width: int) -> Table:
         gap = f"{each.difference:+.2f} {interval(each.low, each.high)}"
         cells = (str(each.cases), f"{two(each.before)} → {two(each.after)}", gap)
         name = Text(shorten(each.metric, max(8, width - 61)))
-        table.add_row(name, *map(Text, cells), Text(words, _SHADES.get(words.split(";")[0], "")))
+        shade = {"worse": "red", "better": "green"}.get(words.split(";")[0], "")
+        table.add_row(name, *map(Text, cells), Text(words, shade))
     return table
 
 
@@ -277,9 +254,8 @@ def _explained(measured: Noise) -> str:
 def _flaky(measured: Noise, width: int) -> Iterator[Text]:
     n = len(measured.flaky)
     if n:
-        flips = (
-            "" if measured.changed is None else f"; {measured.changed:.0%} do between two sweeps"
-        )
+        share = measured.changed
+        flips = "" if share is None else f"; {share:.0%} do between two sweeps"
         yield Text(f"flaky: {counted(n, 'case')} change{'s' if n == 1 else ''} the verdict{flips}")
     elif measured.changed is not None:
         yield Text("flaky: no case changes its verdict")
@@ -288,12 +264,14 @@ def _flaky(measured: Noise, width: int) -> Iterator[Text]:
     if n > _SHOWN:
         yield Text(f"  … and {n - _SHOWN} more: --json FILE has them all", "dim")
     if measured.wavering:
-        moves = f"{counted(measured.wavering, 'case')} whose score moves and whose verdict stays"
-        yield Text(f"beside these, {moves}", "dim")
+        moves = (
+            f"{counted(measured.wavering, 'case')} whose score changes but whose verdict does not"
+        )
+        yield Text(f"in addition, {moves}", "dim")
 
 
 def _plain(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for name in names:
         table.add_column(name, no_wrap=True)
     return table

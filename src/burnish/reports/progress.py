@@ -1,7 +1,9 @@
 """Progress: plain lines, NDJSON, the live view."""
 
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import fields, replace
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -11,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from burnish.core.cases import Split
-from burnish.core.content import Json, canonical, codec
+from burnish.core.content import canonical, codec
 from burnish.core.formatting import duration, number, spending
 from burnish.core.money import NOTHING, Spend
 from burnish.journal.limits import Budget
@@ -26,65 +28,161 @@ from burnish.runs.events import (
 )
 from burnish.runs.ledger import event_line
 from burnish.runs.plugins import StrategyPlugin, strategy_plugin
-from burnish.runs.progress import INDENT
+from burnish.runs.progress import INDENT, wrapped
 
 WIDTH = 100
+TICK = "tick"
+"""The kind of a line about the progress of an evaluation."""
+_BAR = 12
+_STARTING = "starting"
+_RECENT = 8
+_LIMITS = frozenset(each.name for each in fields(Budget))
 
 
 class LineView:
     """Prints one line an event that matters, in the words of the run's strategy."""
 
     def __init__(
-        self, write: Callable[[str], None], *, width: Callable[[], int] = lambda: WIDTH
+        self,
+        write: Callable[[str], None],
+        *,
+        width: Callable[[], int] = lambda: WIDTH,
+        opening: str = "",
     ) -> None:
         self._write = write
         self._width = width
+        self._opening = opening
+        """What the run may cost and how to stop it, shown below its first line."""
         self._strategy: str = ""
         self.plugin = StrategyPlugin()
-        """What is known of the run's strategy; it is told with the first event."""
+        """The plug-in of the run's strategy, which the first event names."""
         self.progress = self.plugin.progress()
 
     def event(self, event: Event) -> None:
         """Print what an event means to a person, if anything."""
-        if begun := event.read(SessionBegun):
-            self._begin(begun.strategy)
+        # A resumed run keeps what its lines remember.
+        if (begun := event.read(SessionBegun)) and begun.strategy != self._strategy:
+            self._strategy = begun.strategy
+            self.plugin = strategy_plugin(begun.strategy)
+            self.progress = self.plugin.progress()
         for line in self.progress.lines(event, self._width()):
             self._write(line)
+        if begun is not None and self._opening:
+            for line in wrapped(self._opening, self._width() - len(INDENT)):
+                self._write(f"{INDENT}{line}")
 
     def tick(self, tick: Tick) -> None:
         """Cases are too many for lines."""
 
-    def _begin(self, strategy: str) -> None:
-        # A run that goes on keeps what its lines remember.
-        if strategy != self._strategy:
-            self._strategy = strategy
-            self.plugin = strategy_plugin(strategy)
-            self.progress = self.plugin.progress()
 
+class LiveState:
+    """What a run does now and what its limits leave, learned from its events and ticks."""
 
-# -- The live view --------------------------------------------------------------------------------
+    def __init__(self, lines: LineView | None = None, budget: Budget | None = None) -> None:
+        self.recent: deque[str] = deque(maxlen=_RECENT)
+        """The last lines, unless they go elsewhere."""
+        self.lines = LineView(self.recent.append) if lines is None else lines
+        self.tick_now: Tick | None = None
+        """The evaluation that is going on; None while the strategy thinks."""
+        self.best: float | None = None
+        self.trials = 0
+        self.spent: Spend = NOTHING
+        self.seconds = 0.0
+        self.changes = 0
+        """Grows with each event and tick."""
+        self._budget = budget
+        self._limits = Budget() if budget is None else budget
+        self._doing = _STARTING
+        self._phases = False
+        """Whether the strategy tells of its phases."""
 
+    def event(self, event: Event) -> None:
+        """Learn from an event."""
+        if (begun := event.read(SessionBegun)) and self._budget is None:
+            # A later burnish may have stored a limit that this one does not know.
+            limits = {name: v for name, v in begun.budget.items() if name in _LIMITS}
+            self._limits = Budget(**limits)  # pyright: ignore[reportArgumentType]
+        if resumed := event.read(RunResumed):
+            self.trials = max(0, resumed.trials_recorded - 1)
+        if phase := event.read(PhaseStarted):
+            self._phases = True
+            # The panel has little room: the line above names the study.
+            self._doing = self.lines.progress.title(phase).partition(" (")[0]
+        if trial := event.read(TrialRecorded):
+            self.best, self.trials, self.tick_now = trial.best_score, trial.trial, None
+            if not self._phases:
+                self._doing = f"trial {self.trials + 1}"
+            self.spent = trial.spent or self.spent
+        if (ended := event.read(RunEnded)) and ended.spent is not None:
+            self.spent = ended.spent
+        self.lines.event(event)
+        self.changes += 1
 
-_REFRESH_SECONDS = 0.1
-_BAR = 12
+    def tick(self, tick: Tick) -> None:
+        """Learn from the progress of an evaluation."""
+        # A measurement is one block, and only counts as spent once it is used: at its end.
+        self.tick_now, self.spent = tick, tick.billed if self.is_measuring else tick.spent
+        self.seconds = tick.active_seconds
+        self._doing = "baseline" if self._doing == _STARTING else self._doing
+        self.changes += 1
+
+    @property
+    def is_measuring(self) -> bool:
+        return not self.lines.plugin.proposes
+
+    @property
+    def what(self) -> str:
+        """What runs now."""
+        if self.is_measuring:
+            return "measuring"
+        if self.tick_now is None:
+            return f"{self._doing} · thinking"
+        split = self.tick_now.split
+        if self.tick_now.purpose:
+            return f"{self.tick_now.purpose} · {split.value}"
+        return "sealed test" if split is Split.TEST else f"{self._doing} · {split.value}"
+
+    @property
+    def used(self) -> dict[str, float]:
+        """By the name of each limit, the share of it that is used."""
+        return {
+            name.removeprefix("max_").replace("_", " "): 1 - left
+            for name, left in self._left().items()
+        }
+
+    @property
+    def time_left(self) -> str:
+        """Until the tightest limit, at the pace so far. The run may well end sooner.
+
+        A measurement ends with its last case, and its pace is that of its cases.
+        """
+        if self.is_measuring and self.tick_now is not None and self.tick_now.done:
+            tick = self.tick_now
+            return f"~{duration(self.seconds * (tick.total - tick.done) / tick.done)}"
+        used = max(self.used.values(), default=0.0)
+        if used <= 0:
+            return "—"
+        return f"up to ~{duration(self.seconds * (1 - used) / used)}"
+
+    def _left(self) -> dict[str, float]:
+        budget = self._limits
+        counted = (
+            ("max_trials", budget.max_trials, float(self.trials)),
+            ("max_minutes", budget.max_minutes, self.seconds / 60),
+        )
+        return budget.left(self.spent) | {
+            name: max(0.0, 1 - used / limit) for name, limit, used in counted if limit is not None
+        }
 
 
 class LiveView:
     """Trial lines above, a panel below that moves. Use it as a context manager."""
 
-    def __init__(self, console: Console, budget: Budget) -> None:
+    def __init__(self, console: Console, budget: Budget, *, opening: str = "") -> None:
         self._console = console
-        self._budget = budget
-        self._lines = LineView(self._print, width=lambda: console.width)
+        lines = LineView(self._print, width=lambda: console.width, opening=opening)
+        self._state = LiveState(lines, budget)
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._doing = "starting"
-        self._phases = False
-        """Whether the strategy tells of its phases."""
-        self._tick: Tick | None = None
-        self._best: float | None = None
-        self._trials = 0
-        self._spent: Spend = NOTHING
-        self._seconds = 0.0
         self._drawn = 0.0
 
     def __enter__(self) -> "LiveView":
@@ -100,51 +198,31 @@ class LiveView:
         self._live.stop()
 
     def event(self, event: Event) -> None:
-        """Print the event's line and remember what the panel shows."""
-        if resumed := event.read(RunResumed):
-            self._trials = max(0, resumed.trials_recorded - 1)
-        if phase := event.read(PhaseStarted):
-            self._phases = True
-            # The panel has little room: which study it is stands in the line above.
-            self._doing = self._lines.progress.phase_title(phase).partition(" (")[0]
-        if trial := event.read(TrialRecorded):
-            self._best, self._trials, self._tick = trial.best_score, trial.trial, None
-            if not self._phases:
-                self._doing = f"trial {self._trials + 1}"
-            self._spent = trial.spent or self._spent
-        if (ended := event.read(RunEnded)) and ended.spent is not None:
-            self._spent = ended.spent
-        self._lines.event(event)
+        self._state.event(event)
         self._draw(now=True)
 
-    @property
-    def _is_measuring(self) -> bool:
-        return not self._lines.plugin.proposes
-
     def tick(self, tick: Tick) -> None:
-        """Move the bar."""
-        # A measurement is one block, and only counts as spent once it is used: at its end.
-        self._tick, self._spent = tick, tick.billed if self._is_measuring else tick.spent
-        self._seconds = tick.active_seconds
+        self._state.tick(tick)
         self._draw(now=tick.done == tick.total)
 
     def panel(self) -> Group:
         """What is shown below the lines."""
-        best = () if self._is_measuring else (("best score ", "dim"), f"{number(self._best)}  ")
+        state = self._state
+        best = () if state.is_measuring else (("best score ", "dim"), f"{number(state.best)}  ")
         shown = Text.assemble(
             *best,
             ("spent ", "dim"),
-            spending(self._spent, tokens=False),
+            spending(state.spent, tokens=False),
             ("  time ", "dim"),
-            duration(self._seconds),
+            duration(state.seconds),
             ("  left ", "dim"),
-            self._time_left(),
+            state.time_left,
         )
         shown.no_wrap, shown.overflow = True, "ellipsis"
         return Group(self._evaluation(), self._limits(), shown)
 
     def _evaluation(self) -> Table:
-        tick, doing = self._tick, Text(self._what(), style="cyan")
+        tick, doing = self._state.tick_now, Text(self._state.what, style="cyan")
         if tick is None:
             return _row(doing)
         troubles = f" {tick.failed} failed" if tick.failed else ""
@@ -152,19 +230,8 @@ class LiveView:
         bar = ProgressBar(total=tick.total, completed=tick.done, width=2 * _BAR)
         return _row(doing, bar, Text(f"{tick.done}/{tick.total}{troubles}"))
 
-    def _what(self) -> str:
-        if self._is_measuring:
-            return "measuring"
-        if self._tick is None:
-            return f"{self._doing} · thinking"
-        sealed = self._tick.split is Split.TEST
-        return "sealed test" if sealed else f"{self._doing} · {self._tick.split.value}"
-
     def _limits(self) -> Table | Text:
-        used = {
-            name.removeprefix("max_").replace("_", " "): 1 - left
-            for name, left in self._left().items()
-        }
+        used = self._state.used
         if not used:
             return Text("no limit is set", style="dim")
         words = " · ".join(f"{name} {share:.0%}" for name, share in used.items())
@@ -176,30 +243,6 @@ class LiveView:
             cells += [Text(name, style="dim"), bar, Text(f"{share:.0%}")]
         return _row(*cells)
 
-    def _left(self) -> dict[str, float]:
-        """The share left of each limit."""
-        shares = self._budget.left(self._spent)
-        counted = (
-            ("max_trials", self._budget.max_trials, float(self._trials)),
-            ("max_minutes", self._budget.max_minutes, self._seconds / 60),
-        )
-        return shares | {
-            name: max(0.0, 1 - used / limit) for name, limit, used in counted if limit is not None
-        }
-
-    def _time_left(self) -> str:
-        """Until the tightest limit, at the pace so far. The run may well end sooner.
-
-        A measurement ends with its last case, and its pace is that of its cases.
-        """
-        if self._is_measuring and self._tick is not None and self._tick.done:
-            tick = self._tick
-            return f"~{duration(self._seconds * (tick.total - tick.done) / tick.done)}"
-        used = max((1 - left for left in self._left().values()), default=0.0)
-        if used <= 0:
-            return "—"
-        return f"up to ~{duration(self._seconds * (1 - used) / used)}"
-
     def _print(self, line: str) -> None:
         quiet = "✗" in line or line.startswith(INDENT)
         style = "green" if "accept ✓" in line else ("dim" if quiet else "")
@@ -207,7 +250,7 @@ class LiveView:
 
     def _draw(self, *, now: bool) -> None:
         # Drawing for every case would cost more than the cases of a fast target.
-        if now or time.monotonic() - self._drawn > _REFRESH_SECONDS:
+        if now or time.monotonic() - self._drawn > 0.1:
             self._drawn = time.monotonic()
             self._live.update(self.panel(), refresh=True)
 
@@ -218,12 +261,6 @@ def _row(*cells: Text | ProgressBar) -> Table:
         row.add_column(no_wrap=True, overflow="ellipsis")
     row.add_row(*cells)
     return row
-
-
-# -- Progress as NDJSON ---------------------------------------------------------------------------
-
-
-_SECONDS_BETWEEN_TICKS = 0.25
 
 
 class NdjsonView:
@@ -240,18 +277,8 @@ class NdjsonView:
     def tick(self, tick: Tick) -> None:
         """Write how far the evaluation is, but not for every case."""
         now = time.monotonic()
-        if tick.done < tick.total and now - self._last < _SECONDS_BETWEEN_TICKS:
+        if tick.done < tick.total and now - self._last < 0.25:
             return
         self._last = now
-        data: dict[str, Json] = {
-            "candidate": tick.candidate,
-            "split": tick.split.value,
-            "done": tick.done,
-            "total": tick.total,
-            "failed": tick.failed,
-            "missing": tick.missing,
-            "spent": codec(Spend).encode(tick.spent),
-            "billed": codec(Spend).encode(tick.billed),
-            "active_seconds": round(tick.active_seconds, 3),
-        }
-        self._write(canonical({"schema": 1, "kind": "tick", "data": data}).decode())
+        data = codec(Tick).encode(replace(tick, active_seconds=round(tick.active_seconds, 3)))
+        self._write(canonical({"schema": 1, "kind": TICK, "data": data}).decode())

@@ -1,15 +1,17 @@
-"""Sections of a report as Markdown and on the terminal."""
+"""Sections of a report as Markdown and on the terminal; pages of a trial and of two runs."""
 
+import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from burnish.core import formatting
+from burnish.core.evaluations import mean
 from burnish.core.formatting import (
     Code,
     Diff,
@@ -22,11 +24,20 @@ from burnish.core.formatting import (
     Space,
     Table,
     Text,
+    counted,
+    duration,
+    number,
+    shorten,
+    spending,
     visible,
 )
-from burnish.runs.directory import RunRecord
+from burnish.core.surfaces import diff
+from burnish.core.trials import ASKED_AGAIN, Proposal, SplitResult, TrialRow
+from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.plugins import strategy_plugin
 from burnish.system import write_atomic
+
+NAME = "report.md"
 
 
 def to_markdown(sections: Iterable[Section]) -> str:
@@ -79,12 +90,6 @@ def _fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     yield fence
 
 
-# -- Report.md ------------------------------------------------------------------------------------
-
-
-NAME = "report.md"
-
-
 def write_report(folder: Path) -> Path:
     """Write report.md from what the journal holds."""
     path = folder / NAME
@@ -97,18 +102,18 @@ def render(run: RunRecord) -> str:
     return to_markdown(strategy_plugin(run.header.strategy).report(run))
 
 
-# -- Tables ---------------------------------------------------------------------------------------
-
-
-_PIPE_WIDTH = 240
-
-
 class Columns:
     """A table whose named columns give way where there is no room: cut, or folded into lines."""
 
     def __init__(
-        self, *names: str, cut: Collection[str] = (), folded: Collection[str] = ()
+        self,
+        *names: str,
+        cut: Collection[str] = (),
+        folded: Collection[str] = (),
+        shades: Mapping[str, str] | None = None,
     ) -> None:
+        self._shades = shades or {}
+        """Colours of cells, by their first word."""
         self._table = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
         self._cut = [name in cut for name in names]
         for name in names:
@@ -119,7 +124,12 @@ class Columns:
         """Add a row; brackets in a text are text, not markup."""
         cuts = zip(cells, self._cut, strict=True)
         texts = (
-            RichText(cell, no_wrap=cut, overflow="ellipsis" if cut else "fold")
+            RichText(
+                cell,
+                style=self._shades.get(cell.partition(" ")[0], ""),
+                no_wrap=cut,
+                overflow="ellipsis" if cut else "fold",
+            )
             for cell, cut in cuts
         )
         self._table.add_row(*texts)
@@ -127,7 +137,7 @@ class Columns:
     def show(self) -> None:
         """Print it. A file or a pipe has no width: nothing is folded there."""
         console = Console()
-        console.width = console.width if console.is_terminal else _PIPE_WIDTH
+        console.width = console.width if console.is_terminal else 240
         console.print(self._table)
 
 
@@ -135,9 +145,9 @@ def show(parts: Iterable[Section]) -> None:
     """Print sections: tables as columns, everything else as its lines."""
     for part in parts:
         match part:
-            case formatting.Table():
+            case Table():
                 _show_table(part.head, part.rows)
-            case formatting.Facts():
+            case Facts():
                 _show_table(("", ""), part.rows)
             case _:
                 for line in _terminal_lines(part):
@@ -153,22 +163,123 @@ def _show_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
 
 def _terminal_lines(part: Section) -> Iterator[str]:
     match part:
-        case formatting.Heading():
+        case Heading():
             yield from ("", _plain(part.text))
-        case formatting.Text():
+        case Text():
             yield from map(_plain, part.lines)
-        case formatting.Listing():
+        case Listing():
             yield from [_plain(part.lead)] if part.lead else []
             yield from (f"- {_plain(item)}" for item in part.items)
-        case formatting.Diff() | formatting.Code() | formatting.Page():
+        case Diff() | Code() | Page():
             yield from map(visible, part.lines)
-        case formatting.Series():
+        case Series():
             yield from part.drawing
         case _:
             return
 
 
 def _plain(text: str) -> str:
-    """A text without its Markdown."""
     bare = re.sub(r"\*\*(.+?)\*\*", r"\1", text.replace("`", ""))
     return re.sub(r"\\([\\|])", r"\1", bare).replace("&lt;", "<")
+
+
+# -- Pages -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseDelta:
+    """How one case differs between the best candidates of two runs."""
+
+    case: str
+    left: float
+    right: float
+
+    @property
+    def word(self) -> str:
+        """`up`, `down` or `same`."""
+        if abs(self.right - self.left) < 1e-9:
+            return "same"
+        return "up" if self.right > self.left else "down"
+
+
+def compare_cases(left: RunRecord, right: RunRecord, split: str) -> list[CaseDelta]:
+    """The cases that both best candidates were scored on, by the metrics that both have there.
+
+    A metric that applies to one side only says nothing of the difference.
+    """
+    ours, theirs = (_case_means(run, split) for run in (left, right))
+    return [
+        CaseDelta(
+            case=case,
+            left=mean([ours[case][metric] for metric in shared]),
+            right=mean([theirs[case][metric] for metric in shared]),
+        )
+        for case in sorted(set(ours) & set(theirs))
+        if (shared := sorted(set(ours[case]) & set(theirs[case])))
+    ]
+
+
+def _case_means(run: RunRecord, split: str) -> dict[str, dict[str, float]]:
+    result = result_of(run.best, split)
+    if result is None:
+        return {}
+    return {
+        case: {
+            metric: mean(numbers)
+            for metric, values in metrics.items()
+            if (numbers := [value for value in values if value is not None])
+        }
+        for case, metrics in result.scores.items()
+    }
+
+
+def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
+    """The lines of a page about one trial."""
+    trial = row.trial
+    note = shorten(trial.candidate.origin.note or "—", width)
+    strategy = strategy_plugin(run.header.strategy)
+    yield f"trial {row.number} · {strategy.turn(trial)} {trial.cycle} · {trial.phase} · {note}"
+    yield f"spent {spending(row.spend)} in {duration(row.seconds)}"
+    for proposal in trial.proposals:
+        answer = proposal.error or json.dumps(proposal.answer, ensure_ascii=False)
+        yield shorten(f"{proposal.role} {'failed' if proposal.error else 'said'}: {answer}", width)
+        yield from (shorten(f"{proposal.role} {note}", width) for note in _notes(proposal))
+    yield from (shorten(line, width) for line in strategy.trial_lines(row))
+    candidates = {each.trial.candidate.id: each.trial.candidate for each in run.rows}
+    parents = (candidates[name] for name in trial.candidate.parents if name in candidates)
+    if (parent := next(parents, None)) is not None:
+        for change in diff(parent, trial.candidate):
+            yield from map(visible, change.lines())
+    for problem in trial.problems:
+        yield f"rejected: {visible(str(problem))}"
+    for split in ("train", "holdout"):
+        result = result_of(row, split)
+        if result is not None:
+            few = result.measurement.cases < run.header.cases.get(split, 0)
+            name = f"{counted(result.measurement.cases, 'case')} of {split}" if few else split
+            yield from _scores(name, result, width)
+    if trial.decision is not None:
+        yield f"\n{trial.decision.verdict.value}: {trial.decision.reason}"
+
+
+def _notes(proposal: Proposal) -> Iterator[str]:
+    """What was done for an answer before it could be used."""
+    for note in proposal.mended:
+        yield note if note.startswith(ASKED_AGAIN) else f"repaired: {note}"
+
+
+def _scores(split: str, result: SplitResult, width: int) -> Iterator[str]:
+    measured = result.measurement
+    yield f"\n{split}: loss {number(measured.loss)} ±{number(measured.std)}"
+    for case, metrics in result.scores.items():
+        scores = "  ".join(f"{metric} {_mean_words(values)}" for metric, values in metrics.items())
+        error = result.errors.get(case)
+        line = shorten(f"{case}  {scores}{f' ! {error}' if error else ''}", width - 2)
+        yield f"  {line}"
+
+
+def _mean_words(values: list[float | None]) -> str:
+    numbers = [value for value in values if value is not None]
+    shown = number(mean(numbers)) if numbers else "—"
+    lost = len(values) - len(numbers)
+    return f"{shown} ({lost} of {len(values)} missing)" if lost else shown

@@ -1,4 +1,4 @@
-"""Retrieval: sources cut into chunks, kept in an index, searched by meaning and by words."""
+"""Retrieval: cut sources into chunks, index them, and search by meaning and by words."""
 
 from burnish.retrieval.chunks import Chunk, SourceSettings
 from burnish.retrieval.embedders import Embedder, Vector, usual_embedder

@@ -1,21 +1,20 @@
-"""Chunks: the pieces that sources are cut into, how a text is cut, and the words it is found by."""
+"""Chunks: the pieces of a source, how a text is cut, and the words it is found by."""
 
+import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from burnish.core.cases import squeeze
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 
-_Chunking: TypeAlias = Literal["structure", "token"]
-
 _CHUNKING_VERSION = 2
-"""Raised when the same files and settings come to mean other chunks."""
+"""Raised when the same files and settings produce different chunks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,27 +24,27 @@ class SourceSettings:
     source: str
     """A file, a folder or a glob."""
     folder: Path
-    """What a relative source is taken from."""
-    chunking: _Chunking = "token"
+    """The folder that a relative source starts from."""
+    chunking: Literal["structure", "token"] = "token"
     """`structure` cuts Markdown and HTML at their headings first; `token` by length alone."""
     max_chunk_tokens: int = 800
     chunk_overlap: int = 50
-    """Tokens that a chunk repeats of the one before; at most half a chunk."""
+    """Tokens that a chunk repeats from the previous one; at most half a chunk."""
     id_field: str = ""
     vector_fields: tuple[str, ...] = ()
-    """The fields that are searched. With them, CSV and JSON are read record by record."""
+    """The fields to search. With them, CSV and JSON are read record by record."""
     meta_fields: tuple[str, ...] = ()
-    """The fields that a hit brings along."""
+    """The fields returned with a hit."""
     field_separator: str = "\n"
     delimiter: str | None = None
-    """What parts the cells of a CSV file; None looks at its header."""
+    """What separates the cells of a CSV file; None detects it from the header."""
     record_path: str | None = None
     """Where the records of a JSON file are, such as `payload.items`."""
 
     def __post_init__(self) -> None:
         if self.max_chunk_tokens < 1 or self.chunk_overlap < 0:
             sizes = f"max_chunk_tokens {self.max_chunk_tokens}, chunk_overlap {self.chunk_overlap}"
-            message = f"a chunk cannot be of this size: {sizes}"
+            message = f"invalid chunk size: {sizes}"
             raise ConfigError([Problem(where=self.source, message=message)])
         if self.vector_fields and not self.id_field:
             remedy = "name the field that holds each record's id"
@@ -70,12 +69,12 @@ class SourceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A piece of a source: what is searched, and what a hit brings back."""
+    """A piece of a source: what is searched and returned."""
 
     id: str
     text: str
     source: str
-    """The file, from the folder that its settings name."""
+    """The file, relative to the folder in the settings."""
     place: str = ""
     """Where in the file: its headings, its page, its record, its part."""
     headings: tuple[str, ...] = ()
@@ -84,19 +83,19 @@ class Chunk:
 
     @property
     def passage(self) -> str:
-        """The text under its headings: what is searched, and what an answer may rest on."""
+        """The text under its headings: what is searched, and what an answer may be based on."""
         return "\n".join(filter(None, [" > ".join(self.headings), self.text]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a file that is cut by itself."""
+    """A part of a file that is cut separately."""
 
     text: str
     place: str = ""
     headings: tuple[str, ...] = ()
     record: str = ""
-    """The id of the record it is, where it is one."""
+    """The id of the record, if it is one."""
     metadata: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
@@ -104,11 +103,11 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u30ff\u3100-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean: a space says little there of where a word
-ends, so each sign stands for itself and pairs of them are looked for."""
+"""Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean: spaces do not mark word ends there, so each
+character is a word and pairs of characters are searched."""
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
-"""Words by their English stems, without accents; marks belong to their word."""
+"""English stems without accents; marks belong to their word."""
 
 _SIGN = re.compile(f"([{_UNSPACED}])")
 _RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
@@ -118,30 +117,30 @@ _MOST_TERMS = 256
 
 
 def indexed(text: str) -> str:
-    """A text as it goes into the full-text index."""
+    """Prepare a text for the full-text index."""
     return _SIGN.sub(r" \1 ", squeeze(text))
 
 
 def terms_of(query: str) -> list[str]:
-    """A full-text query for each word of what was asked. Whatever that says, it is no syntax."""
+    """A full-text query for each word of the question, quoted so that nothing is read as syntax."""
     terms = list(dict.fromkeys(_terms(squeeze(query))))[:_MOST_TERMS]
     return [_literal(term) for term in terms]
 
 
 def whole_phrase(phrase: str) -> str:
-    """A full-text query for words that follow each other."""
+    """A full-text query for consecutive words."""
     return _literal(indexed(phrase))
 
 
 def phrases(query: str) -> list[str]:
-    """What the query wants word for word: what stands in quotes, else all of it."""
+    """The phrases to find word for word: those in quotes, else the whole query."""
     quoted = _QUOTED.findall(query) or [query]
     squeezed = (squeeze(phrase).strip(_AROUND) for phrase in quoted)
     return list(dict.fromkeys(filter(None, squeezed)))
 
 
 def occurrences(phrase: str, text: str) -> int:
-    """How often a phrase, as `phrases` gives it, stands in a text; part of a word is none."""
+    """Count a phrase from `phrases` in a text; parts of words do not count."""
     before = "" if _ends_anywhere(phrase[0]) else r"(?<!\w)"
     after = "" if _ends_anywhere(phrase[-1]) else r"(?!\w)"
     return len(re.findall(before + re.escape(phrase) + after, squeeze(text)))
@@ -177,16 +176,16 @@ class _Word(NamedTuple):
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens a text is: no tokenizer is asked.
+    """Estimate the number of tokens without a tokenizer.
 
-    A word is 4/3 of a token, or a quarter of its characters where it is long; a sign of a
-    script without spaces is one.
+    A word is 4/3 of a token, or a quarter of its characters where it is long; a character of a
+    script without spaces is one token.
     """
-    return round(sum(word.tokens for word in _words(text)))
+    return round(math.fsum(word.tokens for word in _words(text)))
 
 
 def pieces(text: str, *, most: int, overlap: int) -> Iterator[str]:
-    """Consecutive pieces of at most `most` tokens; each repeats the end of the one before."""
+    """Yield pieces of at most `most` tokens; each repeats the end of the previous one."""
     repeated = min(overlap, most / 2)
     held: deque[_Word] = deque()
     size, fresh = 0.0, 0
@@ -212,7 +211,7 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _cut(text: str, held: deque[_Word], size: float) -> int:
-    """How many of the words to give out: up to the end of a paragraph, line or sentence."""
+    """How many words to yield: up to the end of a paragraph, line or sentence."""
     best, rank, left = len(held), 0, size
     for count in range(len(held), 0, -1):
         if left < size * _LATE:
@@ -226,7 +225,7 @@ def _cut(text: str, held: deque[_Word], size: float) -> int:
 
 
 def _ending(text: str, end: int, after: int | None) -> int:
-    """How good it is to stop here: 3 a paragraph, 2 a line, 1 a sentence, 0 in the middle."""
+    """How good it is to stop here: 3 paragraph, 2 line, 1 sentence, 0 in the middle."""
     gap = text[end : end + 8 if after is None else after]
     blank = gap[: len(gap) - len(gap.lstrip())]
     if "\n" in blank:
@@ -235,7 +234,7 @@ def _ending(text: str, end: int, after: int | None) -> int:
 
 
 def _forget(held: deque[_Word], fresh: int, repeated: float) -> float:
-    """Let go of what was given out, but for the last words that the next piece repeats."""
+    """Drop the words already yielded, except the last ones, which the next piece repeats."""
     keep, tokens = fresh, 0.0
     while keep < len(held):
         tokens += held[len(held) - 1 - keep].tokens
@@ -244,4 +243,4 @@ def _forget(held: deque[_Word], fresh: int, repeated: float) -> float:
         keep += 1
     while len(held) > keep:
         held.popleft()
-    return sum(word.tokens for word in held)
+    return math.fsum(word.tokens for word in held)

@@ -1,4 +1,4 @@
-"""The files of a source and what is in them: text, Markdown, HTML and PDF."""
+"""The files of a source and their content: text, Markdown, HTML and PDF."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ TABLES = frozenset({".csv", ".tsv"})
 JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _PLAIN = frozenset({".txt", ".text", ".rst", ".adoc", ".log"})
 _KNOWN = MARKDOWN | HTML | PDF | TABLES | JSON | _PLAIN
-"""What is taken from a folder. A file that is named or matched may end in anything."""
+"""The suffixes read from a folder. A file that is named or matched may have any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +32,19 @@ class SourceFile:
     """One file of a source."""
 
     name: str
-    """Its path from the folder of the settings."""
+    """Its path, relative to the folder in the settings."""
     path: Path
 
     @property
     def suffix(self) -> str:
-        """How its name ends, in lower case."""
         return self.path.suffix.lower()
 
     def trouble(self, message: str, *, line: int = 0, remedy: str = "") -> ConfigError:
-        """What is wrong with it."""
+        """An error about this file."""
         where = f"{self.path}:{line}" if line else str(self.path)
         return ConfigError([Problem(where=where, message=message, remedy=remedy)])
 
     def read(self) -> bytes:
-        """What it holds."""
         try:
             return read_bytes(self.path)
         except FileTrouble as error:
@@ -54,27 +52,30 @@ class SourceFile:
             raise ConfigError([problem]) from error
 
     def read_text(self) -> str:
-        """What it holds, as UTF-8, with plain line ends."""
+        """Decode it as UTF-8, with plain line ends."""
         try:
             text = self.read().decode("utf-8").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             formats = "text, Markdown, HTML, PDF, CSV and JSON"
-            message = f"it is not UTF-8 text (at byte {error.start})"
+            message = f"the file is not UTF-8 text (at byte {error.start})"
             raise self.trouble(
-                message, remedy=f"save it as UTF-8; {formats} can be read"
+                message, remedy=f"save it as UTF-8; supported formats: {formats}"
             ) from error
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def find_files(settings: SourceSettings) -> list[SourceFile]:
-    """The files that a source names, in the order of their names."""
+    """Find the files of a source, sorted by name."""
     source = _local(settings.source)
     paths = sorted(set(_matches(settings.folder, source)))
     if not paths:
-        message = "there is no such file, and no file that matches"
-        remedy = f"a relative source is taken from {settings.folder}"
+        message = "no file has this name or matches this pattern"
+        remedy = f"a relative source starts at {settings.folder}"
         raise ConfigError([Problem(where=settings.source, message=message, remedy=remedy)])
-    return [SourceFile(name=_name(path, settings.folder), path=path) for path in paths]
+    return [
+        SourceFile(name=Path(os.path.relpath(path, settings.folder)).as_posix(), path=path)
+        for path in paths
+    ]
 
 
 def _local(source: str) -> str:
@@ -83,8 +84,8 @@ def _local(source: str) -> str:
         return source
     if scheme[0].lower() == "file":
         return unquote(urlsplit(source).path)
-    message = f"sources at {scheme[0]}:// are not read: burnish reads files of this machine"
-    remedy = "copy the files beside the agent and name their path"
+    message = f"sources at {scheme[0]}:// are not supported: burnish only reads local files"
+    remedy = "copy the files next to the agent and use their path"
     raise ConfigError([Problem(where=source, message=message, remedy=remedy)])
 
 
@@ -109,44 +110,33 @@ def _in_folder(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _name(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).as_posix()
-
-
-_ARROW = " > "
-
-
 @dataclass
 class _Outline:
-    """Collects the sections of a document while it is read from top to bottom."""
+    """Collects the sections of a document from top to bottom."""
 
     sections: list[Section] = field(default_factory=list[Section])
+    lines: list[str] = field(default_factory=list[str])
+    """The text of the open section so far."""
     _open: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    _lines: list[str] = field(default_factory=list[str])
 
     def heading(self, level: int, title: str) -> None:
-        """A heading begins: what was open at its level or below ends."""
+        """Start a heading, which ends the open ones at its level or below."""
         # A heading right above a deeper one is said by the sections under it.
         self.flush(leaf=not self._open or level <= self._open[-1][0])
         while self._open and self._open[-1][0] >= level:
             self._open.pop()
         self._open.append((level, " ".join(title.split())))
 
-    def line(self, text: str) -> None:
-        """A line, or several, of the section that is open."""
-        self._lines.append(text)
-
     def flush(self, *, leaf: bool = True) -> None:
-        """The open section ends. One without text is kept for its heading, if it is a `leaf`."""
+        """End the open section. One without text is kept for its heading, if it is a `leaf`."""
         headings = tuple(title for _, title in self._open if title)
-        text = "\n".join(self._lines).strip("\n")
-        self._lines.clear()
+        text = "\n".join(self.lines).strip("\n")
+        self.lines.clear()
         if not text.strip():
             if not (leaf and headings):
                 return
             text = headings[-1]
-        place = _ARROW.join(headings)
-        self.sections.append(Section(text=text, place=place, headings=headings))
+        self.sections.append(Section(text=text, place=" > ".join(headings), headings=headings))
 
 
 _UNSEEN = frozenset({"noscript", "script", "style", "svg", "template", "title"})
@@ -155,21 +145,22 @@ _BLOCKS = re.compile(
     r"address|article|aside|blockquote|br|caption|d[dlt]|details|div|fieldset|figcaption|figure"
     r"|footer|form|header|hr|li|main|nav|ol|p|pre|section|summary|table|tbody|thead|tr|ul"
 )
-_CELLS = frozenset({"td", "th"})
 _MARKED = re.compile(r"<!\[(?!CDATA\[)", re.IGNORECASE)
 
 
 def html_sections(page: str) -> list[Section]:
     """The sections of a page, by its headings."""
-    reader = _Reader()
+    reader = _HtmlReader()
     # The parser of Python 3.11 gives up at such a declaration; a browser takes it for a comment.
     reader.feed(_MARKED.sub("<!x[", page))
     reader.close()
-    return reader.finished()
+    reader.end_block()
+    reader.outline.flush()
+    return reader.outline.sections
 
 
 def html_text(page: str) -> str:
-    """The same as one text, each heading on a line of its own."""
+    """The page as one text, each heading on a separate line."""
     lines: list[str] = []
     before: tuple[str, ...] = ()
     for section in html_sections(page):
@@ -181,12 +172,12 @@ def html_text(page: str) -> str:
     return "\n\n".join(lines)
 
 
-class _Reader(HTMLParser):
-    """Gathers what a reader would see."""
+class _HtmlReader(HTMLParser):
+    """Collects the visible text."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._outline = _Outline()
+        self.outline = _Outline()
         self._unseen: list[str] = []
         self._words: list[str] = []
         self._level = 0
@@ -197,12 +188,12 @@ class _Reader(HTMLParser):
         if tag in _UNSEEN:
             self._unseen.append(tag)
         elif _HEADING.fullmatch(tag):
-            self._end_block()
+            self.end_block()
             self._level = int(tag[1])
         elif _BLOCKS.fullmatch(tag):
-            self._end_block()
+            self.end_block()
             self._pre += tag == "pre"
-        elif tag in _CELLS and self._words:
+        elif tag in {"td", "th"} and self._words:
             self._words.append(" | ")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -213,20 +204,15 @@ class _Reader(HTMLParser):
         if tag in self._unseen:
             del self._unseen[self._unseen.index(tag) :]
         elif _HEADING.fullmatch(tag) or _BLOCKS.fullmatch(tag):
-            self._end_block()
+            self.end_block()
             self._pre = max(0, self._pre - (tag == "pre"))
 
     def handle_data(self, data: str) -> None:
         if not self._unseen:
             self._words.append(data)
 
-    def finished(self) -> list[Section]:
-        """The sections, once all was read."""
-        self._end_block()
-        self._outline.flush()
-        return self._outline.sections
-
-    def _end_block(self) -> None:
+    def end_block(self) -> None:
+        """Hand the collected words to the outline."""
         raw = "".join(self._words)
         self._words.clear()
         text = raw.strip("\n") if self._pre else " ".join(raw.split())
@@ -234,18 +220,18 @@ class _Reader(HTMLParser):
         if not text.strip():
             return
         if level:
-            self._outline.heading(level, text)
+            self.outline.heading(level, text)
         else:
-            self._outline.line(text)
+            self.outline.lines.append(text)
 
 
 _FRONT = re.compile(r"---[ \t]*\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 
 
 def markdown_sections(text: str) -> list[Section]:
-    """The sections of a Markdown text, by its headings, as markdown-it finds them.
+    """The sections of a Markdown text, by its headings.
 
-    What looks like a heading inside a code block, a list or a quotation is none.
+    What looks like a heading inside a code block, a list or a quotation is not one.
     """
     from markdown_it import MarkdownIt
 
@@ -256,7 +242,7 @@ def markdown_sections(text: str) -> list[Section]:
     outline = _Outline()
     front = _FRONT.match(text)
     start = front.end() if front else 0
-    outline.line(text[:start])
+    outline.lines.append(text[:start])
     lines = text[start:].split("\n")
     at = 0
     for opening, title in pairwise(parser.parse(text[start:])):
@@ -264,21 +250,21 @@ def markdown_sections(text: str) -> list[Section]:
             first, end = opening.map
             # A whole paragraph can be underlined: its last line is the title.
             first = max(first, end - 2)
-            outline.line("\n".join(lines[at:first]))
+            outline.lines.append("\n".join(lines[at:first]))
             outline.heading(int(opening.tag[1:]), title.content.rpartition("\n")[2])
             at = end
-    outline.line("\n".join(lines[at:]))
+    outline.lines.append("\n".join(lines[at:]))
     outline.flush()
     return outline.sections
 
 
 def pdf_sections(file: SourceFile) -> list[Section]:
-    """A section a page; a page without text, such as a scan, gives none."""
+    """One section per page; a page without text, such as a scan, has none."""
     from burnish.system.pdf_files import pdf_pages
 
     try:
         pages = list(pdf_pages(file.read()))
     except Unreadable as error:
-        message = f"it cannot be read as PDF: {error.cause}"
+        message = f"the file cannot be read as PDF: {error.cause}"
         raise file.trouble(message, remedy=error.remedy) from error
     return [Section(text=text, place=f"page {number}") for number, text in pages if text]

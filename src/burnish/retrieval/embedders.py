@@ -1,14 +1,14 @@
-"""Embedders: what turns texts into vectors, so that what means the same lies close together.
+"""Embedders turn texts into vectors, so that texts with the same meaning are close together.
 
-The small one runs here: all-MiniLM-L6-v2 by onnxruntime. Texts go through it one by one: without
-padding that is as fast as in batches, and what a text gives cannot depend on its neighbours.
+The local one is all-MiniLM-L6-v2 by onnxruntime. It embeds texts one by one: without padding that
+is as fast as in batches, and a text's vector cannot depend on its neighbours.
 """
 
 import asyncio
 import importlib
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Vector: TypeAlias = Sequence[float]
 
-WITHOUT = "there is no embedding model: the search is by keywords only"
+WITHOUT = "without an embedding model, the search is by keywords only"
 
 
 class Embedder(Protocol):
@@ -42,7 +42,7 @@ class Embedder(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise ModelRefused when it cannot be asked. Costs nothing and calls nobody."""
+        """Raise ModelRefused if it cannot be used, without making a call."""
         ...
 
     async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
@@ -50,16 +50,16 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections and memory."""
+        """Release connections and memory."""
         ...
 
 
 def as_unit_rows(vectors: Sequence[Vector]) -> "NDArray[np.float32]":
-    """Vectors as the rows of a matrix, each of length 1; one of length 0 stays so."""
+    """Stack vectors as the rows of a matrix, each of length 1; one of length 0 stays so."""
     import numpy as np
 
     if len({len(vector) for vector in vectors}) > 1:
-        raise ModelRefused("the embedding model gave vectors of different lengths")
+        raise ModelRefused("the embedding model returned vectors of different lengths")
     matrix = np.array(vectors, dtype=np.float32).reshape(len(vectors), -1)
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return matrix / np.where(lengths > 0, lengths, 1).astype(np.float32)
@@ -67,7 +67,7 @@ def as_unit_rows(vectors: Sequence[Vector]) -> "NDArray[np.float32]":
 
 MINILM = "minilm"
 _WINDOW = 254
-"""Tokens at a time, beside the two that mark the ends: what the model was trained with."""
+"""Tokens at a time, without the two that mark the ends: what the model was trained with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,6 @@ class MiniLmEmbedder:
 
     @property
     def identity(self) -> str:
-        """The files, by their content."""
         return ":".join([MINILM, *(carried.sha256[:12] for carried in carried_files(MINILM))])
 
     def check(self) -> None:
@@ -89,12 +88,12 @@ class MiniLmEmbedder:
         require_embedding(MINILM)
 
     async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
-        """Computed here: nothing is paid, so nothing is journaled."""
+        """Compute the vectors locally; nothing is paid, so nothing is journaled."""
         del effects
         return await asyncio.to_thread(self._embed, list(texts))
 
     async def close(self) -> None:
-        """Let go of the model; it is loaded again when it is needed."""
+        """Unload the model; it is loaded again when needed."""
         self.__dict__.pop("_model", None)
 
     def _embed(self, texts: list[str]) -> list[Vector]:
@@ -102,7 +101,8 @@ class MiniLmEmbedder:
             model = self._model
         if len(texts) == 1:
             return [model.vector(texts[0])]
-        with ThreadPoolExecutor(_workers()) as pool:
+        # The engine releases the GIL while it computes, so texts are embedded side by side.
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return list(pool.map(model.vector, texts))
 
     @cached_property
@@ -131,14 +131,13 @@ class _Model:
         import numpy as np
 
         clean = text.encode("utf-8", "replace").decode()
-        states = [self._states(window) for window in self._windows(clean)]
+        first, *inner, last = self._tokenizer.encode(clean).ids
+        states = [
+            self._states([first, *inner[start : start + _WINDOW], last])
+            for start in range(0, max(1, len(inner)), _WINDOW)
+        ]
         mean = np.concatenate(states).mean(axis=0)
         return array("f", as_unit_rows([mean])[0].tobytes())
-
-    def _windows(self, text: str) -> Iterator[list[int]]:
-        first, *inner, last = self._tokenizer.encode(text).ids
-        for start in range(0, max(1, len(inner)), _WINDOW):
-            yield [first, *inner[start : start + _WINDOW], last]
 
     def _states(self, ids: list[int]) -> Any:
         import numpy as np
@@ -152,11 +151,6 @@ class _Model:
         return self._session.run(None, fed)[0][0]
 
 
-def _workers() -> int:
-    """The engine leaves Python alone while it computes, so texts are embedded side by side."""
-    return min(8, os.cpu_count() or 1)
-
-
 def _required(module: str) -> Any:
     try:
         return importlib.import_module(module)
@@ -167,7 +161,7 @@ def _required(module: str) -> Any:
 
 
 def usual_embedder() -> Embedder | None:
-    """The small model of this machine, where it was pulled and can run; else none."""
+    """The local model if it was pulled and can run, else None."""
     embedder = MiniLmEmbedder()
     try:
         embedder.check()

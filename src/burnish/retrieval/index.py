@@ -1,10 +1,11 @@
-"""An index: chunks, a full-text index over them, their vectors, and the file that keeps it."""
+"""An index: chunks, a full-text index over them, their vectors, and its file."""
 
 import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,14 +23,11 @@ if TYPE_CHECKING:
 
 
 _LARGE = 1000
-_CHUNK = "SELECT id, text, source, place, headings, metadata FROM chunks WHERE row = ?"
-_COUNT = "SELECT count(*) FROM words WHERE words MATCH ?"
-_MATCH = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredRow:
-    """A chunk that a search came upon, by its row, and how well it fits there."""
+    """A row that a search found, and its score."""
 
     row: int
     worth: float
@@ -37,23 +35,21 @@ class ScoredRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """What is searched. It never changes: other content is another index."""
+    """A searchable index. It never changes: other content is another index."""
 
     hash: str
     size: int
-    """How many chunks there are."""
     db: sqlite3.Connection = field(repr=False)
     vectors: "NDArray[np.float32] | None" = field(default=None, repr=False)
-    """A row a chunk, each of length 1; None where there is no embedder."""
+    """One row per chunk, each of length 1; None without an embedder."""
     path: Path | None = None
-    """The file that keeps it; None where it is in memory only."""
+    """Its file; None if it is in memory only."""
     notes: tuple[str, ...] = ()
     """What its user should know, such as that it has no vectors."""
 
     def chunk(self, row: int) -> Chunk:
-        """The chunk of a row."""
-        (columns,) = self.db.execute(_CHUNK, (row,))
-        name, text, source, place, headings, metadata = columns
+        select = "SELECT id, text, source, place, headings, metadata FROM chunks WHERE row = ?"
+        ((name, text, source, place, headings, metadata),) = self.db.execute(select, (row,))
         return Chunk(
             id=name,
             text=text,
@@ -64,16 +60,16 @@ class Index:
         )
 
     def require_fit(self, length: int) -> None:
-        """Raise ModelRefused for a vector of another length than those in here."""
+        """Raise ModelRefused for a vector of the wrong length."""
         if self.vectors is not None and self.vectors.shape[1] != length:
             raise ModelRefused(
-                f"the embedding model gave {length} numbers, the index {self.path} has "
+                f"the embedding model returned {length} numbers, but the index {self.path} has "
                 f"{self.vectors.shape[1]} for each chunk",
-                remedy="the model behind the name was changed: remove the index, it is made again",
+                remedy="the model has changed: delete the index, and it will be rebuilt",
             )
 
     def by_meaning(self, vector: "NDArray[np.float32]", most: int) -> list[ScoredRow]:
-        """The chunks nearest to a vector of length 1, by their cosine."""
+        """The chunks nearest to a vector of length 1, by cosine."""
         import numpy as np
 
         if self.vectors is None or not self.size:
@@ -84,35 +80,33 @@ class Index:
         return [ScoredRow(row=int(at) + 1, worth=float(cosines[at])) for at in best]
 
     def by_words(self, query: str, most: int) -> list[ScoredRow]:
-        """The chunks that have words of the query, by BM25."""
-        match = " OR ".join(self._telling(terms_of(query)))
+        """The chunks with words of the query, by BM25."""
+        match = " OR ".join(self._distinctive(terms_of(query)))
         return [ScoredRow(row=row, worth=-rank) for row, rank in self._matching(match, most)]
 
     def by_phrases(self, phrases: Sequence[str], most: int) -> list[ScoredRow]:
-        """The chunks in which the phrases stand word for word, by how often."""
-        counts: dict[int, int] = {}
+        """The chunks that contain the phrases word for word, by count."""
+        counts = Counter[int]()
         for phrase in phrases:
             # Stems match more than the phrase itself, so the text has the last word.
             for row, _ in self._matching(whole_phrase(phrase), 2 * most):
-                held = occurrences(phrase, self.chunk(row).passage)
-                counts[row] = counts.get(row, 0) + held
+                counts[row] += occurrences(phrase, self.chunk(row).passage)
         rows = [ScoredRow(row=row, worth=float(count)) for row, count in counts.items() if count]
         return sorted(rows, key=lambda each: (-each.worth, each.row))[:most]
 
-    def _telling(self, terms: list[str]) -> list[str]:
-        """Without words that half of a large index has: BM25 weighs them at nothing anyway."""
+    def _distinctive(self, terms: list[str]) -> list[str]:
+        """Leave out words that half of a large index has: BM25 gives them no weight anyway."""
         if self.size < _LARGE:
             return terms
-        return [term for term in terms if self._having(term) <= self.size / 2] or terms
-
-    def _having(self, term: str) -> int:
-        (count,) = self.db.execute(_COUNT, (term,)).fetchone()
-        return count
+        count = "SELECT count(*) FROM words WHERE words MATCH ?"
+        counts = {term: self.db.execute(count, (term,)).fetchone()[0] for term in terms}
+        return [term for term in terms if counts[term] <= self.size / 2] or terms
 
     def _matching(self, match: str, most: int) -> list[tuple[int, float]]:
         if not match:
             return []
-        return self.db.execute(_MATCH, (match, most)).fetchall()
+        select = "SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
+        return self.db.execute(select, (match, most)).fetchall()
 
 
 _SCHEMA = f"""
@@ -128,17 +122,17 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="{TOKENIZER}");
 
 @dataclass(frozen=True, kw_only=True)
 class IndexContent:
-    """What an index is filled with."""
+    """The content of a new index."""
 
     hash: str
     chunks: Sequence[Chunk]
-    """In the order of their ids: equals are then found in that order."""
+    """Sorted by id, so that equal scores come in that order."""
     vectors: "NDArray[np.float32] | None"
-    """A row a chunk; None without an embedder."""
+    """One row per chunk; None without an embedder."""
 
 
 def index_in_memory(content: IndexContent) -> Index:
-    """An index that no file keeps."""
+    """An index without a file."""
     db = sqlite3.connect(":memory:", check_same_thread=False)
     _fill(db, content)
     size = len(content.chunks)
@@ -146,7 +140,7 @@ def index_in_memory(content: IndexContent) -> Index:
 
 
 def write_index(path: Path, content: IndexContent) -> None:
-    """Keep an index in a file, which appears when it is whole."""
+    """Write an index to a file, atomically."""
 
     def make(spare: Path) -> None:
         with closing(sqlite3.connect(spare)) as db:
@@ -154,19 +148,20 @@ def write_index(path: Path, content: IndexContent) -> None:
             db.execute("PRAGMA journal_mode = OFF")
             db.execute("PRAGMA synchronous = OFF")
             _fill(db, content)
-        _sync(spare)
+        with spare.open("rb") as file:
+            os.fsync(file.fileno())
 
     try:
         put_in_place(path, make)
     except sqlite3.Error as error:
         message = f"cannot write the index {path}: {error}"
-        raise FileTrouble(message, remedy="Check the space on the disk.") from error
+        raise FileTrouble(message, remedy="Check the free disk space.") from error
     except OSError as error:
         raise file_trouble("write", path, error) from error
 
 
 def read_index(path: Path, name: str) -> Index | None:
-    """The index that a file keeps; None where there is none, or none that is whole."""
+    """Read an index from its file; None if it is missing or damaged."""
     if not path.is_file():
         return None
     # Nobody changes such a file: it is read without locks, also where nothing can be written.
@@ -182,7 +177,7 @@ def read_index(path: Path, name: str) -> Index | None:
 
 
 def _read(db: sqlite3.Connection, path: Path, name: str) -> Index:
-    """Raises ValueError or an error of SQLite where the file is not whole."""
+    """Raises ValueError or sqlite3.Error where the file is damaged."""
     about = dict[str, str](db.execute("SELECT name, value FROM about"))
     whole = db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
     (size,) = db.execute("SELECT count(*) FROM chunks").fetchone()
@@ -207,7 +202,11 @@ def _vectors(
 def _fill(db: sqlite3.Connection, content: IndexContent) -> None:
     db.executescript(_SCHEMA)
     with db:
-        db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", _rows(content.chunks))
+        for row, chunk in enumerate(content.chunks, start=1):
+            headings = json.dumps(chunk.headings, ensure_ascii=False)
+            metadata = json.dumps(dict(chunk.metadata), ensure_ascii=False)
+            texts = (chunk.id, chunk.text, chunk.source, chunk.place, headings, metadata)
+            db.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", (row, *texts))
         words = ((row, indexed(chunk.passage)) for row, chunk in enumerate(content.chunks, start=1))
         db.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", words)
         about = {"hash": content.hash, "size": str(len(content.chunks))}
@@ -219,15 +218,3 @@ def _fill(db: sqlite3.Connection, content: IndexContent) -> None:
         db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
     db.execute("INSERT INTO words (words) VALUES ('optimize')")
     db.commit()
-
-
-def _rows(chunks: Sequence[Chunk]) -> Iterator[tuple[int, str, str, str, str, str, str]]:
-    for row, chunk in enumerate(chunks, start=1):
-        headings = json.dumps(chunk.headings, ensure_ascii=False)
-        metadata = json.dumps(dict(chunk.metadata), ensure_ascii=False)
-        yield row, chunk.id, chunk.text, chunk.source, chunk.place, headings, metadata
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

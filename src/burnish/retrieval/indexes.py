@@ -1,4 +1,4 @@
-"""Opening indexes: built once for each content, kept in a file, loaded once in a process."""
+"""Open indexes: built once per content, stored in a file, loaded once per process."""
 
 import asyncio
 import hashlib
@@ -23,18 +23,17 @@ from burnish.system import FileLock, remove_stale_temporaries, write_atomic
 from burnish.system.files import file_trouble
 
 _INDEX_VERSION = 1
-"""Raised when the same chunks come to be kept or searched otherwise."""
+"""Raised when the same chunks are stored or searched differently."""
 
 _Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 def _stamp_of(files: Sequence[SourceFile]) -> _Stamp:
-    """Names, sizes and times: what tells without reading that nothing was changed."""
+    """Names, sizes and times, which show without reading whether a file changed."""
     return tuple((file.name, *_look(file.path)) for file in files)
 
 
 def _index_hash(settings: SourceSettings, files: Sequence[SourceFile], identity: str) -> str:
-    """A hash of everything that an index is made from."""
     held: list[Json] = [[file.name, hashlib.sha256(file.read()).hexdigest()] for file in files]
     return digest([_INDEX_VERSION, settings.cut, held, identity])[:32]
 
@@ -47,12 +46,9 @@ def _look(path: Path) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-_PAUSE = 0.05
-
-
 @dataclass(frozen=True, kw_only=True)
 class _IndexRequest:
-    """An index by its name, and what it takes to build it."""
+    """The name of an index, and what it takes to build it."""
 
     name: str
     settings: SourceSettings
@@ -62,12 +58,11 @@ class _IndexRequest:
 
     @property
     def path(self) -> Path:
-        """The file that keeps it."""
         return self.folder / f"{self.name}.db"
 
 
 async def _read_or_build(request: _IndexRequest, effects: Effects) -> Index:
-    """The index from its file, or built; in memory where nothing can be kept."""
+    """Read the index from its file, or build it; in memory if it cannot be stored."""
     if (index := await asyncio.to_thread(read_index, request.path, request.name)) is not None:
         return index
     async with _alone(request):
@@ -89,11 +84,11 @@ async def _content(request: _IndexRequest, effects: Effects) -> IndexContent:
 
 
 def _chunks(request: _IndexRequest) -> list[Chunk]:
-    """In the order of their ids, of the content that the name stands for."""
+    """The chunks sorted by id, of the content that the name stands for."""
     chunks = read_chunks(request.settings, request.files)
     identity = request.embedder.identity if request.embedder else ""
     if _index_hash(request.settings, request.files, identity) != request.name:
-        message = "its files were changed while they were read"
+        message = "the files changed while they were read"
         problem = Problem(where=request.settings.source, message=message, remedy="start again")
         raise ConfigError([problem])
     return sorted(chunks, key=lambda chunk: chunk.id)
@@ -109,7 +104,7 @@ def _stored(request: _IndexRequest, content: IndexContent) -> Index | None:
 
 @asynccontextmanager
 async def _alone(request: _IndexRequest) -> AsyncGenerator[None, None]:
-    """One process builds and the others wait; where there can be no lock, each builds its own."""
+    """One process builds and the others wait; without a lock, each builds its own."""
     lock = await _lock(request)
     try:
         yield
@@ -126,7 +121,7 @@ async def _lock(request: _IndexRequest) -> FileLock | None:
             try:
                 return await asyncio.to_thread(FileLock.acquire, path, holding="the index")
             except RunLocked:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(0.05)
     except FileTrouble:
         return None
 
@@ -142,11 +137,10 @@ def _prepare(folder: Path) -> None:
 
 
 def _notes_on(request: _IndexRequest, index: Index) -> tuple[str, ...]:
-    """What the user of an index should know."""
     source = request.settings.source
     notes = {
         f"{source}: {WITHOUT}": request.embedder is None,
-        f"{source} holds no text": not index.size,
+        f"{source} contains no text": not index.size,
         f"the index of {source} is in memory only: {request.folder} cannot be written": (
             index.path is None
         ),
@@ -155,37 +149,36 @@ def _notes_on(request: _IndexRequest, index: Index) -> tuple[str, ...]:
 
 
 _FOLDER = Path(".burnish/index")
-"""Where indexes are kept, from the folder of their sources."""
+"""Where indexes are stored, relative to the folder of their sources."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
-    """What the journal keeps of an index: that it was there."""
+    """What the journal keeps of an index."""
 
     index: str
 
 
 class Indexes:
-    """The indexes that are open here, shared by all candidates that search the same content."""
+    """The open indexes, shared by all candidates that search the same content."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder` keeps the files; without it, `.burnish/index` beside the sources."""
+        """`folder` stores the files; without it, `.burnish/index` beside the sources."""
         self._folder = folder
         self._open: dict[str, Index] = {}
         self._hashes: dict[tuple[SourceSettings, str], tuple[_Stamp, str]] = {}
         self._building: dict[str, asyncio.Lock] = {}
 
     def hash_of(self, settings: SourceSettings, embedder: Embedder | None = None) -> str:
-        """The name of the index that this content has; files are read again only when touched."""
+        """The name of the index for this content; files are read again only when touched."""
         return self._hash(settings, find_files(settings), embedder)
 
     async def open(
         self, settings: SourceSettings, *, embedder: Embedder | None, effects: Effects
     ) -> Index:
-        """The index of a source: as it is open here, from its file, or built.
+        """Return the index of a source: already open, from its file, or newly built.
 
-        It is an effect of its own, so that a resumed run counts what building cost as the run
-        did that built it.
+        It is an effect, so that a resumed run counts the cost of building it as the first run did.
         """
         files = find_files(settings)
         name = self._hash(settings, files, embedder)
@@ -203,7 +196,7 @@ class Indexes:
         return await self._have(request, effects)
 
     def close(self) -> None:
-        """Let go of every index. Their files stay."""
+        """Close every index. Their files stay."""
         for index in self._open.values():
             index.db.close()
         self._open.clear()

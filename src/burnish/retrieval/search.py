@@ -1,9 +1,9 @@
-"""Searching an index: by meaning, by words, word for word, or by all of them together."""
+"""Search an index by meaning, by words, word for word, or by all of them."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Effects
@@ -14,16 +14,16 @@ from burnish.retrieval.index import Index, ScoredRow
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Rows from the best on, and how much this ranking counts."""
+    """Rows from best to worst, and the weight of this ranking."""
 
     rows: Sequence[int]
     weight: float
 
 
 def fuse(rankings: Sequence[Ranking], *, rrf_k: float) -> Mapping[int, float]:
-    """The fused score of each row: the sum of weight / (k + rank), 1 for the first in all.
+    """Reciprocal rank fusion: the sum of weight / (k + rank), scaled so that first in all is 1.
 
-    Weights are taken in proportion, so that leaving a ranking out keeps the scale.
+    Weights are relative, so that leaving a ranking out keeps the scale.
     """
     whole = math.fsum(ranking.weight for ranking in rankings)
     if whole <= 0:
@@ -37,18 +37,14 @@ def fuse(rankings: Sequence[Ranking], *, rrf_k: float) -> Mapping[int, float]:
     return {row: min(1.0, math.fsum(parts)) for row, parts in shares.items()}
 
 
-_SearchMode: TypeAlias = Literal["semantic", "keyword", "hybrid"]
-_LEAST_FETCHED = 20
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """How to search; every one of these is looked at in every search of its mode."""
+    """How to search."""
 
-    mode: _SearchMode = "hybrid"
+    mode: Literal["semantic", "keyword", "hybrid"] = "hybrid"
     top_k: int = 10
     min_score: float | None = None
-    """A hit below it is left out, after the cut to `top_k`."""
+    """Hits below it are dropped, after the cut to `top_k`."""
     semantic_weight: float = 0.5
     keyword_weight: float = 0.3
     exact_weight: float = 0.2
@@ -62,14 +58,20 @@ class SearchSettings:
             raise ConfigError([Problem(message=message, where="search")])
 
     @property
+    def by_meaning(self) -> bool:
+        """Whether the query has to be embedded, which may cost money."""
+        weighed = self.mode == "hybrid" and self.semantic_weight > 0
+        return weighed or self.mode == "semantic"
+
+    @property
     def fetched(self) -> int:
         """How far down each ranking is read before they are fused."""
-        return max(4 * self.top_k, _LEAST_FETCHED)
+        return max(4 * self.top_k, 20)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A chunk that was found, and how well it fits: 1 is best."""
+    """A chunk and its score; 1 is best."""
 
     chunk: Chunk
     score: float
@@ -83,18 +85,21 @@ async def search(
     embedder: Embedder | None,
     effects: Effects,
 ) -> list[Hit]:
-    """The best chunks, the best first; equals in the order of their ids.
+    """Return the best chunks, best first; equal scores are sorted by id.
 
-    Without an embedder, meaning is out of reach: `semantic` becomes `keyword`, and `hybrid`
-    does without that leg. The notes of the index say so.
+    Without an embedder, `semantic` becomes `keyword`, and `hybrid` leaves that ranking out. The
+    notes of the index say so.
     """
     if not query.strip() or not index.size:
         return []
     # Half a character, which a model may well write, has no form that could be sent or kept.
     clean = query.encode("utf-8", "replace").decode()
-    legs = _Legs(index=index, query=clean, settings=settings)
-    meant = await legs.semantic(embedder, effects) if legs.wants_meaning(embedder) else None
-    scores = legs.scores(meant)
+    vector_rows = None
+    if embedder is not None and index.vectors is not None and settings.by_meaning:
+        (vector,) = as_unit_rows(await embedder.embed([clean], effects=effects))
+        index.require_fit(len(vector))
+        vector_rows = index.by_meaning(vector, settings.fetched)
+    scores = _scores(index, clean, settings, vector_rows)
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[: settings.top_k]
     lowest = settings.min_score
     return [
@@ -104,56 +109,38 @@ async def search(
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Legs:
-    """The rankings of one search."""
+def _scores(
+    index: Index, query: str, settings: SearchSettings, vector_rows: list[ScoredRow] | None
+) -> Mapping[int, float]:
+    if settings.mode == "hybrid":
+        return _hybrid_scores(index, query, settings, vector_rows)
+    if vector_rows is not None:
+        return {each.row: min(1.0, max(0.0, each.worth)) for each in vector_rows}
+    return _relative_to_best(index.by_words(query, settings.fetched))
 
-    index: Index
-    query: str
-    settings: SearchSettings
 
-    def wants_meaning(self, embedder: Embedder | None) -> bool:
-        """Whether the query has to be embedded, which may cost."""
-        weighed = self.settings.mode == "hybrid" and self.settings.semantic_weight > 0
-        able = embedder is not None and self.index.vectors is not None
-        return able and (weighed or self.settings.mode == "semantic")
-
-    async def semantic(self, embedder: Embedder | None, effects: Effects) -> list[ScoredRow]:
-        """The chunks nearest in meaning."""
-        assert embedder is not None
-        (vector,) = as_unit_rows(await embedder.embed([self.query], effects=effects))
-        self.index.require_fit(len(vector))
-        return self.index.by_meaning(vector, self.settings.fetched)
-
-    def scores(self, meant: list[ScoredRow] | None) -> Mapping[int, float]:
-        """The score of each row that was found."""
-        if self.settings.mode == "hybrid":
-            return self._fused(meant)
-        if meant is not None:
-            return {each.row: min(1.0, max(0.0, each.worth)) for each in meant}
-        return _beside_the_best(self.index.by_words(self.query, self.settings.fetched))
-
-    def _fused(self, meant: list[ScoredRow] | None) -> Mapping[int, float]:
-        settings, most = self.settings, self.settings.fetched
-        rankings = [_ranking(meant, settings.semantic_weight)] if meant is not None else []
-        # Where meaning was all that counted and is out of reach, words are better than nothing.
-        alone = not rankings and not (settings.keyword_weight or settings.exact_weight)
-        if settings.keyword_weight or alone:
-            rows = self.index.by_words(self.query, most)
-            rankings.append(_ranking(rows, settings.keyword_weight or 1.0))
-        if settings.exact_weight:
-            rows = self.index.by_phrases(phrases(self.query), most)
-            # A question seldom stands in a text word for word; that is no reason to score less.
-            rankings += [_ranking(rows, settings.exact_weight)] if rows else []
-        return fuse(rankings, rrf_k=settings.rrf_k)
+def _hybrid_scores(
+    index: Index, query: str, settings: SearchSettings, vector_rows: list[ScoredRow] | None
+) -> Mapping[int, float]:
+    rankings = [_ranking(vector_rows, settings.semantic_weight)] if vector_rows is not None else []
+    # Where meaning was all that counted and is out of reach, words are better than nothing.
+    alone = not rankings and not (settings.keyword_weight or settings.exact_weight)
+    if settings.keyword_weight or alone:
+        rows = index.by_words(query, settings.fetched)
+        rankings.append(_ranking(rows, settings.keyword_weight or 1.0))
+    if settings.exact_weight:
+        rows = index.by_phrases(phrases(query), settings.fetched)
+        # A text seldom repeats a question word for word; that is no reason to score less.
+        rankings += [_ranking(rows, settings.exact_weight)] if rows else []
+    return fuse(rankings, rrf_k=settings.rrf_k)
 
 
 def _ranking(rows: list[ScoredRow], weight: float) -> Ranking:
     return Ranking(rows=[each.row for each in rows], weight=weight)
 
 
-def _beside_the_best(rows: list[ScoredRow]) -> Mapping[int, float]:
-    """BM25 has no scale of its own: the best is 1 and the others are in proportion."""
+def _relative_to_best(rows: list[ScoredRow]) -> Mapping[int, float]:
+    """BM25 has no fixed scale: the best is 1 and the others are in proportion."""
     best = max((each.worth for each in rows), default=0.0)
     if best <= 0:
         return {each.row: 1.0 for each in rows}

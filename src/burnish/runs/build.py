@@ -1,4 +1,4 @@
-"""From a description to a Setup: the target builds its part, the strategy its own."""
+"""Builds a Setup from a description, with the target's and the strategy's plug-in."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,16 +10,21 @@ from pydantic import JsonValue
 from burnish.core.cases import Case
 from burnish.core.evaluations import Objective
 from burnish.core.formatting import alternatives
-from burnish.core.protocols import Target
-from burnish.metrics.judged import judged_parts
+from burnish.core.protocols import Metric, Target, takes_turns
+from burnish.metrics.factory import Judge, Panel
+from burnish.metrics.judged import check_judges, judged_again, judged_parts
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
+from burnish.models.references import INSTEAD
+from burnish.models.roles import RolePrompt
 from burnish.runs.directory import Project
-from burnish.runs.draft import Places, Problems, without_literals
+from burnish.runs.draft import Places, Problems, literal_paths, without_literals
+from burnish.runs.evaluation import WorkerPool
 from burnish.runs.plugins import (
     Building,
     StrategyPlugin,
     TargetParts,
+    executor_plugin,
     fitting,
     lack,
     strategy_plugin,
@@ -28,25 +33,26 @@ from burnish.runs.plugins import (
 from burnish.runs.setup import Setup, with_outputs
 from burnish.runs.spec import AnySpec
 from burnish.system import Redactor
+from burnish.system.files import translated
 from burnish.system.settings import FieldPath
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunDescription:
-    """A description that was read and is sound, and where each of its values came from."""
+    """A valid description, and where each of its values came from."""
 
     spec: AnySpec
     places: Places = field(default_factory=Places)
     notes: tuple[str, ...] = ()
-    """What the reader of a file has to tell the user."""
+    """Messages for the user from reading the file."""
     written: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    """The whole description with `${VAR}` as written, where variables have made values of it."""
+    """The whole description with `${VAR}` as written, if it has variables."""
 
 
 def building_of(
     description: RunDescription, *, models: Models | None = None, live: Target | None = None
 ) -> Building:
-    """A description about to be built; `models` stand in for the real ones."""
+    """A description that is about to be built; `models` replace the real ones."""
     return Building(
         spec=description.spec,
         problems=Problems(places=description.places),
@@ -64,34 +70,39 @@ def build(
     cases: tuple[Case, ...] | None = None,
     folder: Path | None = None,
 ) -> Setup:
-    """The run that is described; everything that is wrong is said at once.
+    """Build the described run; raises everything that is wrong at once.
 
-    `models` stand in for the real ones. `live` is the target itself, where a program has it: then
-    only that program can set the run up again. So it is with `cases`, which are measured in place
-    of those that the description names. `folder` is that of a run that goes on.
+    `models` replace the real ones. A program may pass the `live` target, or `cases` to measure
+    instead of those in the description; then only that program can set the run up again.
+    `folder` is the folder of a run that is resumed.
     """
     spec = description.spec
     building = building_of(description, models=models, live=live)
     building = replace(building, cases=cases, run_folder=folder)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
-    parts = target.build(building, strategy)
+    # Paths in a description may be anything, and many parts look at them.
+    with translated("read", Path(spec.source.file)):
+        parts = target.build(building, strategy)
     if parts is not None:
         _check_surfaces(building, parts, strategy)
     if parts is not None and not strategy.proposes:
-        parts = replace(parts, exporter=None, record={})  # nothing changes, nothing is adopted
+        parts = replace(parts, exporter=None, record={})  # nothing changes or is adopted
     search = None if parts is None else strategy.build(building, parts)
     reviewed = (
         () if parts is None or search is None else tuple(target.review(building, parts, search))
     )
+    second = _second_metrics(building, parts) if strategy.proposes else ()
     building.problems.settle()
     assert parts is not None
     assert search is not None
     settings, metrics = spec.strategy.settings, parts.metrics
+    project = _project(description, building, parts)
     return with_outputs(
         Setup(
             target=parts.target,
             metrics=metrics,
+            second_metrics=second,
             objective=parts.objective or Objective(weights={m.name: 1.0 for m in metrics}),
             dataset=parts.dataset,
             strategy=search.strategy,
@@ -101,8 +112,10 @@ def build(
             case_policy=spec.execution.case_policy(),
             grace_seconds=strategy.grace_seconds,
             test_repeats=settings.repeats,
+            confirm=spec.execution.confirm and strategy.proposes,
             exporter=parts.exporter,
-            project=_project(description, building, parts),
+            project=project,
+            pool=_pool(building, parts, project),
             notes=(
                 *parts.notes,
                 *search.notes,
@@ -113,7 +126,9 @@ def build(
                     else ()
                 ),
                 *description.notes,
+                *_key_notes(description),
             ),
+            redact=spec.output.redact,
             resources=(*parts.resources, building.models),
         ),
         spec.output,
@@ -121,18 +136,18 @@ def build(
 
 
 def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPlugin) -> None:
-    """Of the kinds of surfaces that a strategy needs, this very target must have one to tune."""
+    """Check that the target has a surface to tune of a kind that the strategy needs."""
     kinds = {type(each) for each in parts.target.surfaces if each.id not in parts.left_out}
     missing = lack(strategy, kinds, strategy.requires)
     if missing and not building.problems.found:
         others = fitting(kinds, target_plugin(parts.target.description.kind).abilities)
         other = f", or take the strategy {alternatives(others)}" if others else ""
-        message = f"'{strategy.name}' needs {missing}, and there are none to tune"
+        message = f"'{strategy.name}' needs {missing}, but there are none to tune"
         building.problems.add("target", message, f"name one{other}")
 
 
 def _project(description: RunDescription, building: Building, parts: TargetParts) -> Project:
-    """What run.json says of where the run came from."""
+    """Where the run comes from, for run.json."""
     if building.live is not None:
         return Project(config=parts.record)
     source = description.spec.source
@@ -141,16 +156,53 @@ def _project(description: RunDescription, building: Building, parts: TargetParts
     return Project(kind=source.kind, file=source.file, config=parts.record, spec=spec)
 
 
+def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPool | None:
+    """The workers that run cases; None if this process does."""
+    execution, kind = building.spec.execution, building.spec.target.kind
+    if execution.executor == "local":
+        return None
+    problem, at = "", "execution.executor"
+    remedy = "take the executor 'local'"
+    if building.live is not None or building.given_models is not None:
+        problem = "a program passes the target or the models, which cannot be sent to workers"
+    elif not target_plugin(kind).runs_elsewhere:
+        problem = f"a target of the kind '{kind}' can only be run in this process"
+    elif takes_turns(parts.target):
+        problem = "the target writes its candidates into files, one at a time"
+    elif execution.executor == "dask" and (execution.address is None) == (
+        execution.workers is None
+    ):
+        problem, at = "dask needs either a scheduler or a number of workers", "execution.address"
+        remedy = "set address or workers, not both"
+    if problem:
+        building.problems.add(at, problem, remedy)
+        building.problems.settle()
+    plugin = executor_plugin(execution.executor)
+    return plugin.pool(
+        execution,
+        project.spec,
+        target=parts.target.description.fingerprint,
+        limits=building.models.limits,
+    )
+
+
 def kept_spec(description: RunDescription) -> dict[str, JsonValue]:
-    """The description as run.json and the store of the service keep it."""
+    """The description as run.json and the service store it."""
     data = description.spec.to_json()
     for path in description.spec.source.variables:
         _write(data, description.written, path)
     return without_literals(data, description.places, Redactor.from_environment())
 
 
+def _key_notes(description: RunDescription) -> Iterator[str]:
+    """Keys that stand in a file, where others may read them."""
+    for path in literal_paths(kept_spec(description)):
+        place = description.places.place(path) or ".".join(map(str, path))
+        yield f"{place}: a key is written in plain text; {INSTEAD}"
+
+
 def _write(data: dict[str, JsonValue], written: Mapping[str, JsonValue], path: FieldPath) -> None:
-    """Put what was written in place of a value, or of the block around it that has another form."""
+    """Replace a value, or the closest block with another form, by what was written."""
     key, *rest = path
     inner, raw = data.get(key), written[key]
     if rest and isinstance(inner, dict) and isinstance(raw, dict):
@@ -159,13 +211,36 @@ def _write(data: dict[str, JsonValue], written: Mapping[str, JsonValue], path: F
         data[key] = raw
 
 
+def _second_metrics(building: Building, parts: TargetParts | None) -> tuple[Metric, ...]:
+    """The metrics with the second judge, if there is one."""
+    block, at = building.spec.metrics.second_judge, "metrics.second_judge"
+    if block is None or parts is None:
+        return ()
+
+    def panel(prompt: RolePrompt) -> Panel:
+        client = building.models.client(block.reference(), prompt.settings)
+        return Panel(judges=(Judge(client=client),))
+
+    def make() -> list[Metric]:
+        metrics = judged_again(parts.metrics, panel)
+        check_judges(metrics)
+        return metrics
+
+    before = len(building.problems.found)
+    metrics = building.problems.attempt(at, make, list[Metric]())
+    if not metrics and len(building.problems.found) == before:
+        message = "no metric of this run is judged by a model"
+        building.problems.add(at, message, "leave it out")
+    return tuple(metrics)
+
+
 def _judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None) -> Iterator[str]:
-    """What is to be said of models that judge."""
+    """Notes about models that judge."""
     judged = [metric for each in parts.metrics for metric in judged_parts(each)]
     if judged and repeats == 1:
         names = ", ".join(dict.fromkeys(metric.name for metric in judged))
         about = f"each case is run once, and a model judges {names}"
-        yield f"{about}: verdicts vary, and one run cannot tell by how much"
+        yield f"{about}: verdicts vary, and one run cannot show by how much"
     same = {
         metric.name: None
         for metric in judged
@@ -174,4 +249,4 @@ def _judge_notes(parts: TargetParts, *, repeats: int, writer: ModelClient | None
     }
     if same and writer is not None:
         about = f"{writer.ref.label} writes {parts.written} and judges {', '.join(same)}"
-        yield f"{about}: it may come to please itself"
+        yield f"{about}: it may favour its own writing"

@@ -1,14 +1,17 @@
-"""A run's directory: its header, its index, its record, opened for driving or read."""
+"""A run's folder, with its header and record, and the index of all runs."""
 
+import gc
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, cast
 
-from burnish.core.content import Json, canonical, codec, short_id
+from burnish.core.content import Json, canonical, codec, from_json, short_id
 from burnish.core.errors import (
     FileTrouble,
     JournalIncomplete,
@@ -16,29 +19,25 @@ from burnish.core.errors import (
     ResumeRefused,
     RunNotFound,
 )
-from burnish.core.formatting import counted, number
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.journal.journal import Journal, JournalReader
-from burnish.journal.sqlite_store import (
-    JOURNAL_FILE as JOURNAL,
-)
-from burnish.journal.sqlite_store import (
-    POINTER,
-    how_to_mend,
-    reached,
-    reading,
-)
+from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
+from burnish.journal.sqlite_store import POINTER, how_to_mend, reached, reading
+from burnish.runs.claims import claim_of_rows
 from burnish.runs.events import (
     BASELINE,
     CANDIDATES,
+    Claim,
     Event,
     Exported,
     RunEnded,
     SealedResult,
     SearchEnded,
+    SecondOpinion,
     SessionBegun,
+    Withheld,
     files_by_trial,
     read_all,
 )
@@ -54,28 +53,31 @@ from burnish.system import (
     remove_stale_temporaries,
     write_atomic,
 )
+from burnish.system.redaction import Shapes
 
 NAME = "run.json"
+AFTER_SEARCH = 2**31 - 1
+"""In place of a trial, for effects of a winner that is measured again."""
 _SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """Where a run came from, so that it can be set up again."""
+    """Where a run comes from, so that it can be set up again."""
 
     kind: str = "python"
-    """The name of a project kind, or `python` for a run started from a program."""
+    """The project kind, or `python` for a run started from a program."""
     file: str = ""
     config: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What was found at the start and is needed afterwards: originals, and their hashes."""
+    """State at the start that is needed afterwards: original files and their hashes."""
     spec: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """The description of the run; secrets out, `${VAR}` kept. A run that goes on is built from
-    it. Empty where a program started the run."""
+    """The description of the run without secrets and with `${VAR}` as written, from which a
+    resume builds it. Empty if a program started the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a run was started with."""
+    """What a run was started with, as run.json stores it."""
 
     schema: int = _SCHEMA
     id: str
@@ -87,26 +89,38 @@ class Header:
     python: str = field(default_factory=platform.python_version)
     project: Project = field(default_factory=Project)
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Hashes of everything that decides what happens. A resume must find them unchanged."""
+    """Hashes of everything that decisions depend on. A resume must find them unchanged."""
     cases: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many cases each split has."""
+    """The number of cases in each split."""
     forked_from: str = ""
     call_limit: float | None = None
-    """Seconds for one call of a Python function where no time limit is set; None in runs that were
-    started before there was such a limit."""
+    """Seconds for one call of a Python function if no time limit is set; None in runs from before
+    there was such a limit."""
+    confirm: bool = False
+    """Whether the winner is measured again at the end; False in runs from before there was that."""
+    withholds: bool = False
+    """Whether held-out text is withheld from requests; runs from before left out whole records."""
     sealed_test: str = "unread"
-    """`spent` when the run this one was forked from had read it."""
+    """`spent` if the run that this one was forked from had read it."""
+    redact: Shapes = "earlier"
+    """What is removed from the files of the run; `earlier` in runs from before there was a choice,
+    which must be replayed as they were stored."""
+    audit: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Fields that are written for readers, at the top of run.json; they are not read again."""
 
     def write(self, folder: Path) -> None:
         """Write run.json."""
-        data = codec(Header).encode(self)
+        data = codec(Header).encode(replace(self, audit={}))
+        assert isinstance(data, dict)
+        del data["audit"]
+        data |= {"run_id": self.id, **self.audit} if self.audit else {}
         write_atomic(folder / NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "Header":
-        """Read run.json; files of earlier schemas are read too."""
+        """Read run.json, also of earlier schemas."""
         try:
-            header = codec(Header).decode(json.loads(read_bytes(folder / NAME)))
+            header = codec(Header).decode(from_json(read_bytes(folder / NAME)))
             if header.schema > _SCHEMA:
                 raise JournalTrouble(
                     f"{folder / NAME} was written by a newer burnish", remedy="upgrade burnish"
@@ -119,25 +133,22 @@ class Header:
         return header
 
     def redacted(self, redactor: Redactor) -> "Header":
-        """The header as it may be kept."""
+        """The header without secrets."""
         return codec(Header).decode(redactor.json(codec(Header).encode(self)))
 
     def require_same(self, inputs: Mapping[str, str]) -> None:
-        """Refuse a resume when anything that decides what happens has changed."""
+        """Refuse a resume when anything that decisions depend on has changed."""
         names = sorted(set(self.inputs) | set(inputs))
         changed = [name for name in names if self.inputs.get(name) != inputs.get(name)]
         if changed:
             raise ResumeRefused(
                 f"run {self.id} was started with another {', '.join(changed)}",
-                remedy="put it back as it was to resume, or start from what is known with "
+                remedy="restore it to resume, or start from the existing results with "
                 f"--fork {self.id}: a new run that does not pay again for what is unchanged",
             )
 
 
 LOCK, PROCESSES = "run.lock", "processes"
-
-
-# -- A run's directory, opened for driving --------------------------------------------------------
 
 
 class RunDirectory:
@@ -146,20 +157,24 @@ class RunDirectory:
     def __init__(self, folder: Path, *, redactor: Redactor) -> None:
         self.folder = folder
         self.header = Header.read(folder)
-        self.redactor = redactor
+        self.redactor = replace(redactor, shapes=self.header.redact)
         self.children = ChildProcesses(folder=folder / PROCESSES)
         self._ledger = Ledger(folder)
         self._lock = FileLock.acquire(folder / LOCK, holding=f"run {self.header.id}")
         try:
-            self.journal = self._opened_journal()
+            self.journal = self._open_journal()
         except BaseException:
             self._lock.release()
             raise
 
-    def _opened_journal(self) -> Journal:
-        # Before anything is opened for writing, which would spoil what is left of a journal.
+    def _open_journal(self) -> Journal:
+        # Before anything is opened for writing, which would damage what is left of a journal.
         look_into(self.folder, whole=True).close()
-        self._take_over()
+        # Clean up after a process that drove this run and was killed.
+        end_leftovers(self.folder / PROCESSES)
+        for place in (self.folder, self.folder / CANDIDATES, self.folder / "blobs"):
+            if place.is_dir():
+                remove_stale_temporaries(place)
         journal = Journal(self.folder)
         try:
             with look_into(self.folder) as reader:
@@ -169,13 +184,6 @@ class RunDirectory:
             raise
         return journal
 
-    def _take_over(self) -> None:
-        """Clean up after whoever drove this run and was killed."""
-        end_leftovers(self.folder / PROCESSES)
-        for place in (self.folder, self.folder / CANDIDATES, self.folder / "blobs"):
-            if place.is_dir():
-                remove_stale_temporaries(place)
-
     def trial(self, number: int) -> TrialRow | None:
         """A recorded trial."""
         body = self.journal.trial(number)
@@ -183,31 +191,37 @@ class RunDirectory:
             return None if body is None else codec(TrialRow).decode(json.loads(body))
 
     def add_trial(self, row: TrialRow) -> TrialRow:
-        """Record a trial, on disk when this returns; the row as it is kept."""
+        """Record a trial, on disk when this returns; returns the row without secrets."""
         stored = self.redacted(row)
         self.journal.add_trial(row.number, canonical(codec(TrialRow).encode(stored)))
         self._ledger.add_trial(stored)
         return stored
 
     def redacted(self, row: TrialRow) -> TrialRow:
-        """The row as it may be kept."""
+        """The row without secrets."""
         data = self.redactor.json(codec(TrialRow).encode(row))
         return codec(TrialRow).decode(json.loads(canonical(data)))
 
     def add_event(self, event: Event) -> Event | None:
-        """Keep an event; what is to be delivered, or None when it was delivered before."""
+        """Store an event; returns it without secrets, or None if it was delivered before."""
         stored = codec(Event).decode(self.redactor.json(codec(Event).encode(event)))
         new, delivered = self.journal.add_event(event.id, event_line(stored).encode())
         if new:
             self._ledger.add_event(stored)
         return None if delivered else stored
 
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All events so far."""
+        with look_into(self.folder) as reader:
+            return tuple(events(reader))
+
     def delivered(self, event: Event) -> None:
-        """Everyone has heard this event: it will not be told again."""
+        """Mark an event as delivered to every listener."""
         self.journal.event_delivered(event.id)
 
     def export(self, exported: Exported) -> None:
-        """Write a candidate's files and the links to it; the same again changes nothing."""
+        """Write a candidate's files and the links to it, where they have changed."""
         for relative, file in sorted(exported.files.items()):
             path, content = self.folder / relative, self._without_secrets(file)
             if not path.exists() or path.read_bytes() != content:
@@ -220,21 +234,29 @@ class RunDirectory:
                 link_atomic(link, leads_to)
 
     def _without_secrets(self, content: bytes) -> bytes:
-        """The file without known secrets. What only looks like one may be a user's example."""
+        """The file without known secrets; what only looks like one may be an example."""
         try:
             return self.redactor.without_known(content.decode()).encode()
         except UnicodeDecodeError:
             return content
 
     def close(self) -> None:
-        """Let go of the journal and the lock."""
+        """Close the journal and release the lock."""
         self.journal.close()
         self._lock.release()
 
 
 def look_into(folder: Path, *, whole: bool = False) -> JournalReader:
-    """A run's journal, looked at from outside; `whole` refuses one that has lost something."""
-    _require_journal(folder)
+    """Open a run's journal for reading; `whole` refuses one that has lost something."""
+    journal, trials = folder / JOURNAL, folder / TRIALS
+    gone = not journal.exists() or journal.stat().st_size == 0
+    gone = gone and not (folder / POINTER).exists()
+    if gone and trials.exists() and trials.stat().st_size:
+        raise JournalTrouble(
+            f"the journal of this run is gone: {journal}",
+            remedy="restore it from a backup, or start a new run; trials.jsonl still shows "
+            "what was tried",
+        )
     reader = JournalReader(folder)
     try:
         lost = what_is_lost(folder, reader) if whole else None
@@ -247,26 +269,13 @@ def look_into(folder: Path, *, whole: bool = False) -> JournalReader:
     return reader
 
 
-def _require_journal(folder: Path) -> None:
-    """Refuse a run that has trials and has lost its journal: going on would pay for them again."""
-    journal, trials = folder / JOURNAL, folder / TRIALS
-    lost = not journal.exists() or journal.stat().st_size == 0
-    lost = lost and not (folder / POINTER).exists()
-    if lost and trials.exists() and trials.stat().st_size:
-        raise JournalTrouble(
-            f"the journal of this run is gone: {journal}",
-            remedy="restore it from a backup, or start a new run; trials.jsonl still tells "
-            "what was tried",
-        )
-
-
 def what_is_lost(folder: Path, reader: JournalReader) -> JournalIncomplete | None:
-    """What the journal should have and has not, as an error; None where it is whole.
+    """What the journal has lost, as an error; None if it is whole.
 
-    The files are written after the journal. They are read first, for a driver may be at work.
+    The files are written after the journal and read before it, since the run may be active.
     """
     shown, results = last_shown(folder), reached(folder)
-    trials, recorded = reader.trials_recorded, reader.results
+    trials, recorded = reader.totals.trials, reader.totals.results
     last = f"its last trial is {trials - 1}" if trials else "it has no trial"
     loss = ""
     if shown.trial >= trials:
@@ -274,15 +283,15 @@ def what_is_lost(folder: Path, reader: JournalReader) -> JournalIncomplete | Non
     elif recorded < results:
         loss = f"it has {recorded} results, and {results} were on disk; {last}"
     elif shown.event and not reader.has_event(shown.event):
-        loss = f"{EVENTS} shows the event '{shown.event}', which it has not; {last}"
+        loss = f"{EVENTS} shows the event '{shown.event}', which it does not have; {last}"
     if not loss:
         return None
     name = Header.read(folder).id
     begin = f"from trial {trials - 1}" if trials else "from the start"
     return JournalIncomplete(
         f"the journal of run {name} has lost something: {loss}",
-        remedy=f"{how_to_mend(reader.path)}, and try again; or go on {begin} with --fork {name}: a "
-        "new run that pays again for what is lost, and for nothing else",
+        remedy=f"{how_to_mend(reader.path)}, and try again; or continue {begin} with "
+        f"--fork {name}: a new run that pays again for what is lost, and for nothing else",
     )
 
 
@@ -293,6 +302,46 @@ def trial_rows(reader: JournalReader) -> Iterator[TrialRow]:
             yield codec(TrialRow).decode(json.loads(body))
 
 
+def _rows_to_show(reader: JournalReader) -> Iterator[TrialRow]:
+    """The recorded trials, with the scores of their cases as they were written.
+
+    These are most of a long run, and checking each of them takes as long as everything else.
+    """
+    with reading(reader.path):
+        for body in reader.trials():
+            data = json.loads(body)
+            trial: dict[str, dict[str, Any] | None] = data.get("trial")
+            results = {split: trial.get(split) or {} for split in ("train", "holdout")}
+            scores = {split: result.get("scores") for split, result in results.items()}
+            for split in (split for split, each in scores.items() if _looks_like_scores(each)):
+                results[split]["scores"] = {}
+            row = codec(TrialRow).decode(data)
+            parts = {
+                split: replace(result, scores=scores[split])
+                for split in results
+                if (result := result_of(row, split)) is not None
+            }
+            yield replace(row, trial=replace(row.trial, **parts))
+
+
+def _looks_like_scores(scores: Any) -> bool:
+    return isinstance(scores, dict) and all(
+        type(metrics) is dict for metrics in cast("dict[str, Any]", scores).values()
+    )
+
+
+@contextmanager
+def _without_collection() -> Generator[None, None, None]:
+    """Look for no garbage meanwhile: a long run makes millions of objects, and all of them stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def events(reader: JournalReader) -> Iterator[Event]:
     """The events of a journal."""
     with reading(reader.path):
@@ -300,11 +349,8 @@ def events(reader: JournalReader) -> Iterator[Event]:
             yield codec(Event).decode(json.loads(body))
 
 
-# -- The index ------------------------------------------------------------------------------------
-
-
 def index_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where the index lies: $BURNISH_HOME, or the user's state folder."""
+    """The folder of the index: in $BURNISH_HOME, or the user's state folder."""
     env = os.environ if environ is None else environ
     if home := env.get("BURNISH_HOME"):
         return Path(home) / "runs"
@@ -313,7 +359,7 @@ def index_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def remember_run(folder: Path) -> None:
-    """Enter a run into the index. A run works without it, so trouble here is not fatal."""
+    """Add a run to the index. A run works without it, so errors are ignored."""
     with suppress(FileTrouble, OSError):
         index_folder().mkdir(parents=True, exist_ok=True)
         entry = json.dumps({"id": folder.name, "folder": str(folder.resolve())})
@@ -321,13 +367,13 @@ def remember_run(folder: Path) -> None:
 
 
 def forget_run(folder: Path) -> None:
-    """Take a run out of the index."""
+    """Remove a run from the index."""
     with suppress(OSError):
         _entry(folder).unlink()
 
 
 def _entry(folder: Path) -> Path:
-    """Two runs may have one name in two places, so the place is part of the entry's name."""
+    """The index file of a run; two runs in different places may have the same name."""
     return index_folder() / f"{folder.name}.{short_id(str(folder.resolve()))}.json"
 
 
@@ -335,22 +381,32 @@ def known_runs() -> Iterator[Path]:
     """The folders of all runs that still exist, newest first."""
     for entry in sorted(index_folder().glob("*.json"), reverse=True):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            folder = Path(json.loads(entry.read_text(encoding="utf-8"))["folder"])
+            folder = Path(cast("Any", from_json(entry.read_text(encoding="utf-8")))["folder"])
             if (folder / NAME).is_file():
                 yield folder
 
 
+def _id_in(folder: Path) -> str:
+    try:
+        return Header.read(folder).id
+    except (FileTrouble, JournalTrouble):
+        return ""
+
+
 def find_run(name: str) -> Path:
-    """The folder of a run: by path, by id, or by the beginning of an id."""
+    """The folder of a run, by path, id, or the beginning of an id."""
     if (Path(name) / NAME).is_file():
         return Path(name).resolve()
-    folders = [folder for folder in known_runs() if folder.name.startswith(name)] if name else []
-    exact = [folder for folder in folders if folder.name == name]
+    names = {folder: folder.name for folder in known_runs()} if name else {}
+    if not any(each.startswith(name) for each in names.values()):
+        names = {folder: _id_in(folder) for folder in names}  # its folder was renamed
+    folders = [folder for folder, each in names.items() if each.startswith(name)]
+    exact = [folder for folder in folders if names[folder] == name]
     if len(exact or folders) == 1:
         return (exact or folders)[0]
     if folders:
         many = ", ".join(folder.name for folder in folders[:5])
-        raise RunNotFound(f"'{name}' could be any of: {many}", remedy="give more of the id")
+        raise RunNotFound(f"'{name}' could be any of: {many}", remedy="type more of the id")
     raise RunNotFound(
         f"there is no run '{name}'",
         remedy="`burnish runs list` shows the runs of this machine; a path to a run's folder "
@@ -358,44 +414,41 @@ def find_run(name: str) -> Path:
     )
 
 
-# -- A run as it lies on disk, read without disturbing whoever drives it --------------------------
-
-
-_ENDS = {
-    "run_finished": "finished",
-    "run_interrupted": "interrupted",
-    "run_failed": "failed",
-}
+_ENDS = {f"run_{status}": status for status in ("finished", "interrupted", "failed")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """Everything that is known of a run."""
+    """Everything that is known about a run."""
 
     folder: Path
     header: Header
     rows: tuple[TrialRow, ...]
     events: tuple[Event, ...]
     unrecorded: Spend = NOTHING
-    """What was completed in the trial under way when it was last driven."""
+    """What was completed since the last recorded trial."""
+    effects: int = 0
+    """The number of completed effects."""
     billed: Spend
     active_seconds: float
     driven: bool
-    """Whether a process drives it now."""
+    """Whether a process is driving it now."""
 
     @classmethod
     def read(cls, folder: Path) -> "RunRecord":
         """Read a run's folder."""
         header = Header.read(folder)
-        with look_into(folder, whole=True) as journal:
-            rows = tuple(trial_rows(journal))
+        with look_into(folder, whole=True) as journal, _without_collection():
+            totals = journal.totals
             return cls(
                 folder=folder,
                 header=header,
-                rows=rows,
-                unrecorded=_completed_since(journal, len(rows)),
+                # Without a trial that was recorded since: its costs are in the totals.
+                rows=tuple(_rows_to_show(journal))[: totals.trials],
+                unrecorded=totals.unrecorded,
                 events=tuple(events(journal)),
-                billed=journal.billed,
+                effects=totals.results,
+                billed=totals.billed,
                 active_seconds=journal.active_seconds,
                 driven=is_held(folder / LOCK),
             )
@@ -405,82 +458,92 @@ class RunRecord:
         """`running`, `finished`, `interrupted`, `failed`, or `killed`: the last can be resumed."""
         if self.driven:
             return "running"
-        last = self._last_of_session()
-        return _ENDS[last.kind] if last is not None else "killed"
+        return "killed" if self._last_event is None else _ENDS[self._last_event.kind]
 
     @property
     def ending(self) -> RunEnded | None:
-        """How it ended, if it did."""
-        last = None if self.driven else self._last_of_session()
-        return None if last is None else last.read(RunEnded)
+        return None if self._last_event is None else self._last_event.read(RunEnded)
 
     @property
     def ended_at(self) -> str:
-        """When it ended, if it did."""
-        last = None if self.driven else self._last_of_session()
-        return "" if last is None else last.at
+        return "" if self._last_event is None else self._last_event.at
 
     @property
     def search_end(self) -> str:
-        """Why the strategy had nothing left to try, where it tells."""
+        """Why the strategy had nothing left to try, if it says so."""
         ends = [*read_all(self.events, SearchEnded)]
         return ends[-1].reason if ends else ""
 
     @property
     def trials(self) -> int:
-        """How many trials were recorded, the baseline not counted."""
+        """The number of recorded trials without the baseline."""
         return sum(row.trial.phase != BASELINE for row in self.rows)
 
-    @property
+    @cached_property
     def accepted(self) -> int:
-        """How many trials were accepted."""
         return sum(row.trial.accepted for row in self.rows)
 
-    @property
+    @cached_property
     def baseline(self) -> TrialRow | None:
-        """The trial that measured where the run started."""
+        """The trial that measured the start."""
         return next((row for row in self.rows if row.trial.phase == BASELINE), None)
 
-    @property
+    @cached_property
     def best(self) -> TrialRow | None:
-        """The last accepted trial, or the baseline."""
+        """The last accepted trial, or what is offered in its place; else the baseline."""
         accepted = [row for row in self.rows if row.trial.accepted]
-        return accepted[-1] if accepted else self.baseline
+        last = accepted[-1] if accepted else self.baseline
+        for withheld in read_all(self.events, Withheld):
+            if last is not None and withheld.trial == last.number:
+                return next(row for row in self.rows if row.number == withheld.offered)
+        return last
 
     @property
     def best_candidate(self) -> Candidate | None:
-        """The candidate to adopt."""
         return None if self.best is None else self.best.trial.candidate
 
-    @property
+    @cached_property
     def spent(self) -> Spend:
-        """What the results that were used cost; of a run that ended without saying what it spent,
-        with what was completed since its last trial, which a resume will use."""
+        """What the used results cost; for a run that did not end properly, including what was
+        completed since its last trial, which a resume will use."""
         spent = None if self.ending is None else self.ending.spent
         return total(row.spend for row in self.rows) + self.unrecorded if spent is None else spent
 
     @property
     def sealed(self) -> SealedResult | None:
-        """What the sealed test said, if it was read."""
         return next(read_all(self.events, SealedResult), None)
+
+    @cached_property
+    def claim(self) -> Claim | None:
+        """What may be said of the best; None if nothing was measured."""
+        reason = "" if self.best is self.baseline else "it was not measured again"
+        if self.header.cases.get("test"):
+            reason = "the sealed test was not read"
+        return claim_of_rows(
+            self.baseline,
+            self.best,
+            claims=[*read_all(self.events, Claim)],
+            sealed=self.sealed,
+            reason=reason,
+        )
+
+    @property
+    def second_opinion(self) -> SecondOpinion | None:
+        """Of the last winner."""
+        *_, last = (None, *read_all(self.events, SecondOpinion))
+        return last
 
     @property
     def files(self) -> Mapping[int, tuple[str, ...]]:
-        """The files of each candidate that became the incumbent, by trial, from the folder."""
+        """By trial, the files of each candidate that became the incumbent."""
         return files_by_trial(self.events)
 
-    def _last_of_session(self) -> Event | None:
-        for event in reversed(self.events):
-            if event.kind in _ENDS:
-                return event
-            if event.kind in SessionBegun.kinds:
-                return None
-        return None
-
-
-def _completed_since(journal: JournalReader, trial: int) -> Spend:
-    # Each effect by itself: what is nested in it has a row of its own.
-    return total(next(iter(row.spends.values())) for row in journal.costs(since=trial))
+    @cached_property
+    def _last_event(self) -> Event | None:
+        """The event that ended the last session, if it ended."""
+        kinds = (*_ENDS, *SessionBegun.kinds)
+        last = next((event for event in reversed(self.events) if event.kind in kinds), None)
+        return None if self.driven or last is None or last.kind not in _ENDS else last
 
 
 def result_of(row: TrialRow | None, split: str) -> SplitResult | None:
@@ -491,22 +554,14 @@ def result_of(row: TrialRow | None, split: str) -> SplitResult | None:
 
 
 def loss_of(row: TrialRow | None, split: str) -> float | None:
-    """A trial's loss on `train` or `holdout`, where it was measured."""
+    """A trial's loss on `train` or `holdout`, if it was measured."""
     result = result_of(row, split)
     return None if result is None else result.measurement.loss
 
 
-def sealed_words(sealed: SealedResult) -> str:
-    """The headline: what the sealed test said, and whether it says anything."""
-    before, after = number(sealed.baseline_score), number(sealed.best_score)
-    lost = f", {counted(sealed.missing, 'case')} missing" if sealed.missing else ""
-    gain = sealed.gain
-    if gain is None:
-        same = sealed.baseline_score == sealed.best_score
-        words = f"score {before}, baseline and best alike" if same else f"score {before} → {after}"
-        return f"{words}{lost}"
-    bounds = f"[{number(gain.low)}, {number(gain.high)}]"
-    words = f"score {before} → {after}   gain {number(gain.mean)} {bounds}{lost}"
-    if not gain.distinguishable:
-        return f"{words}, not distinguishable from noise"
-    return words if gain.mean > 0 else f"{words}, worse than the baseline"
+def whole_loss(run: RunRecord, row: TrialRow | None, split: str) -> float | None:
+    """A trial's loss on all cases of a split; None if it was measured on a few of them only."""
+    result = result_of(row, split)
+    if result is None or result.measurement.cases < run.header.cases.get(split, 0):
+        return None
+    return result.measurement.loss

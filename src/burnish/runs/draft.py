@@ -1,6 +1,6 @@
-"""A description of a run on its way: values from several doors, each with its place."""
+"""Assembles the description of a run from several sources and remembers where values came from."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.system import Redactor, YamlTree, read_tree
-from burnish.system.config_errors import dotted, faults_in, problem_of
+from burnish.system.config import dotted, faults_in, problem_of
 from burnish.system.settings import FieldPath, closed_keys
 from burnish.system.yaml import TreePath
 
@@ -20,14 +20,14 @@ _Where: TypeAlias = "FilePlace | str"
 
 
 class Strength(IntEnum):
-    """How strong the word of a door is."""
+    """The precedence of a source; the highest wins."""
 
     DEFAULT = 0
-    """What a dialect takes for granted."""
+    """The default of a dialect."""
     ENVIRONMENT = 1
     FILE = 2
     REQUEST = 3
-    """A request that is laid over a file."""
+    """An HTTP request on top of a file."""
     FLAG = 4
 
 
@@ -39,12 +39,12 @@ class FilePlace:
     keys: TreePath
 
     def below(self, path: TreePath) -> "FilePlace":
-        """The place of something inside."""
+        """The place of a nested value."""
         return replace(self, keys=(*self.keys, *path))
 
     @property
     def line(self) -> int:
-        """The line of the value, or of the nearest one around it."""
+        """The line of the value, or of the closest one that contains it."""
         lengths = range(len(self.keys), 0, -1)
         lines = (self.tree.line_of(self.keys[:length]) for length in lengths)
         return next((line for line in lines if line), 0)
@@ -58,27 +58,27 @@ class FilePlace:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where each value of a description came from."""
+    """The place that each value of a description came from."""
 
     source: str = ""
-    """What to name where a value has no place: the file as a whole."""
+    """What messages name if a value has no place: the file as a whole."""
     by_path: Mapping[TreePath, _Where] = field(default_factory=dict[TreePath, _Where])
 
     def where(self, path: TreePath) -> str:
-        """The place of a value, or of the nearest one around it."""
+        """The place of a value, or of the closest one that contains it, for messages."""
         return str(self.place(path)).strip()
 
     def line(self, path: TreePath) -> int:
-        """For putting problems in the order of the file."""
+        """The line of a value, for sorting problems; 0 if there is none."""
         place = self.place(path)
         return place.line if isinstance(place, FilePlace) else 0
 
     def is_flag(self, path: TreePath) -> bool:
-        """Whether a flag has set the value: then that is what to change."""
+        """Whether a flag has set the value."""
         return str(self.by_path.get(path, "")).startswith("--")
 
     def place(self, path: TreePath) -> _Where:
-        """The place of a value, or inside that of the nearest one around it."""
+        """The place of a value, derived from the closest one that contains it."""
         for length in range(len(path), -1, -1):
             place = self.by_path.get(path[:length])
             if place is not None:
@@ -89,19 +89,19 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One value that a door gives."""
+    """One value of one source."""
 
     path: TreePath
     value: JsonValue
-    """None takes away what weaker doors give."""
+    """None removes the value of weaker sources."""
     strength: Strength
     place: _Where
     written: JsonValue = None
-    """As it was written, where the value is what variables of the environment made of it."""
+    """The value before environment variables were expanded, if it has any."""
 
 
 class Draft:
-    """Collects what the doors say, and makes one description of it."""
+    """Collects values from all sources and merges them into one description."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -118,7 +118,7 @@ class Draft:
         strength: Strength,
         written: JsonValue = None,
     ) -> None:
-        """Say something; None says nothing. `written` is the value with `${VAR}` unexpanded."""
+        """Add a value unless it is None. `written` is the value with `${VAR}` unexpanded."""
         if value is not None:
             entry = _Entry(
                 path=_path(path), value=value, strength=strength, place=place, written=written
@@ -126,34 +126,34 @@ class Draft:
             self._entries.append(entry)
 
     def default(self, path: str, value: JsonValue) -> None:
-        """What holds where no door says anything."""
+        """Add a value for when no source sets one."""
         self.put(path, value, strength=Strength.DEFAULT)
 
     def silence(self, path: str, *, strength: Strength) -> None:
-        """Say that nothing holds at a path, whatever weaker doors give."""
+        """Remove the values of weaker sources at a path."""
         self._entries.append(_Entry(path=_path(path), value=None, strength=strength, place=""))
 
     def mark(self, path: str | TreePath, place: _Where) -> None:
-        """Where a value would stand: the place to name should it be missing."""
+        """Set the place to name if a value is missing."""
         self._marks[_path(path)] = place
 
     def note(self, message: str, *, about: str) -> None:
-        """Something to tell the user of the value at a path, unless a flag replaces it."""
+        """Add a message about the value at a path, unless a flag replaces the value."""
         self._notes.append((_path(about), message))
 
     def notes(self, places: Places) -> tuple[str, ...]:
-        """What is to be told of the values that hold."""
+        """The messages about values that no flag has replaced."""
         return tuple(message for path, message in self._notes if not places.is_flag(path))
 
     def value(self, path: str) -> JsonValue:
-        """What holds at a path by now; None where nobody has said anything."""
+        """The value at a path so far; None if there is none."""
         data: JsonValue = self.assembled()[0]
         for key in path.split("."):
             data = data.get(key) if isinstance(data, dict) else None
         return data
 
     def assembled(self) -> tuple[dict[str, JsonValue], Places]:
-        """All values as one tree, the strongest where several doors speak, and their places."""
+        """All values as one tree, where the strongest source wins, and their places."""
         places = dict(self._marks)
         for entry in self._by_strength():
             places |= {} if entry.value is None else dict(_places(entry))
@@ -172,18 +172,18 @@ class Draft:
 
 
 def _laid(values: Iterable[tuple[TreePath, JsonValue]]) -> dict[str, JsonValue]:
-    """One tree of values that are laid over each other; None takes away."""
+    """Merge values into one tree; None removes one."""
     data: dict[str, JsonValue] = {}
     for path, value in values:
         if value is None:
-            _take_away(data, path)
+            _remove(data, path)
         else:
             _lay(data, path, value)
     return data
 
 
 def variables_in(written: JsonValue, value: JsonValue, path: FieldPath = ()) -> Iterator[FieldPath]:
-    """The fields whose values are other ones than those that were written."""
+    """The fields whose values differ from what was written."""
     if isinstance(written, dict) and isinstance(value, dict):
         for key, inner in written.items():
             yield from variables_in(inner, value.get(key), (*path, key))
@@ -192,7 +192,7 @@ def variables_in(written: JsonValue, value: JsonValue, path: FieldPath = ()) -> 
 
 
 def _lay(data: dict[str, JsonValue], path: TreePath, value: JsonValue) -> None:
-    """Lay a value over what is there; mappings are merged, everything else is replaced."""
+    """Set a value; mappings are merged, everything else is replaced."""
     *above, last = map(str, path)
     for key in above:
         inner = data.get(key)
@@ -207,7 +207,7 @@ def _lay(data: dict[str, JsonValue], path: TreePath, value: JsonValue) -> None:
         data[last] = dict(value) if isinstance(value, dict) else value
 
 
-def _take_away(data: dict[str, JsonValue], path: TreePath) -> None:
+def _remove(data: dict[str, JsonValue], path: TreePath) -> None:
     *above, last = map(str, path)
     for key in above:
         inner = data.get(key)
@@ -218,7 +218,7 @@ def _take_away(data: dict[str, JsonValue], path: TreePath) -> None:
 
 
 def _places(entry: _Entry) -> Iterator[tuple[TreePath, _Where]]:
-    """The place of a value, and of everything that stands in it."""
+    """The place of a value and of everything in it."""
     if entry.place:
         yield entry.path, entry.place
     if isinstance(entry.value, dict) and isinstance(entry.place, FilePlace):
@@ -232,9 +232,9 @@ def _places(entry: _Entry) -> Iterator[tuple[TreePath, _Where]]:
 def validated(
     data: Mapping[str, JsonValue], model: type[M], places: Places, *, stored: bool = False
 ) -> M:
-    """The data as a model; everything that is wrong is said at once, where it came from.
+    """The data as a model; raises everything that is wrong at once, with its places.
 
-    Data that burnish itself has `stored` may hold what no file may say.
+    Data that burnish itself `stored` may contain keys that no file may.
     """
     problems = [
         Problem(where=places.where(path), message=f"unknown key '{path[-1]}'", remedy="remove it")
@@ -247,7 +247,7 @@ def validated(
         return model.model_validate(data)
     except ValidationError as error:
         faults = faults_in(error, dict(data), model)
-    # Raised out here, since pydantic's error would bring the input along, secrets included.
+    # Raised out here, since pydantic's error contains the input with its secrets.
     faults.sort(key=lambda fault: places.line(fault.path))
     problems = [problem_of(fault, places.where(fault.path)) for fault in faults]
     raise ConfigError(list(dict.fromkeys(problems)))
@@ -255,34 +255,29 @@ def validated(
 
 @dataclass(kw_only=True)
 class Problems:
-    """What is wrong with a description, gathered so that all of it is said at once."""
+    """Collects what is wrong with a description, to report all of it at once."""
 
     places: Places
     found: list[Problem] = field(default_factory=list[Problem])
 
     def attempt(self, at: str | TreePath | FilePlace, make: Callable[[], R], otherwise: R) -> R:
-        """What `make` gives; where it cannot, the problem is kept and `otherwise` given."""
+        """The result of `make`; if it fails, collects the problem and returns `otherwise`."""
         try:
             return make()
-        except ConfigError as error:
-            self.found += [self._placed(problem, at) for problem in error.problems]
         except BurnishError as error:
-            problem = Problem(message=error.message, remedy=error.remedy)
-            self.found.append(self._placed(problem, at))
+            self.found += [self._placed(problem, at) for problem in _problems_of(error)]
         return otherwise
 
     def as_raised(self, make: Callable[[], R], otherwise: R) -> R:
-        """The same for what says by itself where it stands."""
+        """The same for problems that already have a place."""
         try:
             return make()
-        except ConfigError as error:
-            self.found += error.problems
         except BurnishError as error:
-            self.found.append(Problem(message=error.message, remedy=error.remedy))
+            self.found += _problems_of(error)
         return otherwise
 
     def in_block(self, at: str, block: BaseModel, make: Callable[[], R]) -> R | None:
-        """What a block makes; its problems may say which of its settings they are about."""
+        """The result of a block; its problems may name the settings that they are about."""
         try:
             return make()
         except ConfigError as error:
@@ -298,43 +293,45 @@ class Problems:
         return None
 
     def add(self, at: str | TreePath, message: str, remedy: str = "") -> None:
-        """Keep a problem of the value at a path of the description."""
+        """Collect a problem of the value at a path of the description."""
         self.found.append(Problem(where=self.where(at), message=message, remedy=remedy))
 
     def where(self, at: str | TreePath | FilePlace) -> str:
-        """The place of a value in the user's own words, also of one that no field stands for."""
+        """The place of a value, also of one without a field, for messages."""
         return str(at) if isinstance(at, FilePlace) else self.places.where(_path(at))
 
     def ways(self, at: str | TreePath, *, key: str, flag: str) -> str:
-        """How a missing value may be set: by a key of the file where it has one, or by a flag."""
+        """How a missing value may be set: by a key of the file or by a flag."""
         return flag if self.places.is_flag(_path(at)) else f"{key}, or {flag}"
 
     def settle(self) -> None:
-        """Raise everything that was found."""
+        """Raise everything that was collected."""
         if self.found:
             raise ConfigError(list(dict.fromkeys(self.found)))
 
     def _placed(self, problem: Problem, at: str | TreePath | FilePlace) -> Problem:
-        """With the place of the value before its own, which may be in another file."""
         here = self.where(at)
         return replace(problem, where=f"{here}: {problem.where}" if problem.where else here)
+
+
+def _problems_of(error: BurnishError) -> Sequence[Problem]:
+    if isinstance(error, ConfigError):
+        return error.problems
+    return [Problem(message=error.message, remedy=error.remedy)]
 
 
 def _path(at: str | TreePath) -> TreePath:
     return tuple(cast("list[str | int]", at.split("."))) if isinstance(at, str) else at
 
 
-# -- Keys that a user wrote out in a file ---------------------------------------------------------
-
-
 LITERAL = "$written_in"
-"""The key under which the place of a literal stands."""
+"""The key that holds the place of a secret."""
 
 
 def without_literals(
     data: Mapping[str, JsonValue], places: Places, redactor: Redactor
 ) -> dict[str, JsonValue]:
-    """A description as it may be kept: secrets are replaced by their places."""
+    """A description with secrets replaced by their places."""
     return cast("dict[str, JsonValue]", _replaced(dict(data), (), places, redactor))
 
 
@@ -361,7 +358,7 @@ def _place(path: TreePath, places: Places) -> JsonValue:
 
 
 def with_literals(value: JsonValue) -> JsonValue:
-    """A kept description with what stands in its files put back."""
+    """A stored description with the secrets read from their files again."""
     if isinstance(value, dict):
         if LITERAL in value:
             return _read(value[LITERAL])
@@ -374,7 +371,7 @@ def with_literals(value: JsonValue) -> JsonValue:
 def _read(place: JsonValue) -> JsonValue:
     if not isinstance(place, dict):
         raise ResumeRefused(
-            "a key of this run was given by hand and is not kept",
+            "a key of this run was passed by hand and is not stored",
             remedy="name a variable instead, such as ${TEAM_KEY}, and start a new run",
         )
     path, value = Path(str(place["file"])), read_tree(Path(str(place["file"]))).data
@@ -388,24 +385,29 @@ def _read(place: JsonValue) -> JsonValue:
     if value is None:
         steps = ".".join(map(str, cast("list[str | int]", place["at"])))
         raise ResumeRefused(
-            f"the key that stood in {path} at {steps} is gone",
-            remedy="put it back, or name a variable there and start a new run",
+            f"the key that was in {path} at {steps} is gone",
+            remedy="restore it, or name a variable there and start a new run",
         )
     return value
 
 
 def refuse_literals(data: Mapping[str, JsonValue]) -> None:
-    """Refuse a description that only the machine with its files can build."""
+    """Refuse a description whose secrets are only in files of this machine."""
     problems = [
         Problem(
             where=".".join(map(str, path)),
-            message="a key is written out here, and it would have to be passed on",
+            message="a key is written here in plain text and would have to be passed on",
             remedy="name a variable instead, such as ${TEAM_KEY}",
         )
-        for path in _literals(dict(data), ())
+        for path in literal_paths(data)
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def literal_paths(data: Mapping[str, JsonValue]) -> Iterator[TreePath]:
+    """Where a stored description has the place of a secret instead of the secret."""
+    return _literals(dict(data), ())
 
 
 def _literals(value: JsonValue, path: TreePath) -> Iterator[TreePath]:

@@ -1,122 +1,80 @@
-"""Evaluating: cases run under a candidate and scored, as effects, on the executor."""
+"""Runs cases under a candidate and scores them, as effects, on the executor."""
 
 import asyncio
-import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
+    Awaitable,
     Callable,
     Collection,
-    Coroutine,
-    Generator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeAlias
 
-from burnish.core.cases import Case, Dataset
-from burnish.core.comparisons import unmeasured
+from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json, codec
-from burnish.core.errors import (
-    BaselineUnmeasured,
-    BurnishError,
-    Interrupted,
-    NotJournalable,
-    ProposerFailed,
-)
-from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
-from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Trace
+from burnish.core.errors import WorkerLost
+from burnish.core.evaluations import CaseResult, Objective, Score
+from burnish.core.leaks import HoldsTexts, LeakWatch
+from burnish.core.money import NOTHING, Spend, total
+from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import (
     Call,
-    Effects,
+    DescribedMetric,
     Executor,
     Metric,
     Receipt,
+    Role,
     Scope,
     Target,
     WorkUnit,
-    held,
 )
 from burnish.core.surfaces import Candidate
-from burnish.journal.executors import (
-    CallClock,
-    CancelledInside,
-    CutShort,
-    OutOfTime,
-    failure_of,
-    is_infrastructure,
-    task_cancelled,
-    together,
-    within,
+from burnish.journal.limits import Budget
+from burnish.models.errors import ModelRefused
+from burnish.runs.breakers import outage, unjudged
+from burnish.runs.case_work import (
+    ONE_RUN,
+    CasePolicy,
+    CaseWork,
+    Scores,
+    invalid_output,
+    no_scores,
+    own_price,
 )
-from burnish.journal.limits import ONCE, Budget, RetryPolicy, retry
 from burnish.runs.directory import Project
 from burnish.runs.events import Exporter
-from burnish.tracing.steps import left_behind
-
-CALL_LIMIT = 300.0
-"""Seconds for one call of a Python function where no time limit is set."""
-_ONE_RUN = Spend(metric_calls=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CasePolicy:
-    """How one case is run."""
-
-    time_limit: float | None = None
-    """Seconds for a case; running past it is the agent's failure. Where it is not set, each call of
-    a Python function has `CALL_LIMIT`."""
-    retry: RetryPolicy = ONCE
-    """For infrastructure failures that the target lets through."""
-    infrastructure_errors: tuple[str, ...] = ()
-    """Names of error types that are not the agent's fault, beside the usual ones."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Scores:
-    """All scores of one outcome, as the journal keeps them."""
-
-    scores: tuple[Score, ...]
+from burnish.system.redaction import Shapes
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCase:
-    """One case result and what was used for it."""
+    """One case result and what it cost."""
 
     result: CaseResult
     spends: Mapping[str, Spend] = field(default_factory=dict[str, Spend])
+    run: str = ""
+    """The key of its run; empty if its outcome was known before."""
+    outage: str = ""
+    """Why nobody answered; empty if somebody did."""
+    unjudged: str = ""
+    """Why a judge that answered gave no score; empty if it did, or was not asked."""
 
 
-class Place:
-    """A place for one run of the agent, given back as soon as the run ends.
+class Breaker(Protocol):
+    """Ends a block of results early."""
 
-    What follows, keeping the result and judging it, does not keep the agent waiting. Whoever
-    asked for the run may leave; the run keeps its place until it ends.
-    """
+    def ends(self, done: EvaluatedCase) -> bool:
+        """Whether this result, the next in order, is the last one."""
+        ...
 
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
-        self._used = False
 
-    async def __aenter__(self) -> "Place":
-        await self._places.acquire()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if not self._used:
-            self._places.release()
-
-    @contextmanager
-    def taken(self) -> Generator[None, None, None]:
-        """The run itself."""
-        self._used = True
-        try:
-            yield
-        finally:
-            self._places.release()
+class _NotWhole(Exception):
+    """The answer that would be scored has a gap where something looked like a key."""
 
 
 class Evaluator:
@@ -127,24 +85,25 @@ class Evaluator:
         *,
         target: Target,
         metrics: Sequence[Metric],
+        work: CaseWork,
         executor: Executor,
         policy: CasePolicy,
         concurrency: int,
-        call_limit: float | None = None,
+        weighted: Collection[str] = (),
     ) -> None:
         self._target = target
         self._metrics = tuple(metrics)
+        self._work = work
         self._executor = executor
         self._policy = policy
-        self._call_limit = call_limit
-        self._concurrency = concurrency
         self._places = asyncio.Semaphore(concurrency)
+        self._weighted = frozenset(weighted)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
     def units(
         self, candidate: Candidate, cases: Collection[Case], draws: Sequence[int]
     ) -> list[WorkUnit]:
-        """The units of an evaluation: all repeats of a case stand together."""
+        """The units of an evaluation, with all repeats of a case together."""
         target = self._target.description
         return [
             WorkUnit(target=target, candidate=candidate, case=case, draw=draw)
@@ -160,14 +119,21 @@ class Evaluator:
         size: int,
         look_ahead: int,
         seen: Callable[[EvaluatedCase], None],
+        breaker: "Callable[[], Breaker | None] | None" = None,
+        only_here: "_OnlyHere | None" = None,
     ) -> AsyncGenerator[list[EvaluatedCase], None]:
-        """The results block by block; up to `look_ahead` blocks are begun before they are due."""
+        """The results block by block; up to `look_ahead` blocks start before they are due.
+
+        Each block has its own `breaker`, which may end it before its last result. For `only_here`
+        see `case`.
+        """
         rest = deque(units[i : i + size] for i in range(0, len(units), size))
         begun: deque[asyncio.Task[list[EvaluatedCase]]] = deque()
         try:
             while rest or begun:
                 while rest and len(begun) <= look_ahead:
-                    block = self._block(rest.popleft(), scope, seen)
+                    ends = breaker() if breaker else None
+                    block = self._block(rest.popleft(), scope, seen, ends, only_here)
                     begun.append(asyncio.create_task(block))
                 yield await begun[0]
                 begun.popleft()
@@ -181,29 +147,42 @@ class Evaluator:
         units: Sequence[WorkUnit],
         scope: Callable[[], Scope],
         seen: Callable[[EvaluatedCase], None],
+        breaker: "Breaker | None",
+        only_here: "_OnlyHere | None",
     ) -> list[EvaluatedCase]:
         async def work(unit: WorkUnit) -> EvaluatedCase:
-            done = await self.case(unit, scope())
+            done = await self.case(unit, scope, only_here)
             seen(done)
             return done
 
-        results = self._executor.map(units, work)
-        async with aclosing(results) as ordered:
-            return [done async for done in ordered]
+        block: list[EvaluatedCase] = []
+        async with aclosing(self._executor.map(units, work)) as ordered:
+            async for done in ordered:
+                block.append(done)
+                if breaker is not None and breaker.ends(done):
+                    break
+        return block
 
-    async def case(self, unit: WorkUnit, scope: Scope) -> EvaluatedCase:
-        """Run one case and score what it gave."""
-        call = self._run_call(unit)
-        outcome = unit.case.recorded
-        if outcome is None:
-            async with Place(self._places) as place:
-                outcome = await scope.once(call, lambda effects: self._run_at(place, unit, effects))
-        scores = await self._scores(unit.case, outcome, call.key, scope)
-        result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
-        return EvaluatedCase(result=result, spends=scope.used)
+    async def case(
+        self, unit: WorkUnit, scope: Callable[[], Scope], only_here: "_OnlyHere | None" = None
+    ) -> EvaluatedCase:
+        """Run one case and score its outcome.
 
-    def _run_call(self, unit: WorkUnit) -> Call[Outcome]:
-        return Call(
+        A refused key or model ends the run, unless `only_here` says that only this candidate is
+        refused: then the result is missing.
+        """
+        while True:
+            try:
+                return await self._case(unit, scope(), only_here)
+            except WorkerLost:
+                # Its calls in flight are billed; what the journal has is not paid again.
+                continue
+
+    async def _case(
+        self, unit: WorkUnit, scope: Scope, only_here: "_OnlyHere | None"
+    ) -> EvaluatedCase:
+        whole: list[Outcome] = []
+        call = Call(
             kind="run",
             request={
                 "target": unit.target.fingerprint,
@@ -214,150 +193,156 @@ class Evaluator:
             },
             codec=codec(Outcome),
             draw=unit.draw,
-            estimate=self._own_price(unit.case) + _ONE_RUN if self._target.leaf else NOTHING,
-            otherwise=_invalid_output,
+            estimate=own_price(self._target, unit.case) + ONE_RUN if self._target.leaf else NOTHING,
+            otherwise=lambda error: Outcome(failure=invalid_output(error)),
+            own_text=lambda: unit.case.text,
+            withheld=lambda outcome: replace(outcome, withheld=True),
+            whole=whole.append,
+        )
+        outcome, key = unit.case.recorded, ""
+        if outcome is None:
+            key = call.key
+            with ExitStack() as place:
+                await self._places.acquire()
+                place.callback(self._places.release)
+
+                async def run(effects: Scope) -> Receipt[Outcome]:
+                    # The run keeps its place until it ends, even if the caller is cancelled;
+                    # storing and judging the result does not block the next run.
+                    with place.pop_all():
+                        return await self._work.run(unit, effects)
+
+                try:
+                    outcome = await scope.once(call, run)
+                except ModelRefused as error:
+                    if only_here is None or not await only_here(unit.case):
+                        raise
+                    outcome = await scope.once(call, partial(_not_admitted, error))
+
+        async def to_score(effects: Scope) -> Outcome:
+            assert outcome is not None
+            if not outcome.withheld:
+                return outcome
+            if whole:
+                return whole[-1]
+            if unit.case.recorded is not None:
+                raise _NotWhole("a key was removed from the recorded answer: record it again")
+            # It ended before it was scored, and only a part of the answer was stored.
+            again = replace(call, request={"again": call.request}, whole=None)
+            return await effects.once(again, lambda inner: self._work.run(unit, inner))
+
+        scores = await self._scores(unit.case, outcome, call.key, scope, to_score)
+        result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
+        judged = self._judged(unit.case)
+        return EvaluatedCase(
+            result=result,
+            spends=scope.used,
+            run=key,
+            outage=outage(result, judged),
+            unjudged=unjudged(result, judged),
         )
 
-    def _own_price(self, case: Case) -> Spend:
-        return self._target.estimate(case) if self._target.leaf else NOTHING
-
-    async def _run_at(self, place: Place, unit: WorkUnit, effects: Scope) -> Receipt[Outcome]:
-        with place.taken():
-            return await self._run(unit, effects)
-
-    async def _run(self, unit: WorkUnit, effects: Scope) -> Receipt[Outcome]:
-        attempts = 0
-
-        async def attempt(number: int) -> Receipt[Outcome]:
-            nonlocal attempts
-            attempts = number
-            return await self._target.run(
-                unit.candidate, unit.case, draw=unit.draw, effects=effects
-            )
-
-        policy, started = self._policy, time.perf_counter()
-        left: list[Trace] = []
-        try:
-            # Waiting for a turn is not the agent's time.
-            async with held(self._target, unit.candidate):
-                clock = CallClock(
-                    whole=policy.time_limit, each=self._call_limit, at_once=self._concurrency
-                )
-                work = retry(attempt, policy=policy.retry, again=self._is_infrastructure)
-                with left_behind() as left:
-                    receipt = await within(clock, work)
-        except BurnishError:
-            raise
-        except CutShort:
-            raise Interrupted("a call that did not end was cut short") from None
-        except Exception as error:  # noqa: BLE001 - the border to the user's agent: law 4
-            outcome = Outcome(
-                failure=self._failure(error, attempts),
-                trace=left[-1] if left else Trace(),
-                seconds=time.perf_counter() - started,
-            )
-            # What a call cost that ended in an exception is not known: its estimate is.
-            receipt = Receipt(value=outcome, spend=self._own_price(unit.case))
-        return Receipt(
-            value=receipt.value,
-            spend=receipt.spend + _ONE_RUN,
-            missing=receipt.value.missing,
+    def not_run(self, unit: WorkUnit, reason: str) -> CaseResult:
+        """The missing result of a case that nobody tried."""
+        failure = Failure(kind=FailureKind.INFRASTRUCTURE, message=reason, attempts=0)
+        return CaseResult(
+            case=unit.case.id,
+            draw=unit.draw,
+            outcome=Outcome(failure=failure),
+            scores=no_scores(self._metrics, reason),
         )
 
-    def _failure(self, error: Exception, attempts: int) -> Failure:
-        if isinstance(error, OutOfTime):
-            return Failure(kind=FailureKind.AGENT, message=str(error), error="TimeLimit")
-        if isinstance(error, CancelledInside):
-            return Failure(kind=FailureKind.AGENT, message=str(error), error="CancelledError")
-        listed = self._policy.infrastructure_errors
-        return failure_of(error, listed=listed, attempts=attempts)
-
-    def _is_infrastructure(self, error: Exception) -> bool:
-        return is_infrastructure(error, self._policy.infrastructure_errors)
+    def _judged(self, case: Case) -> list[str]:
+        """The metrics that ask a model about this case, and whose scores count."""
+        counting = (metric for metric in self._metrics if metric.name in self._weighted)
+        return [metric.name for metric in counting if metric.estimate(case) != NOTHING]
 
     async def _scores(
-        self, case: Case, outcome: Outcome, run_key: str, scope: Scope
+        self,
+        case: Case,
+        outcome: Outcome,
+        run_key: str,
+        scope: Scope,
+        to_score: Callable[[Scope], Awaitable[Outcome]],
     ) -> tuple[Score, ...]:
         if outcome.missing and outcome.failure is not None:
-            return self._no_scores(outcome.failure.message)
+            return no_scores(self._metrics, outcome.failure.message)
         if outcome.failure is not None:
             reason = outcome.failure.message
-            return tuple(Score.of_failure(metric.name, reason) for metric in self._metrics)
+            return tuple(
+                Score.of_failure(metric.name, reason, judges=_judges(metric))
+                for metric in self._metrics
+            )
         if not self._metrics:
             return ()
         call = Call(
             kind="score",
             request={"run": run_key, "metrics": self._grading},
-            codec=codec(_Scores),
+            codec=codec(Scores),
             estimate=NOTHING,
             computed=True,
-            otherwise=lambda error: _Scores(scores=self._no_scores(error.message)),
+            otherwise=lambda error: Scores(scores=no_scores(self._metrics, error.message)),
+            own_text=lambda: case.text,
         )
-        graded = await scope.once(call, lambda effects: self._grade(case, outcome, effects))
-        return graded.scores
 
-    def _no_scores(self, reason: str) -> tuple[Score, ...]:
-        return tuple(Score.of_nothing(metric.name, reason) for metric in self._metrics)
+        async def grade(effects: Scope) -> Receipt[Scores]:
+            try:
+                return await self._work.grade(case, await to_score(effects), effects)
+            except _NotWhole as error:
+                return Receipt(
+                    value=Scores(scores=no_scores(self._metrics, str(error))), missing=True
+                )
 
-    async def _grade(self, case: Case, outcome: Outcome, effects: Effects) -> Receipt[_Scores]:
-        def score(metric: Metric) -> Coroutine[Any, Any, Sequence[Score]]:
-            return _score(metric, case, outcome, effects)
-
-        # Judges take their time, so several are asked at once; tasks for arithmetic do not pay.
-        if sum(metric.estimate(case) != NOTHING for metric in self._metrics) > 1:
-            by_metric = await together(map(score, self._metrics))
-        else:
-            by_metric = [await score(metric) for metric in self._metrics]
-        scores = tuple(score for group in by_metric for score in group)
-        return Receipt(value=_Scores(scores=scores), missing=any(score.missing for score in scores))
+        return (await scope.once(call, grade)).scores
 
 
-async def _score(metric: Metric, case: Case, outcome: Outcome, effects: Effects) -> Sequence[Score]:
-    try:
-        return await metric.score(case, outcome, effects=effects)
-    except BurnishError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the border to a user's metric: never a 0
-        reason = f"the metric raised {type(error).__name__}: {error}"
-        return [Score.of_nothing(metric.name, reason)]
-    except asyncio.CancelledError:
-        if task_cancelled():
-            raise
-        return [Score.of_nothing(metric.name, "the metric raised CancelledError")]
+_OnlyHere: TypeAlias = Callable[[Case], Awaitable[bool]]
+"""Whether another candidate is answered on this case."""
 
 
-def _invalid_output(error: NotJournalable) -> Outcome:
-    return Outcome(
-        failure=Failure(kind=FailureKind.AGENT, message=error.message, error="InvalidOutput")
+async def _not_admitted(error: ModelRefused, effects: Scope) -> Receipt[Outcome]:
+    del effects
+    failure = Failure(
+        kind=FailureKind.INFRASTRUCTURE, message=error.message, error=type(error).__name__
     )
+    return Receipt(value=Outcome(failure=failure), spend=ONE_RUN, missing=True)
 
 
-# -- What a run works under -----------------------------------------------------------------------
+def _judges(metric: Metric) -> bool:
+    return metric.judges if isinstance(metric, DescribedMetric) else True
 
 
 class Closable(Protocol):
-    """Something that is held open for a run."""
+    """Something that is open during a run."""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
+        ...
+
+
+class WorkerPool(Closable, Protocol):
+    """Workers in other processes that do the work on cases."""
+
+    def work(self, metrics: Sequence[Metric], *, call_limit: float | None) -> CaseWork:
+        """Work with these metrics of the run."""
         ...
 
 
 class _StrategyIdentity(Protocol):
-    """What a run knows of the strategy that searches in it."""
-
     @property
-    def name(self) -> str:
-        """What the command line and run.json call it."""
-        ...
+    def name(self) -> str: ...
+    @property
+    def roles(self) -> Sequence[Role[Any, Any]]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What is optimised in a run, on which cases, by which measure, and how far."""
+    """The target, cases, objective and limits of a run."""
 
     target: Target
     metrics: tuple[Metric, ...]
+    second_metrics: tuple[Metric, ...] = ()
+    """The metrics with another judge, which looks at baseline and best once at the end."""
     objective: Objective
     dataset: Dataset
     strategy: _StrategyIdentity
@@ -366,85 +351,40 @@ class Conditions:
     concurrency: int = 8
     case_policy: CasePolicy = field(default_factory=CasePolicy)
     grace_seconds: float = 30.0
-    """A run that is to stop finishes the trial under way; where no call ends for so long, the trial
-    is dropped."""
+    """A run that is stopping finishes the current trial, unless no call ends for so long."""
     test_repeats: int = 1
+    confirm: bool = False
+    """Without a sealed test, measure baseline and best again at the end, on fresh draws."""
     stop_callbacks: Mapping[str, Callable[[], bool]] = field(
         default_factory=dict[str, Callable[[], bool]]
     )
-    """User callables by label; one that gives True stops the run."""
+    """User callables by label; one that returns True stops the run."""
     exporter: Exporter | None = None
-    """How accepted candidates lie in the run's folder; a folder each unless it says otherwise."""
+    """Writes accepted candidates to the run's folder; by default each to its own folder."""
     project: Project = field(default_factory=Project)
     notes: tuple[str, ...] = ()
-    """What the user should know before the start, such as a price that is unknown."""
+    """What the user should know before the start, such as an unknown price."""
+    redact: Shapes = "known-keys"
+    """What is removed from the files of the run."""
+    pool: WorkerPool | None = None
+    """The workers that run cases; by default, this process does."""
     resources: tuple[Closable, ...] = ()
-    """What is let go of when the run is closed: connections, engines."""
+    """Connections and engines that are closed with the run."""
 
-
-# -- What a run must have to be worth its name ----------------------------------------------------
-
-
-GIVE_UP_AFTER = 3
-"""Failures of a role that never answered, after which nothing more is expected of it."""
-
-
-def require_baseline(
-    *sides: Evaluation | None, objective: Objective, max_missing: float, primary: str = ""
-) -> None:
-    """Raise BaselineUnmeasured where nothing could be compared with the baseline.
-
-    `sides` are its evaluations, one a split; `primary` is what is compared where that is not
-    the loss.
-    """
-    for side in sides:
-        if side is None:
-            continue
-        why = unmeasured(side, objective, max_missing=max_missing, primary=primary)
-        if why:
-            raise BaselineUnmeasured(
-                f"the baseline could not be measured: {why}",
-                remedy="nothing can be compared with it, so nothing was tried. Mend what is "
-                "missing, then start a new run that asks for it again: "
-                "--fork RUN --retry-missing",
-            )
-
-
-class RoleAnswers:
-    """How the roles of a run answer, counted as they are asked: a replay counts the same."""
-
-    def __init__(self) -> None:
-        self._answers = Counter[str]()
-        self._failures = Counter[str]()
-        self._last: dict[str, str] = {}
-
-    def count(self, role: str, failure: str = "") -> None:
-        """Count what came back from a role: an answer, or why there is none."""
-        if failure:
-            self._failures[role] += 1
-            self._last[role] = failure
-        else:
-            self._answers[role] += 1
+    @cached_property
+    def leak_watch(self) -> LeakWatch:
+        """Finds text that no proposer may see: of held-out cases, and of the target's files."""
+        held = self.target.held_texts if isinstance(self.target, HoldsTexts) else None
+        return LeakWatch(self.dataset, held=held)
 
     @property
-    def silent(self) -> tuple[str, ...]:
-        """The roles that were asked and never gave a usable answer, in the order of asking."""
-        return tuple(role for role in self._failures if not self._answers[role])
+    def deciding_split(self) -> Split:
+        """Holdout; train in a run without one."""
+        return Split.HOLDOUT if self.dataset.holdout else Split.TRAIN
 
-    def words(self, role: str) -> str:
-        """What is wrong with a role that is silent."""
-        return f"the {role} never gave a usable answer: {self._last[role]}"
-
-    def require(self, *roles: str, after: int) -> None:
-        """Raise ProposerFailed where one of these is silent after so many questions."""
-        for role in self.silent:
-            if role in roles and self._failures[role] >= after:
-                raise self.failed(role)
-
-    def failed(self, role: str) -> ProposerFailed:
-        """The error of a run whose proposer is silent."""
-        return ProposerFailed(
-            self.words(role),
-            remedy="mend its model or settings, then start a new run that asks again: "
-            "--fork RUN --retry-missing",
-        )
+    def expected(self, cases: Collection[Case]) -> tuple[Spend, int]:
+        """What one run of each of these cases should cost, and how many runs that are."""
+        runs = [case for case in cases if case.recorded is None]
+        spends = [replace(self.target.estimate(case), metric_calls=1) for case in runs]
+        spends += [metric.estimate(case) for case in cases for metric in self.metrics]
+        return total(spends), len(runs)

@@ -1,12 +1,12 @@
-"""The events of a run, who leads it, and how candidates lie in its folder."""
+"""The events of a run, its incumbent, and the files of candidates."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from burnish.core.cases import Split
-from burnish.core.content import Json, codec
+from burnish.core.content import Json, JsonFields, codec
 from burnish.core.money import Spend
 from burnish.core.protocols import Target
 from burnish.core.statistics import Interval
@@ -17,26 +17,18 @@ Data = TypeVar("Data", bound="EventData")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventData:
-    """What an event of one kind says. Every field has a default: old journals may lack it."""
+class EventData(JsonFields):
+    """The data of one kind of event. Every field has a default, since old journals may lack it."""
 
     kinds: ClassVar[tuple[str, ...]] = ()
-    """The kinds of event that say this; the first one is what `Run.tell` keeps it under."""
-    optional: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are left out of the JSON where they are None."""
-
-    def to_json(self) -> dict[str, Json]:
-        """As the journal keeps it."""
-        data = codec(type(self)).encode(self)
-        assert isinstance(data, dict)
-        return {k: v for k, v in data.items() if v is not None or k not in self.optional}
+    """The kinds of events with this data; `Run.tell` stores it under the first one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened, kept in the journal under a stable id.
+    """Something that happened, stored in the journal under a stable id.
 
-    Delivery is at least once: after a crash an event may come again, with the same id.
+    Delivery is at least once: after a crash an event may come again with the same id.
     """
 
     schema: int = 1
@@ -47,28 +39,31 @@ class Event:
     data: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def read(self, kind: type[Data]) -> Data | None:
-        """What it says, if it is of this kind."""
+        """Its data if it is of this kind, else None."""
         return codec(kind).decode(dict(self.data)) if self.kind in kind.kinds else None
 
 
 def read_all(events: Iterable[Event], kind: type[Data]) -> Iterator[Data]:
-    """What the events of one kind say, in order."""
+    """The data of all events of one kind, in order."""
     return (data for event in events if (data := event.read(kind)) is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionBegun(EventData):
-    """A process drives the run from here on."""
+    """A process starts to drive the run."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_started", "run_resumed")
+    optional: ClassVar[frozenset[str]] = frozenset({"title"})
 
     run: str = ""
     folder: str = ""
     strategy: str = ""
     target: str = ""
     """The kind of target."""
+    title: str | None = None
+    """What is optimised, such as the agent's name and model; None if the target does not say."""
     cases: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many cases each split has."""
+    """The number of cases in each split."""
     budget: Mapping[str, int | float] = field(default_factory=dict[str, int | float])
     trials_recorded: int = 1
     """The baseline included."""
@@ -76,14 +71,14 @@ class SessionBegun(EventData):
 
 @dataclass(frozen=True, kw_only=True)
 class RunResumed(SessionBegun):
-    """The same, of a run that was begun before."""
+    """The same for a run that was started before."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_resumed",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(EventData):
-    """Nobody drives the run any more, and why."""
+    """No process drives the run any more, and why."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_finished", "run_interrupted", "run_failed")
     optional: ClassVar[frozenset[str]] = frozenset({"code", "spent", "billed"})
@@ -92,12 +87,12 @@ class RunEnded(EventData):
     code: str | None = None
     spent: Spend | None = None
     billed: Spend | None = None
-    """Spent and billed are told by runs that did not fail."""
+    """Runs that failed have neither `spent` nor `billed`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFinished(RunEnded):
-    """The run came to its end."""
+    """The run ended."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_finished", "run_interrupted")
 
@@ -107,14 +102,14 @@ class RunFinished(RunEnded):
 
 @dataclass(frozen=True, kw_only=True)
 class RunInterrupted(RunFinished):
-    """The run was stopped, and can be resumed."""
+    """The run was stopped and can be resumed."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_interrupted",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFailed(RunEnded):
-    """The run failed; it can be resumed once the reason is mended."""
+    """The run failed and can be resumed once the cause is fixed."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_failed",)
 
@@ -161,7 +156,7 @@ class SearchEnded(EventData):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecorded(EventData):
-    """A trial is on disk: what a progress view says about it."""
+    """A trial was stored, with what progress views show."""
 
     kinds: ClassVar[tuple[str, ...]] = ("trial_recorded",)
     optional: ClassVar[frozenset[str]] = frozenset(
@@ -170,7 +165,7 @@ class TrialRecorded(EventData):
 
     trial: int = 0
     index: int | None = None
-    """Which of its phase it is; runs of an earlier burnish do not say."""
+    """Its number in its phase; None in runs of an earlier burnish."""
     cycle: int = 0
     phase: str = ""
     touched: tuple[str, ...] = ()
@@ -182,7 +177,7 @@ class TrialRecorded(EventData):
     code: str = ""
     reason: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What the decision was made on."""
+    """The numbers behind the decision."""
     train: float | None = None
     """The loss."""
     train_std: float | None = None
@@ -192,14 +187,14 @@ class TrialRecorded(EventData):
     calls: int = 0
     seconds: float = 0.0
     spent: Spend | None = None
-    """By the whole run."""
+    """By the run so far."""
     best_score: float | None = None
     parent_train: float | None = None
-    """The parent's loss on the same few cases, where it was run on them."""
+    """The parent's loss on the same few cases, if it was run on them."""
     part_of_holdout: bool | None = None
-    """True where a race was over before all of holdout was run."""
+    """True if a race ended before all of holdout was run."""
     primary: Json = None
-    """The primary number of a task, in its own unit."""
+    """The primary number of a task, in its unit."""
     train_score: float | None = None
     """The incumbent's score on train, before the patch."""
 
@@ -211,27 +206,138 @@ class TrialRecorded(EventData):
 
 @dataclass(frozen=True, kw_only=True)
 class Advanced(EventData):
-    """A candidate became the incumbent, and its files are written."""
+    """A candidate became the incumbent and its files are written."""
 
     kinds: ClassVar[tuple[str, ...]] = ("advanced",)
 
     trial: int = 0
     candidate: str = ""
     files: tuple[str, ...] = ()
-    """From the run's folder."""
+    """Relative to the run's folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withheld(EventData):
+    """The last incumbent is not offered: compared with the baseline once more, it is worse."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("withheld",)
+
+    trial: int = 0
+    """The trial of the last incumbent."""
+    offered: int = 0
+    """The trial that is offered in its place; 0 for the baseline."""
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """What is offered, and why."""
+        instead = f"trial {self.offered}" if self.offered else "the baseline"
+        return (
+            f"trial {self.trial} is not offered: compared with the baseline once more, it is "
+            f"worse ({self.reason}). {instead[0].upper()}{instead[1:]} is offered in its place"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealedResult(EventData):
-    """What the sealed test said, looked at once."""
+    """The result of the sealed test."""
 
     kinds: ClassVar[tuple[str, ...]] = ("sealed_test",)
+    optional: ClassVar[frozenset[str]] = frozenset({"primary", "fault", "unchecked"})
 
     baseline_score: float | None
     best_score: float | None
     gain: Interval | None
-    """None where the best is the baseline, or too few cases are there."""
+    """None if the best is the baseline or there are too few cases."""
     missing: int = 0
+    primary: str | None = None
+    """The number that was compared, if the run has one of its own: then both are in its unit."""
+    fault: str | None = None
+    """What makes the best one worse, whatever its number is, such as a broken constraint."""
+    unchecked: str | None = None
+    """Why nobody can tell whether the best one is better, whatever the interval shows: too much is
+    missing, or a constraint that the baseline keeps could not be checked."""
+
+
+ClaimBasis: TypeAlias = Literal["sealed test", "fresh draws", "selected on holdout"]
+"""What a claim rests on; only the first two were not used to choose the winner."""
+ClaimVerdict: TypeAlias = Literal["improved", "not shown", "worse", "unchanged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(EventData):
+    """What a run may say of its winner, compared with the baseline."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("claim",)
+
+    candidate: str = ""
+    """The winner; a run that searched on may have another one later."""
+    basis: ClaimBasis = "selected on holdout"
+    split: str = ""
+    """The split that was measured; `train` in a run without holdout."""
+    baseline_score: float | None = None
+    best_score: float | None = None
+    primary: str = ""
+    """The number that was compared, if it is not the score."""
+    gain: Interval | None = None
+    """None if there are too few cases, or if these scores chose the winner."""
+    missing: int = 0
+    """Cases that could not be compared."""
+    verdict: ClaimVerdict = "not shown"
+    """`improved` only if the whole interval is above zero."""
+    reason: str = ""
+    """Why nothing more can be said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondOpinion(EventData):
+    """What a second judge says of baseline and best."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("second_opinion",)
+
+    split: str
+    baseline_score: float | None
+    best_score: float | None
+    gain: Interval | None
+    """None if there are too few cases."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it sees a gain, too."""
+        before, after = self.baseline_score, self.best_score
+        return before is not None and after is not None and after > before
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByLuck(EventData):
+    """How often the run would accept an edit that changes nothing, as it begins."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("by_luck",)
+
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextWithheld(EventData):
+    """Held-out text was about to reach a role, and was withheld."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("text_withheld",)
+
+    name: str = ""
+    """The case or file whose text it is."""
+    role: str = ""
+    trial: int = 0
+    """When it happened for the first time."""
+    source: str = ""
+    """What repeated the text."""
+
+    @property
+    def words(self) -> str:
+        """What happened, in one sentence."""
+        return (
+            f"text of '{self.name}', which is held out, was withheld from the {self.role}: "
+            f"it is repeated by {self.source}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +351,7 @@ class Warned(EventData):
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping(EventData):
-    """The run was asked to stop, and finishes the trial under way."""
+    """The run was asked to stop and finishes the current trial."""
 
     kinds: ClassVar[tuple[str, ...]] = ("stopping",)
 
@@ -254,7 +360,7 @@ class Stopping(EventData):
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
-    """How far the evaluation under way is. Not kept: a replay has none."""
+    """The progress of the current evaluation. It is not stored, so a replay has none."""
 
     candidate: str
     split: Split
@@ -265,21 +371,20 @@ class Tick:
     spent: Spend
     billed: Spend
     active_seconds: float
+    purpose: str = ""
+    """What is measured once the search is over, in words; empty during the search."""
 
 
 class Listener(Protocol):
-    """Hears events and ticks."""
+    """Receives events and ticks."""
 
     def event(self, event: Event) -> None:
-        """Something happened."""
+        """Receive an event."""
         ...
 
     def tick(self, tick: Tick) -> None:
-        """A case ended."""
+        """Receive the progress after a case has ended."""
         ...
-
-
-# -- How accepted candidates lie in a run's folder ------------------------------------------------
 
 
 CANDIDATES = "candidates"
@@ -292,7 +397,7 @@ class Exported:
 
     files: Mapping[str, bytes]
     links: Mapping[str, str] = field(default_factory=dict[str, str])
-    """A link's path, and what it leads to from its own folder."""
+    """By path, what each link points to relative to its folder."""
 
 
 Exporter: TypeAlias = Callable[[Candidate, Path, int], Exported]
@@ -300,10 +405,10 @@ Exporter: TypeAlias = Callable[[Candidate, Path, int], Exported]
 
 
 def in_folders(target: Target) -> Exporter:
-    """A folder for each candidate: `candidates/iter-03/`, and `candidates/best` to the leader."""
+    """A folder per candidate, such as `candidates/iter-03/`, and a link `candidates/best`."""
 
     def export(candidate: Candidate, folder: Path, number: int) -> Exported:
-        name = f"iter-{number:02d}"
+        name = _name(number)
         files = target.export(candidate, folder / CANDIDATES / name)
         return Exported(
             files={f"{CANDIDATES}/{name}/{path}": content for path, content in files.items()},
@@ -313,77 +418,66 @@ def in_folders(target: Target) -> Exporter:
     return export
 
 
-# -- The standing of a run ------------------------------------------------------------------------
-
-
+ALARM = "silent"
+"""The beginning of the key of a warning that every summary repeats."""
 BASELINE = "baseline"
-"""The phase of the trial that measures where the run starts."""
+"""The phase of the trial that measures the start."""
+PRUNE = "prune"
+"""The phase of trials that take something out of the winner, after the search."""
 
 
 def after(standing: Standing, trial: Trial) -> Standing:
     """The standing once this trial is recorded."""
     baseline = trial.phase == BASELINE
     leads = trial.accepted or baseline
-    counted = replace(
-        standing,
-        trials=standing.trials + (not baseline),
-        proposals=standing.proposals + len(trial.proposals),
-        since_accept=0 if leads else standing.since_accept + 1,
-        tracked_candidates=standing.tracked_candidates + (leads or trial.kept),
-    )
+    counted = standing
+    if trial.phase != PRUNE:  # limits of numbers of trials are about the search
+        counted = replace(
+            standing,
+            trials=standing.trials + (not baseline),
+            proposals=standing.proposals + len(trial.proposals),
+            since_accept=0 if leads else standing.since_accept + 1,
+            tracked_candidates=standing.tracked_candidates + (leads or trial.kept),
+        )
     decisive = trial.holdout or trial.train
     if not leads or decisive is None:
         return counted
+    # Missing results may not make the incumbent look better than it is.
+    measured = decisive.measurement
+    partial = measured.missing_cases or any(measured.missing.values())
     return replace(
         counted,
-        best_score=decisive.measurement.score,
-        best_pass_rate=_pass_rate(decisive),
+        best_score=measured.score,
+        best_pass_rate=None if partial else measured.pass_rate,
         best_passing=decisive.passing,
-        best_means=_means(decisive),
+        best_means={m: v for m, v in measured.components.items() if not measured.missing.get(m)},
     )
-
-
-def _pass_rate(result: SplitResult) -> float | None:
-    """What is missing may not look good: the rate of the rest is not the rate."""
-    measured = result.measurement
-    missing = measured.missing_cases or any(measured.missing.values())
-    return None if missing else measured.pass_rate
-
-
-def _means(result: SplitResult) -> dict[str, float]:
-    """What is missing may not look good: its metric has no mean here."""
-    missing = result.measurement.missing
-    means = result.measurement.components
-    return {metric: mean for metric, mean in means.items() if not missing.get(metric)}
-
-
-# -- Who is ahead after each trial ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """The incumbent, as the rows and events so far tell it."""
+    """The incumbent according to the rows and events so far."""
 
     number: int | None = None
-    """The trial that brought it."""
+    """Its trial."""
     candidate: Candidate | None = None
     train: SplitResult | None = None
     holdout: SplitResult | None = None
     path: str | None = None
-    """Its file or folder, from the run's folder."""
+    """Its file or folder, relative to the run's folder."""
 
     def after(self, row: TrialRow) -> "Leader":
-        """Who is ahead once this trial is recorded; its files are not written yet."""
+        """The incumbent once this trial is recorded, before its files are written."""
         if not leads(row):
             return self
         return replace(self._led_by(row), path=self.path_at(row.number))
 
     def advanced(self, row: TrialRow, files: Sequence[str]) -> "Leader":
-        """Who is ahead once the files of the last trial are written."""
+        """The incumbent once the files of the last trial are written."""
         return replace(self._led_by(row), path=_path(files, row.number))
 
     def path_at(self, number: int) -> str | None:
-        """Where the candidate of a later trial will lie: beside this one, under its own number."""
+        """The path of a later trial's candidate: the same with its number."""
         if self.path is None or self.number is None:
             return None
         return self.path.replace(_name(self.number), _name(number))
@@ -399,17 +493,17 @@ class Leader:
 
 
 def leads(row: TrialRow) -> bool:
-    """Whether the trial's candidate became the incumbent, or is where the run starts."""
+    """Whether the trial's candidate became the incumbent or is the baseline."""
     return row.trial.accepted or row.trial.phase == BASELINE
 
 
 def files_by_trial(events: Iterable[Event]) -> Mapping[int, tuple[str, ...]]:
-    """The files of each candidate that became the incumbent, by trial."""
+    """By trial, the files of each candidate that became the incumbent."""
     return {advanced.trial: advanced.files for advanced in read_all(events, Advanced)}
 
 
 def _path(files: Sequence[str], number: int) -> str | None:
-    """The file of a candidate, or the folder where it has several."""
+    """The file of a candidate, or the folder if it has several."""
     name = f"{CANDIDATES}/{_name(number)}"
     for file in files:
         if file.startswith(f"{name}/"):

@@ -1,10 +1,9 @@
-"""Where the values of a candidate live: the user's files that `burnish adopt` changes.
+"""The user's files that hold the values of a candidate, which `burnish adopt` changes.
 
-The plug-in of a target says it with `TargetPlugin.homes`. Planning, the diff, writing all files or
-none and undoing it are the same for every target, and know nothing but what stands here.
+A target's plug-in names them with `TargetPlugin.homes`. Planning, the diff, writing all files or
+none, and undoing it are the same for every target and depend only on this module.
 """
 
-import difflib
 import os
 import re
 from abc import ABC, abstractmethod
@@ -16,16 +15,16 @@ from typing import ClassVar
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.surfaces import Value
+from burnish.core.surfaces import Change, Value
+from burnish.core.word_diff import word_diff
 from burnish.runs.directory import Header
 from burnish.system import read_bytes, read_text
 from burnish.system.restoration import digest
 from burnish.system.yaml import value_in, with_values
 
 FILES = "files"
-"""Where `Project.config` keeps hashes of the files that the run measured."""
+"""The key of `Project.config` with hashes of the files that the run measured."""
 _HOMES = "homes"
-_AFTER_NEWLINE = re.compile(r"(?<=\n)")
 _BOM = "\ufeff"
 
 
@@ -34,13 +33,24 @@ class FileChange:
     """A file as it is and as it will be."""
 
     path: Path
-    """Where the file really lies: links are followed."""
+    """The real path, with links resolved."""
     before: bytes = field(repr=False)
     after: bytes = field(repr=False)
+    adds: bool = False
+    """Whether there is no such file yet; `before` is empty then."""
+    removes: bool = False
+    """Whether there will be no such file; `after` is empty then."""
+
+    @property
+    def verb(self) -> str:
+        """What is done to the file, in one word."""
+        if self.adds:
+            return "added"
+        return "removed" if self.removes else "changed"
 
     @classmethod
     def of(cls, path: Path, loaded: str, new: str) -> "FileChange":
-        """A file with another text, if it still has the one that was loaded; its BOM stays."""
+        """A file with a new text, if it still has the one that was loaded; its BOM stays."""
         before = read_bytes(path)
         text = before.decode()
         if text.removeprefix(_BOM) != loaded:
@@ -50,99 +60,103 @@ class FileChange:
         return cls(path=home, before=before, after=f"{bom}{new}".encode())
 
     def diff(self, name: str) -> list[str]:
-        """The change as a unified diff, for people."""
+        """The change for people, by words where a line changed in part."""
         old, new = (lines_of(text.decode()) for text in (self.before, self.after))
-        return [line.rstrip("\r\n") for line in difflib.unified_diff(old, new, name, name)]
+        return word_diff(old, new, name)
 
 
 def changed_meanwhile(path: Path) -> ConfigError:
-    """Someone else wrote the file while it was about to be edited."""
-    message = "someone changed it just now; nothing of it was overwritten"
-    remedy = "look at it, then give the command again"
+    """The error for a file that someone else wrote in the meantime."""
+    message = "someone has just changed the file; it was not overwritten"
+    remedy = "check the file, then run the command again"
     return ConfigError([Problem(where=str(path), message=message, remedy=remedy)])
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines with their ends. Only a newline ends one: U+2028 and the like are text."""
-    return [line for line in _AFTER_NEWLINE.split(text) if line]
+    """The lines with their ends. Only a newline ends one, not U+2028 or similar characters."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 def measured_hashes(header: Header) -> Mapping[str, Json] | None:
-    """Hashes of the files that a run measured, by name; None where it kept none."""
+    """Hashes of the files that a run measured, by name; None if there are none."""
     hashes = header.project.config.get(FILES)
     return hashes if isinstance(hashes, dict) else None
 
 
 class Homes(ABC):
-    """The user's files that hold the values of a target.
-
-    It is made for every look at a run, so it reads no file before `load`.
-    """
+    """The user's files that hold the values of a target; reads no file before `load`."""
 
     movable: ClassVar[bool] = False
-    """Whether `--file` may say where the project file lies now; the header names that file then."""
+    """Whether `--file` may name another place of the project file."""
 
     @property
     def place(self) -> str:
-        """The folder that messages name; empty where each file is named whole."""
+        """The folder that messages name; empty if they name each file with its path."""
         return ""
 
     @property
     @abstractmethod
     def files(self) -> Sequence[Path]:
-        """The files that must be there."""
+        """The files that must exist."""
 
     def load(self) -> None:
-        """Read what the rest needs; what is wrong with the files is raised here."""
+        """Read the files; raises what is wrong with them."""
         return
 
     @abstractmethod
     def changed(self) -> list[str]:
-        """The files that are not what the run measured, as messages name them."""
+        """The names of the files that have changed since the run."""
 
     @abstractmethod
     def value(self, surface: str) -> Value:
-        """What stands there now; ConfigError where a surface has no place in the files."""
+        """The current value; ConfigError if a surface is not in the files."""
 
     @abstractmethod
     def edited(self, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
-        """What becomes of the files when surfaces get these values; nothing is written."""
+        """The changes of the files for these values; nothing is written."""
+
+    def file_added(self, change: Change) -> FileChange | None:
+        """The change for a file that is only in one of two candidates; None if there is none.
+
+        `before` is None if the file is to be added, `after` is None if it is to be removed again.
+        """
+        del change
+        return None
 
     def alone(self) -> AbstractContextManager[object]:
-        """Keeps others away who write these files, while an adoption goes on."""
+        """A context in which nobody else writes these files."""
         return nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileHome:
-    """The home of one text, number or choice."""
+    """The place of one text, number or choice."""
 
     path: Path
     place: str = ""
-    """Keys in a YAML or JSON file, with dots between them; empty for the whole file."""
+    """Dotted keys in a YAML or JSON file; empty for the whole file."""
     name: str = ""
-    """What hashes and messages call the file; its path where empty."""
 
     @property
     def label(self) -> str:
-        """What hashes and messages call the file."""
+        """The name of the file for hashes and messages: by default, its path."""
         return self.name or str(self.path)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileHomes(Homes):
-    """Values that are whole files, or stand at places in YAML and JSON files, by surface.
+    """By surface, values that are whole files, or places in YAML and JSON files.
 
-    A target that puts `FileHomes(...).record()` into `TargetParts.record` can be adopted.
+    A target can be adopted if its `TargetParts.record` contains `FileHomes(...).record()`.
     """
 
     homes: Mapping[str, FileHome]
     hashes: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What the run measured, by the label of each file."""
+    """By label, a hash of each file as the run measured it."""
 
     @classmethod
     def of(cls, header: Header) -> "FileHomes | None":
-        """The homes that `record` left in run.json; None where there are none."""
+        """The homes that `record` stored in run.json; None if there are none."""
         homes = header.project.config.get(_HOMES)
         if not isinstance(homes, dict) or not homes:
             return None
@@ -154,7 +168,7 @@ class FileHomes(Homes):
         return cls(homes=read, hashes=measured_hashes(header) or {})
 
     def record(self) -> dict[str, Json]:
-        """What run.json keeps: each home, and a hash of each file as it is now."""
+        """What run.json stores: each home, and a hash of each file as it is now."""
         whole = {surface: home.path.absolute() for surface, home in self.homes.items()}
         places: dict[str, Json] = {
             surface: {"path": str(path), "place": self.homes[surface].place}
@@ -165,11 +179,9 @@ class FileHomes(Homes):
 
     @property
     def files(self) -> Sequence[Path]:
-        """Each file once."""
         return list(dict.fromkeys(home.path for home in self.homes.values()))
 
     def changed(self) -> list[str]:
-        """Those whose hash is another one."""
         by_label = {home.label: home.path for home in self.homes.values()}
         return [
             str(path)
@@ -181,18 +193,16 @@ class FileHomes(Homes):
         """The home of a surface."""
         if surface in self.homes:
             return self.homes[surface]
-        message = "it stands in no file that burnish knows of"
-        remedy = "take its value from the run's folder and put it in yourself"
+        message = "burnish does not know any file that contains it"
+        remedy = "copy its value from the run's folder yourself"
         raise ConfigError([Problem(where=surface, message=message, remedy=remedy)])
 
     def value(self, surface: str) -> Value:
-        """The text of the file, or the value at the place in it."""
         home = self.home(surface)
         text = self._text(home.path)
         return value_in(text, home.label, home.place) if home.place else text
 
     def edited(self, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
-        """Whole texts, then the values at places in them."""
         homes = {surface: self.home(surface) for surface in values}
         by_path: dict[Path, dict[str, Value]] = {}
         labels = {home.path: home.label for home in homes.values()}
@@ -209,10 +219,10 @@ class FileHomes(Homes):
         return FileChange(path=home, before=before, after=self._content(text, before, path))
 
     def _text(self, path: Path) -> str:
-        """A file as the target has it in its candidates."""
+        """The text of a file as it is in candidates."""
         return read_text(path)
 
     def _content(self, text: str, before: bytes, path: Path) -> bytes:
-        """A text of a candidate as the content of the file that holds `before`."""
+        """The new content of a file, for a text of a candidate."""
         del before, path
         return text.encode()

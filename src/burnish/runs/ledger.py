@@ -1,19 +1,17 @@
-"""The ledger: trials and events as files, and a trial's row in HoloDeck's words."""
+"""The ledger: trials and events as files, with HoloDeck's fields for each trial."""
 
 import csv
 import difflib
 import io
-import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from burnish.core.content import Json, canonical, codec
-from burnish.core.money import Spend
-from burnish.core.surfaces import EPSILON
-from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, TrialRow
+from burnish.core.content import Json, canonical, codec, from_json
+from burnish.core.gates import clears, holds
+from burnish.core.trials import SplitResult, Trial, TrialDetails, TrialRow
 from burnish.runs.events import BASELINE, Advanced, Event, Leader, files_by_trial, leads
 from burnish.system import append_line, write_atomic
 
@@ -29,11 +27,11 @@ _NUMBERS = (
     "holdout_regression",
     "holdout_noise_bar",
 )
-"""What the gate of HoloDeck decided on; another gate leaves out what it has no word for."""
+"""The numbers of HoloDeck's gate; other gates have only some of them."""
 
 
 def audited(row: TrialRow, before: Leader, after: Leader) -> dict[str, Json]:
-    """HoloDeck's fields of a row, given who was ahead before and after it."""
+    """HoloDeck's fields of a row, with the incumbents before and after it."""
     trial = row.trial
     source = proposal_source(trial)
     return {
@@ -60,18 +58,18 @@ def audited(row: TrialRow, before: Leader, after: Leader) -> dict[str, Json]:
 
 
 def axis_target(trial: Trial) -> str:
-    """What the trial aimed at: one axis, or the axes that were moved together."""
+    """The axis that the trial aimed at, or the axes that it changed together."""
     axis = TrialDetails.of(trial).axis_target
     return ", ".join(trial.touched) if axis is None else axis
 
 
 def proposal_source(trial: Trial) -> Mapping[str, Json]:
-    """Where the proposal came from, as the strategy tells it."""
+    """Where the proposal came from, according to the strategy."""
     return TrialDetails.of(trial).proposal_source or {}
 
 
 def _explained(source: Mapping[str, Json], trial: Trial, before: Leader) -> Json:
-    """The source with what the row knows beside it."""
+    """The source with the models and the number of changed lines."""
     explained: dict[str, Json] = {**source}
     critic, applier = source.get("critic"), source.get("applier")
     if isinstance(critic, dict):
@@ -105,7 +103,8 @@ def _split(result: SplitResult | None, seconds: float | None) -> Json:
     if result is None:
         return None
     measurement = result.measurement
-    rate = measurement.pass_rate
+    rate, cost = measurement.pass_rate, measurement.values.get("cost_usd")
+    sweeps = len(measurement.runs)
     return {
         "report_summary": {
             "pass_rate": None if rate is None else round(100 * rate, 9),
@@ -119,59 +118,38 @@ def _split(result: SplitResult | None, seconds: float | None) -> Json:
         "loss_runs": [*measurement.runs],
         "errored_runs_excluded": sum(measurement.missing.values()),
         "duration_sec": seconds,
-        "trial_usd": _agent_usd(result),
+        # The agent's runs in all repeats; failed runs are charged but have no price.
+        "trial_usd": None if cost is None or result.errors or not sweeps else cost * sweeps,
     }
-
-
-def _agent_usd(result: SplitResult) -> float | None:
-    """What the agent's own runs cost, all repeats; a run that failed is charged, not priced."""
-    cost, sweeps = result.measurement.values.get("cost_usd"), len(result.measurement.runs)
-    return None if cost is None or result.errors or not sweeps else cost * sweeps
 
 
 def _decision(trial: Trial) -> Json:
     if trial.phase == BASELINE:
         return None
-    made = trial.decision
-    numbers: Mapping[str, float] = made.numbers if made else {}
+    decision = trial.decision
+    numbers: Mapping[str, float] = decision.numbers if decision else {}
     figures: dict[str, Json] = {name: numbers.get(name) for name in _NUMBERS}
+    reason = decision.reason if decision else None
+    if trial.problems:
+        reason = f"turned away: {'; '.join(map(str, trial.problems))}"
+
+    def both(one: str, other: str, rule: Callable[[float, float], Json]) -> Json:
+        left, right = numbers.get(one), numbers.get(other)
+        return None if left is None or right is None else rule(left, right)
+
     return {
         **figures,
-        "pooled_train_std": _pooled(numbers),
-        "improvement_clears_noise": _clears(numbers),
-        "holdout_within_noise": _holds(numbers),
+        "pooled_train_std": both("train_std", "best_train_std", math.hypot),
+        "improvement_clears_noise": both("train_improvement", "noise_bar", clears),
+        "holdout_within_noise": both(
+            "holdout_regression", "holdout_noise_bar", lambda fall, bar: holds(-fall, bar)
+        ),
         "accepted": trial.accepted,
-        "reason": _reason(trial, made),
+        "reason": reason,
     }
 
 
-def _reason(trial: Trial, made: Decision | None) -> str | None:
-    if trial.problems:
-        return f"turned away: {'; '.join(map(str, trial.problems))}"
-    return None if made is None else made.reason
-
-
-def _pooled(numbers: Mapping[str, float]) -> float | None:
-    ours, theirs = numbers.get("train_std"), numbers.get("best_train_std")
-    return None if ours is None or theirs is None else math.hypot(ours, theirs)
-
-
-def _clears(numbers: Mapping[str, float]) -> bool | None:
-    gain, bar = numbers.get("train_improvement"), numbers.get("noise_bar")
-    return None if gain is None or bar is None else gain > EPSILON and gain >= bar - EPSILON
-
-
-def _holds(numbers: Mapping[str, float]) -> bool | None:
-    fall, bar = numbers.get("holdout_regression"), numbers.get("holdout_noise_bar")
-    return None if fall is None or bar is None else fall <= bar + EPSILON
-
-
 TRIALS, EVENTS, TRAJECTORY = "trials.jsonl", "events.jsonl", "trajectory.csv"
-
-# -- Trials.jsonl, events.jsonl and trajectory.csv ------------------------------------------------
-
-
-_CHUNK = 64 * 1024
 
 _COLUMNS = (
     "trial_id",
@@ -204,7 +182,7 @@ def event_line(event: Event) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _LastShown:
-    """The last whole rows of the files."""
+    """The last complete rows of the files."""
 
     trial: int = -1
     event: str = ""
@@ -212,8 +190,8 @@ class _LastShown:
 
 
 def last_shown(folder: Path) -> _LastShown:
-    """What the files show last; lines that are torn or not ours show nothing."""
-    trial, event = (_last_row(folder / name) for name in (TRIALS, EVENTS))
+    """The last trial and event in the files; broken and foreign lines do not count."""
+    trial, event = (last_row(folder / name) for name in (TRIALS, EVENTS))
     number, name = trial.get("number"), event.get("id")
     return _LastShown(
         trial=number if isinstance(number, int) else -1,
@@ -221,20 +199,21 @@ def last_shown(folder: Path) -> _LastShown:
     )
 
 
-def _last_row(path: Path) -> dict[str, Json]:
+def last_row(path: Path) -> dict[str, Json]:
+    """The last complete row of a file of the ledger; empty if there is none."""
     try:
-        row: Json = json.loads(_last_whole_line(path))
+        row: Json = from_json(_last_whole_line(path))
     except (OSError, ValueError):
         return {}
     return row if isinstance(row, dict) else {}
 
 
 def _last_whole_line(path: Path) -> bytes:
-    """Read from the end: the file of a long run is long."""
+    """The last complete line, read from the end since the file may be long."""
     with path.open("rb") as file:
         place, tail = file.seek(0, os.SEEK_END), b""
         while place and tail.count(b"\n") < 2:
-            size = min(place, max(_CHUNK, len(tail)))
+            size = min(place, max(64 * 1024, len(tail)))
             place = file.seek(place - size)
             tail = file.read(size) + tail
     return tail.split(b"\n")[-2] if b"\n" in tail else b""
@@ -242,14 +221,14 @@ def _last_whole_line(path: Path) -> bytes:
 
 @dataclass
 class Ledger:
-    """Appends to the projections of one run."""
+    """Appends to the files of one run."""
 
     folder: Path
     _leader: Leader = field(default_factory=Leader)
     _last: TrialRow | None = None
 
     def rebuild(self, trials: Iterable[TrialRow], events: Iterable[Event]) -> None:
-        """Make the files say what the journal says; torn tails and lost lines are mended."""
+        """Rewrite the files from the journal, which repairs broken and lost lines."""
         history = tuple(events)
         followed = list(_followed(trials, history))
         _replace(self.folder / TRIALS, [_trial_line(*each) for each in followed])
@@ -279,7 +258,7 @@ class Ledger:
 def _followed(
     rows: Iterable[TrialRow], events: Iterable[Event]
 ) -> Iterator[tuple[TrialRow, Leader, Leader]]:
-    """Each trial with who was ahead before and after it."""
+    """Each trial with the incumbents before and after it."""
     files = files_by_trial(events)
     before = Leader()
     for row in rows:
@@ -289,12 +268,12 @@ def _followed(
 
 
 def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, tuple[str, ...]]) -> Leader:
-    """Who is ahead once the files of the last trial are written, if it has any."""
+    """The incumbent once the files of the last trial are written, if it has any."""
     return leader.advanced(last, files[last.number]) if last.number in files else leader
 
 
 def _trial_line(row: TrialRow, before: Leader, after: Leader) -> str:
-    """A trial as a line: all that is kept of it, and HoloDeck's own fields beside that."""
+    """A trial as a line: all of its fields, and HoloDeck's."""
     fields = codec(TrialRow).encode(row)
     assert isinstance(fields, dict)
     return canonical({**fields, **audited(row, before, after)}).decode()
@@ -316,13 +295,13 @@ def _flat(row: TrialRow, after: Leader) -> list[object]:
         _loss(after.holdout),
         _number(numbers.get("noise_bar")),
         str(leads(row)).lower(),
-        _usd(row.spend),
+        _number(row.spend.usd),
         f"{row.seconds:.3f}",
     ]
 
 
 def _replace(path: Path, lines: list[str]) -> None:
-    """Write the lines unless they are there already, so that an untouched file stays untouched."""
+    """Write the lines unless the file already has them."""
     content = "".join(f"{line}\n" for line in lines).encode()
     if not path.exists() or path.read_bytes() != content:
         write_atomic(path, content)
@@ -340,7 +319,3 @@ def _loss(result: SplitResult | None) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.6f}"
-
-
-def _usd(spend: Spend) -> str:
-    return "" if spend.usd is None else f"{spend.usd:.6f}"

@@ -1,9 +1,8 @@
-"""Plug-ins: what strategies and targets bring, what they build, and which fit each other."""
+"""Plug-ins of strategies and targets, what they build, and which fit each other."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, JsonValue
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json
+from burnish.core.drawings import Drawing
 from burnish.core.errors import BurnishError
 from burnish.core.evaluations import Objective
 from burnish.core.formatting import Section, alternatives, number
@@ -24,7 +24,7 @@ from burnish.core.surfaces import (
     TextSurface,
 )
 from burnish.core.trials import FINISHED, Trial, TrialRow
-from burnish.journal.limits import Budget
+from burnish.journal.limits import Budget, Limits
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
@@ -32,93 +32,92 @@ from burnish.models.references import ModelRef
 from burnish.models.roles import RolePrompt, in_force
 from burnish.runs.directory import Header, RunRecord, loss_of
 from burnish.runs.draft import Problems
-from burnish.runs.evaluation import Closable
+from burnish.runs.evaluation import Closable, WorkerPool
 from burnish.runs.events import Exporter, Listener
 from burnish.runs.homes import FileHomes, Homes
 from burnish.runs.progress import ProgressLines, budget_limits, ended_words, plain_plan
 from burnish.runs.report_sections import SPLITS, baseline_table, plain_report
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, Strategy
-from burnish.runs.spec import AnySpec, StrategySettings, TargetSpec
+from burnish.runs.spec import AnySpec, ExecutionSpec, StrategySettings, TargetSpec
+from burnish.system.user_functions import installed
 from burnish.system.yaml import TreePath
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleNeed:
-    """A model that a strategy asks."""
+    """A role of a strategy that needs a model."""
 
     name: str
     help: str
-    """Who that is, in a few words: the help of its flag."""
+    """The help of its flag."""
     instead: tuple[str, ...] = ()
-    """The roles whose model is asked where none is named for this one, the first that is there."""
+    """Roles whose model is used if this one has none; the first that has one."""
     panel: str = "The search"
     prompt: str = ""
-    """The prompt that it is asked with, where that goes by another name than the role."""
+    """The name of its prompt, if that is not the name of the role."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ability:
-    """Something other than surfaces that a target may have and a strategy may need."""
+    """Something besides surfaces that a target may have and a strategy may need."""
 
     name: str
-    """In the plural, as a sentence about what is missing says it."""
+    """In the plural, for messages about what is missing."""
 
 
 STEPS = Ability(name="runs that leave steps")
-"""A run of it has a trace: a step says what went in, what came out, and which surfaces it used."""
+"""Its runs have traces whose steps have inputs, outputs and the surfaces that were used."""
 DELEGATIONS = Ability(name="tasks that are delegated")
-"""A case of it is a task, done by a manager and workers and graded as a whole."""
+"""Its cases are tasks for a manager and workers, graded as a whole."""
 ONE_TASK = Ability(name="a task to do")
-"""It is one task with those who do it: nothing to search over, something to do well."""
+"""It is one task with its workers, without anything to search over."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetParts:
-    """What a target brings to a run."""
+    """What a target contributes to a run."""
 
     target: Target
     dataset: Dataset
     metrics: tuple[Metric, ...]
     objective: Objective | None = None
-    """Every metric alike where it is not given."""
+    """None weighs every metric equally."""
     primary: str = "score"
-    """The one number that counts, for strategies that compare one number in its own unit."""
+    """The number that strategies compare if they compare one number in its unit."""
     purpose: str = ""
     """What the target is for, in the user's words."""
     written: str = "the prompts"
-    """What a strategy's model writes, in words."""
+    """What a strategy's model writes, for messages."""
     own_model: ModelRef | None = None
-    """Who writes texts where the description names nobody."""
+    """The model that writes texts if the description names none."""
     own_model_at: str = "target"
-    """Where that model stands in the description."""
-    no_model: str = "there is nobody to write texts"
+    """The path of that model in the description."""
+    no_model: str = "there is no model to write texts"
     """Why there is no such model."""
     places: Mapping[str, TreePath] = field(default_factory=dict[str, TreePath])
-    """By surface, where it stands in the description."""
+    """By surface, its path in the description."""
     noisy: tuple[str, ...] = ()
     """Surfaces whose values make answers vary."""
     steady: bool = False
-    """Whether a candidate is expected to score alike each time, so that one run shows enough."""
+    """Whether scores hardly vary between runs, so that one run is enough."""
     left_out: tuple[str, ...] = ()
-    """Surfaces that are there and that nothing may tune."""
+    """Surfaces that may not be tuned."""
     short_names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What settings may call surfaces and nodes, and their whole ids."""
+    """Short names of surfaces and nodes in settings, and their ids."""
     cases_demonstrate: bool = True
-    """Whether a case of train can stand as a demonstration: not where a surface belongs to a part
-    of the target, which sees neither the question nor the answer of the whole."""
+    """Whether a training case can be a demonstration. It cannot if a surface belongs to a part of
+    the target, which sees neither the question nor the answer."""
     exporter: Exporter | None = None
     settled: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Fields of the target's description as they were found: a run that goes on starts from them,
-    whatever it has changed since."""
+    """Fields of the target's description as they were at the start; a resume begins with them."""
     record: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What run.json keeps for those who adopt the result: originals and their hashes."""
+    """What run.json stores for adopting the result: original files and their hashes."""
     notes: tuple[str, ...] = ()
     resources: tuple[Closable, ...] = ()
 
     @property
     def cases(self) -> list[Case]:
-        """The cases of all splits."""
         return [case for split in Split for case in self.dataset.cases(split)]
 
     def texts(self) -> tuple[str, ...]:
@@ -140,11 +139,11 @@ class TargetParts:
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyParts:
-    """What a strategy brings to a run."""
+    """What a strategy contributes to a run."""
 
     strategy: Strategy
     budget: Budget | None = None
-    """The limits, where the strategy adds one that would otherwise be missing."""
+    """The limits, if the strategy adds one."""
     client: ModelClient | None = None
     """The model that writes."""
     notes: tuple[str, ...] = ()
@@ -152,33 +151,33 @@ class StrategyParts:
 
 @dataclass(kw_only=True)
 class Building:
-    """A description on its way to a Setup; what is wrong is gathered and said at once."""
+    """A description that is being built; collects what is wrong."""
 
     spec: AnySpec
     problems: Problems
     models: Models
     cases: tuple[Case, ...] | None = None
-    """What a program measures in place of the cases that the description names."""
+    """Cases that a program measures instead of those in the description."""
     given_models: Models | None = None
-    """Models that stand in for the real ones, if any."""
+    """Models that replace the real ones, if any."""
     run_folder: Path | None = None
-    """The folder of the run that goes on; None for a new one."""
+    """The folder of the run that is resumed; None for a new one."""
     live: Target | None = None
-    """The target itself, where a program has it; the description says the rest."""
+    """The target itself, if a program passes it."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    """For each role, where its model stands in the description."""
+    """By role, the path of its model in the description."""
 
     @property
     def folder(self) -> Path:
-        """What relative paths are relative to."""
+        """The folder that relative paths start from."""
         return Path(self.spec.source.folder)
 
     def path(self, name: str) -> Path:
-        """A file that the description names."""
+        """The path of a file in the description."""
         return self.folder / name
 
     def writer(self, need: RoleNeed, parts: TargetParts) -> ModelRef | None:
-        """The model of a role; None, with the problem kept, where there is nobody."""
+        """The model of a role; None, with a problem, if there is none."""
         ref = self.named(need)
         if ref is not None:
             return ref
@@ -189,7 +188,7 @@ class Building:
         return parts.own_model
 
     def named(self, need: RoleNeed) -> ModelRef | None:
-        """The model that the description names for a role, or for one that stands in for it."""
+        """The model in the description for a role, or for one that replaces it."""
         for name in (need.name, *need.instead):
             block = self.spec.roles.get(name)
             if block is not None:
@@ -200,9 +199,9 @@ class Building:
     def asked(
         self, prompt_name: str, ref: ModelRef, *, role: str = ""
     ) -> tuple[ModelClient, RolePrompt] | None:
-        """A role's model, seen to be within reach, and the prompt in force.
+        """A role's model, checked, and its prompt.
 
-        `role` is what the description calls the one who is asked, where that is another name.
+        `role` is its name in the description, if that is not the name of the prompt.
         """
 
         def made() -> tuple[ModelClient, RolePrompt]:
@@ -214,7 +213,7 @@ class Building:
 
 
 def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
-    """A role's model, seen to be within reach; its prompt's temperature gives way if need be."""
+    """A role's model, checked; without the prompt's settings if the model refuses them."""
     client = models.client(ref, prompt.settings)
     try:
         client.check()
@@ -224,91 +223,90 @@ def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
     return client
 
 
-# -- Plug-ins -------------------------------------------------------------------------------------
-
-
 STRATEGIES = "burnish.strategies"
+EXECUTORS = "burnish.executors"
 TARGETS = "burnish.targets"
 
 
 class ResultFiles(Listener, Protocol):
-    """Writes files of an original system while a run goes on."""
+    """Writes files in the format of an original system during a run."""
 
     def finish(self) -> object:
-        """Write everything, once nobody drives the run any more."""
+        """Write everything once the run has ended."""
         ...
 
 
 class StrategyPlugin:
-    """What a strategy says of itself: its plan, its lines, its report, its files."""
+    """How a strategy is set up, planned, shown and reported."""
 
     name: ClassVar[str] = ""
-    """What the command line and run.json call the strategy."""
+    """Its name on the command line and in run.json."""
     ends: ClassVar[Mapping[str, str]] = {}
-    """Why a search or a phase of it ends: words for each code."""
+    """By code, why a search or a phase ends, in words."""
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """By role, the parts of an answer that give reasons: what `-v` prints."""
+    """By role, the fields of an answer that give reasons, which `-v` prints."""
     proposes: ClassVar[bool] = True
-    """Whether it searches; else it only measures what is there."""
+    """Whether it searches instead of only measuring the baseline."""
     resume_command: ClassVar[str] = ""
-    """The command that resumes its runs with `FILE --resume RUN`; `runs resume` where empty."""
+    """The command that resumes its runs with `FILE --resume RUN`; empty for `runs resume`."""
     offers_fork: ClassVar[bool] = True
-    """Whether the measured baseline comes with the command that searches from there."""
+    """Whether to print the command that searches on from a measured baseline."""
     compares_scores: ClassVar[bool] = True
-    """Whether it compares scores from 0 to 1; else numbers in their own unit are fine."""
+    """Whether it compares scores from 0 to 1 instead of numbers in any unit."""
     needs: ClassVar[tuple[type[Surface], ...]] = (TextSurface,)
     """The kinds of surfaces of which a target must have one."""
     requires: ClassVar[tuple[Ability, ...]] = ()
-    """What else a target must have, all of it."""
-
-    # -- how it is set up ------------------------------------------------------------------
+    """The abilities that a target must have."""
 
     Settings: ClassVar[type[StrategySettings]] = StrategySettings
-    """How it searches: one field is a key of a file, a flag, a variable, an HTTP setting."""
+    """Its settings: each field is a key of a file, a flag, a variable and an HTTP setting."""
     roles: ClassVar[tuple[RoleNeed, ...]] = ()
     """The models that it asks."""
     over: ClassVar[tuple[str, ...]] = ()
-    """The kinds of targets that it was made for, where it is of no use to others. Its runs have a
-    command of their own, and only the settings of the target and the strategy."""
+    """The only kinds of targets that it works with, if it is made for some. Its runs then have a
+    separate command with the settings of the target and the strategy only."""
     grace_seconds: ClassVar[float] = 30.0
-    """How long the trial under way may go on without a call that ends, once a run is to stop."""
+    """How long the current trial of a stopping run may continue without a call that ends."""
     needs_holdout: ClassVar[bool] = False
-    """Whether it can only decide on cases that it never learned from."""
+    """Whether it needs cases to decide on that it did not learn from."""
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """The strategy over a target; None, with what is wrong kept, where it cannot be."""
+        """The strategy for a target; None, with problems, if it cannot be built."""
         if self.name:
             kind = parts.target.description.kind
             message = f"the strategy '{self.name}' cannot search over '{kind}'"
-            building.problems.add("strategy.name", message, "take another strategy")
+            building.problems.add("strategy.name", message, "choose another strategy")
             return None
         raise BurnishError(
             f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
         )
 
-    # -- before a run ----------------------------------------------------------------------
-
     def plan(self, setup: Setup) -> Iterable[str]:
-        """The lines of `--dry-run`: what would run, and what it may cost."""
+        """The lines of `--dry-run`: what would run and what it may cost."""
         return plain_plan(setup)
 
+    def search_cost(self, setup: Setup) -> str:
+        """What a search may cost, in a few words for the start of a run; empty if nobody knows."""
+        del setup
+        return ""
+
     def plan_title(self, setup: Setup) -> str:
-        """The strategy in a plan that a target makes."""
+        """The name of the strategy in a target's plan."""
         return f"{setup.strategy.name}, seed {setup.seed}"
 
     def plan_decision(self, setup: Setup) -> Iterable[str]:
-        """What is accepted, in a plan that a target makes; nothing leaves that to the target."""
+        """What is accepted, in a target's plan; empty leaves that to the target."""
         del setup
         return ()
 
     def plan_bounds(self, setup: Setup) -> Iterable[str]:
-        """What one proposal may change, in a plan that a target makes."""
+        """What one proposal may change, in a target's plan."""
         del setup
         return ()
 
     def limits(self, setup: Setup) -> list[str]:
-        """What ends a search."""
+        """The limits that end a search."""
         return budget_limits(setup.budget)
 
     def repeats(self, setup: Setup) -> int:
@@ -316,21 +314,17 @@ class StrategyPlugin:
         del setup
         return 1
 
-    # -- while it runs ---------------------------------------------------------------------
-
     def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
+        """Turns the events of one run into lines."""
         return ProgressLines(self.ends)
 
     def result_files(self, run: Run) -> ResultFiles | None:
-        """What writes the files of the original system, where the strategy comes from one."""
+        """Writes the files of the original system that the strategy comes from, if any."""
         del run
         return None
 
-    # -- after it --------------------------------------------------------------------------
-
     def reason(self, run: RunRecord) -> str:
-        """Why a run ended, with the code that programs look at."""
+        """Why a run ended, with its code."""
         if run.ending is None:
             return ""
         code, words = run.ending.code, run.ending.reason
@@ -343,7 +337,7 @@ class StrategyPlugin:
         return ended_words(code, self.ends)
 
     def result_words(self, run: RunRecord) -> str:
-        """The line with the result, its label included."""
+        """The line with the result and its label."""
         rows = (run.baseline, run.best)
         measured = [s for s in SPLITS if any(loss_of(row, s) is not None for row in rows)]
         losses = (
@@ -353,52 +347,80 @@ class StrategyPlugin:
         return f"loss     {', '.join(losses)}"
 
     def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
-        """What `--print-baseline` shows; nothing where the baseline was not measured.
+        """What `--print-baseline` shows; empty if the baseline was not measured.
 
-        A run that was not `quiet` has printed its lines already.
+        A run that was not `quiet` has already printed its lines.
         """
         del quiet
         table = baseline_table(run)
         return () if table is None else (table,)
 
     def report(self, run: RunRecord) -> Iterable[Section]:
-        """What report.md says."""
+        """The sections of report.md."""
         return plain_report(run, self.reason(run))
 
+    def drawings(self, run: RunRecord) -> Iterable[Drawing]:
+        """What pages in the browser draw of a run, besides scores, candidates and cases."""
+        del run
+        return ()
+
     def turn(self, trial: Trial) -> str:
-        """What the strategy calls the number that `Trial.cycle` counts."""
+        """The strategy's word for `Trial.cycle`."""
         del trial
         return "cycle"
 
     def trial_lines(self, row: TrialRow) -> Iterable[str]:
-        """What `runs show --trial` says of a trial beside proposals, changes and scores."""
+        """Lines of `runs show --trial` besides proposals, changes and scores."""
         del row
         return ()
 
 
+class ExecutorPlugin:
+    """Makes the workers that run cases."""
+
+    def pool(
+        self,
+        execution: ExecutionSpec,
+        spec: Mapping[str, JsonValue],
+        *,
+        target: str,
+        limits: Limits,
+    ) -> WorkerPool:
+        """Workers for the run that `spec` describes, as run.json has it.
+
+        `target` is the fingerprint that they must find; `limits` are those of the endpoints, for
+        all workers together.
+        """
+        del spec, target, limits
+        raise BurnishError(
+            f"the executor '{execution.executor}' is not installed",
+            remedy="install the package that it came with",
+        )
+
+
 class TargetPlugin:
-    """What a target brings: how it is described and built, its say in plans, and where its values
-    live in the user's files."""
+    """How a target is described, built, planned and adopted."""
 
     kind: ClassVar[str] = ""
     Spec: ClassVar[type[TargetSpec]] = TargetSpec
-    """How it is described."""
+    """The model of its description."""
     document: ClassVar[type[BaseModel] | None] = None
-    """What its files hold beside the keys of a dialect, where the target reads them itself."""
+    """The model of its files besides the keys of a dialect, if the target reads them itself."""
     surfaces: ClassVar[tuple[type[Surface], ...]] = SURFACES
     """The kinds of surfaces that it may have; a strategy that needs others is refused."""
     abilities: ClassVar[tuple[Ability, ...]] = ()
-    """What else strategies may require of it."""
+    """What else strategies may require."""
     unsearched: ClassVar[str] = "measure it: burnish eval FILE"
-    """What to do with it where no strategy can search over it."""
+    """What to do with it if no strategy can search over it."""
+    runs_elsewhere: ClassVar[bool] = True
+    """Whether a worker can build it from the description alone and run its cases."""
     takes_cases: ClassVar[bool] = True
-    """Whether files of cases and metrics may be named for it; else it brings its own, and a flag
-    that names one is refused."""
+    """Whether flags may name files of cases and metrics for it; otherwise it has its own."""
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-        """The target, its cases and metrics; None, with what is wrong kept, where they cannot be.
+        """The target, its cases and metrics; None, with problems, if they cannot be built.
 
-        `strategy` is the one that will search, as far as that matters to the target.
+        `strategy` is the one that will search.
         """
         del strategy
         raise BurnishError(
@@ -409,12 +431,12 @@ class TargetPlugin:
     def review(
         self, building: Building, parts: TargetParts, search: StrategyParts
     ) -> Iterable[str]:
-        """What is to be said of the whole before the start; what is wrong with it is kept."""
+        """Notes about the whole setup before the start; collects problems."""
         del building, parts, search
         return ()
 
     def flag_value(self, name: str, value: JsonValue) -> JsonValue:
-        """What a flag means, where that takes more than the description can tell."""
+        """The value that a flag stands for."""
         del name
         return value
 
@@ -429,25 +451,24 @@ class TargetPlugin:
         return strategy.baseline(run, quiet=quiet)
 
     def offers_fork(self, strategy: StrategyPlugin) -> bool:
-        """Whether the measured baseline comes with the command that searches from there."""
+        """Whether to print the command that searches on from a measured baseline."""
         return strategy.offers_fork
 
     def result_files(self, run: Run) -> ResultFiles | None:
-        """What writes files beside those of the run."""
+        """Writes files besides those of the run, if any."""
         del run
         return None
 
     def last_words(self, run: RunRecord) -> Iterable[str]:
-        """What is said once a run is over, after its result."""
+        """Lines after the result of a run that has ended."""
         del run
         return ()
 
     def homes(self, header: Header) -> Homes | None:
-        """Where the values of a candidate live in the user's files; None where they do not.
+        """The user's files that hold the values of a candidate, for `burnish adopt`; None if none.
 
-        `burnish adopt` writes them there. A target whose values are whole files, or stand at
-        places in YAML and JSON files, leaves this as it is and keeps `FileHomes(...).record()`
-        in `TargetParts.record`.
+        A target whose values are whole files, or places in YAML and JSON files, does not override
+        this but puts `FileHomes(...).record()` into `TargetParts.record`.
         """
         return FileHomes.of(header)
 
@@ -457,7 +478,7 @@ def lack(
     surfaces: Collection[type[Surface]],
     abilities: Collection[Ability],
 ) -> str:
-    """What a strategy needs and a target does not have, in words; empty where they fit."""
+    """What a strategy needs and a target does not have, in words; empty if they fit."""
     if not strategy.proposes:
         return ""
     if strategy.needs and not set(strategy.needs).intersection(surfaces):
@@ -466,15 +487,15 @@ def lack(
 
 
 def fitting(surfaces: Collection[type[Surface]], abilities: Collection[Ability]) -> list[str]:
-    """The strategies that a file can name and that can search over such a target."""
+    """The names of the installed strategies that can search over such a target."""
     offered = [each for each in map(strategy_plugin, strategy_names()) if each.proposes]
     return sorted(each.name for each in offered if not lack(each, surfaces, abilities))
 
 
 @cache
 def strategy_names() -> tuple[str, ...]:
-    """The strategies that are installed, by name; none of them is loaded for that."""
-    return tuple(point.name for point in entry_points(group=STRATEGIES))
+    """The names of the installed strategies, without loading them."""
+    return tuple(point.name for point in installed(STRATEGIES))
 
 
 @cache
@@ -489,6 +510,11 @@ def target_plugin(kind: str) -> TargetPlugin:
     return _loaded(TARGETS, kind, TargetPlugin)
 
 
+def executor_plugin(name: str) -> ExecutorPlugin:
+    """The plug-in of an executor."""
+    return _loaded(EXECUTORS, name, ExecutorPlugin)
+
+
 def _loaded(group: str, name: str, base: type[Any]) -> Any:
-    plugin = next(iter(entry_points(group=group, name=name)), None)
+    plugin = next((each for each in installed(group) if each.name == name), None)
     return base() if plugin is None else plugin.load()()

@@ -1,6 +1,6 @@
-"""Probing: whether a candidate would do anything that the measured runs did not, for nothing."""
+"""Probing: whether a candidate would do anything that the measured runs did not, at no cost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from burnish.core.cases import Case
@@ -13,22 +13,22 @@ from burnish.core.surfaces import Candidate
 from burnish.journal.once import JournaledEffects, Rehearsal
 
 _MOST_RUNS = 50
-"""Measured runs that are gone over again; those in which most happened come first."""
+"""Measured runs that are rehearsed; those with the most steps come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """What a probe found, as the journal keeps it."""
+    """The result of a probe, as the journal stores it."""
 
     reaches: bool
-    """Whether a change reaches what is asked or answered; also where nobody can tell."""
+    """Whether a change affects requests or answers, or that cannot be told."""
     runs: int = 0
-    """The measured runs that would go on alike under every candidate, where it reaches nothing."""
+    """If not, the number of measured runs that are the same under every candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prober:
-    """Goes over measured runs again, on what the journal holds."""
+    """Rehearses measured runs with the results in the journal."""
 
     target: Target
     effects: JournaledEffects
@@ -38,18 +38,30 @@ class Prober:
         candidates: Sequence[Candidate],
         *,
         before: Candidate,
-        measured: Sequence[tuple[Case, CaseResult]],
+        measured: Evaluation,
+        cases: Mapping[str, Case],
         scope: Scope,
     ) -> Probed:
-        """Whether any of the candidates differs from `before`, whose runs were measured.
+        """Whether any of the candidates differs from `before`, gone over in the measured runs.
 
-        The answer is journaled: a replay takes it from there, whatever else the journal holds.
+        If `before` itself was not measured, its runs end at the first request without an answer.
+        Then the candidates are the same if they end at that request too.
+
+        The result is journaled, so a replay gets the same one whatever else the journal holds.
         """
-        runs = sorted(measured, key=lambda run: -len(run[1].outcome.trace.steps))[:_MOST_RUNS]
+        # Only runs in which the agent really ran and came to an end.
+        runs = [
+            (cases[result.case], result)
+            for result in measured.results
+            if cases[result.case].recorded is None and not result.outcome.missing
+        ]
+        runs = sorted(runs, key=lambda run: -len(run[1].outcome.trace.steps))[:_MOST_RUNS]
+
+        ends = measured.candidate == before.id
 
         async def perform(effects: Effects) -> Receipt[Probed]:
             del effects
-            return Receipt(value=await self._probed(candidates, before, runs))
+            return Receipt(value=await self._probed(candidates, before, runs, must_end=ends))
 
         ids: list[Json] = [candidate.id for candidate in candidates]
         request: Json = {
@@ -68,62 +80,39 @@ class Prober:
         candidates: Sequence[Candidate],
         before: Candidate,
         runs: Sequence[tuple[Case, CaseResult]],
+        *,
+        must_end: bool,
     ) -> Probed:
-        sound = [candidate for candidate in candidates if not self.target.check(candidate)]
         target = self.target
+        sound = [candidate for candidate in candidates if not target.check(candidate)]
         if not isinstance(target, Rehearsable) or not sound or not runs:
             return Probed(reaches=True)
         for case, result in runs:
-            rehearsing = _Rehearsing(target, self.effects, case, result)
-            if await rehearsing.differs(before, sound):
+            rehearsal = self.effects.rehearsal()
+            outcome = await _rehearsed(target, before, case, result, rehearsal)
+            if outcome is None and (must_end or not rehearsal.ended):
                 return Probed(reaches=True)
+            for candidate in sound:
+                # Only what this run used: the journal may hold the requests of other trials.
+                again = self.effects.rehearsal(within=rehearsal.used)
+                same = await _rehearsed(target, candidate, case, result, again) == outcome
+                if not same or again.ended_at != rehearsal.ended_at:
+                    return Probed(reaches=True)
         return Probed(reaches=False, runs=len(runs))
 
 
-@dataclass(frozen=True)
-class _Rehearsing:
-    """One measured run, gone over under one candidate and another."""
-
-    target: Rehearsable
-    effects: JournaledEffects
-    case: Case
-    result: CaseResult
-
-    async def differs(self, before: Candidate, candidates: Sequence[Candidate]) -> bool:
-        """Whether a candidate asks or answers something else; also where nobody can tell."""
-        rehearsal = self.effects.rehearsal()
-        outcome = await self._outcome(before, rehearsal)
-        if outcome is None:
-            return True
-        for candidate in candidates:
-            # Only what this very run has used: the journal may well hold other trials' requests.
-            if (
-                await self._outcome(candidate, self.effects.rehearsal(within=rehearsal.used))
-                != outcome
-            ):
-                return True
-        return False
-
-    async def _outcome(self, candidate: Candidate, rehearsal: Rehearsal) -> Outcome | None:
-        """What the run gives; None where it cannot be gone over to its end."""
-        try:
-            outcome = await self.target.rehearse(
-                candidate,
-                self.case,
-                draw=self.result.draw,
-                effects=rehearsal,
-                past=self.result.outcome,
-            )
-        except Exception:  # noqa: BLE001 - the border to the agent: what nobody can tell is no error
-            return None
-        return None if rehearsal.ended else outcome
-
-
-def measured_runs(
-    cases: Mapping[str, Case], evaluation: Evaluation
-) -> Iterator[tuple[Case, CaseResult]]:
-    """The runs that tell something: the agent really ran, and came to an end."""
-    for result in evaluation.results:
-        case = cases[result.case]
-        if case.recorded is None and not result.outcome.missing:
-            yield case, result
+async def _rehearsed(
+    target: Rehearsable,
+    candidate: Candidate,
+    case: Case,
+    result: CaseResult,
+    rehearsal: Rehearsal,
+) -> Outcome | None:
+    """The outcome of a rehearsed run; None if it cannot be rehearsed to its end."""
+    try:
+        outcome = await target.rehearse(
+            candidate, case, draw=result.draw, effects=rehearsal, past=result.outcome
+        )
+    except Exception:  # noqa: BLE001 - the border to the agent: not knowing is no error
+        return None
+    return None if rehearsal.ended else outcome

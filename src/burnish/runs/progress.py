@@ -1,9 +1,10 @@
-"""The lines of a run and of its plan."""
+"""The lines that show a plan and the progress of a run."""
 
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -33,18 +34,24 @@ from burnish.core.surfaces import (
 )
 from burnish.datasets.checks import smallest_difference
 from burnish.journal.limits import Budget
+from burnish.metrics.judged import judged_parts
+from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole
-from burnish.runs.directory import sealed_words
-from burnish.runs.evaluation import CALL_LIMIT
+from burnish.runs.case_work import CALL_LIMIT
+from burnish.runs.claims import claim_words, opinion_words, sealed_words
 from burnish.runs.events import (
     BASELINE,
+    PRUNE,
+    ByLuck,
+    Claim,
     Event,
     PhaseEnded,
     PhaseStarted,
     RunResumed,
     SealedResult,
     SearchEnded,
+    SecondOpinion,
     SessionBegun,
     Stopping,
     TrialRecorded,
@@ -53,33 +60,37 @@ from burnish.runs.events import (
 from burnish.runs.setup import Setup
 
 _ROLE = Usage(requests=1, input_tokens=2500, output_tokens=500)
-"""What a critic reads and says, as a rule: up to ten failing cases, and a paragraph."""
+"""The usual size of a critic's request and answer: up to ten failing cases, and a paragraph."""
 
 NOTHING_PAID = "nothing was paid; leave out --dry-run to start"
 """The last line of a plan."""
 
 
 def plain_plan(setup: Setup) -> Iterator[str]:
-    """The plan of a strategy without words of its own."""
+    """The default plan."""
     yield f"strategy  {setup.strategy.name}, seed {setup.seed}"
     yield f"target    {setup.target.description.kind}"
     for surface in setup.target.surfaces:
         yield f"  {surface.kind:<7} {surface.id}"
+    sweep = {s: _judged(setup, setup.dataset.cases(s), setup.target.estimate) for s in Split}
     for split in Split:
         cases = counted(len(setup.dataset.cases(split)), "case")
-        yield f"{split.value:<9} {cases}; once through: about {spending(_sweep(setup, split))}"
-    reserve = _sweep(setup, Split.TEST).times(2 * setup.test_repeats)
-    if reserve.calls:
-        yield f"reserved  about {spending(reserve)} for the sealed test"
+        yield f"{split.value:<9} {cases}; once through: about {spending(sweep[split])}"
+    yield from reserved(setup)
     limits = budget_limits(setup.budget) or ["none: the strategy decides when to stop"]
     yield f"limits    {', '.join([*limits, *time_limits(setup)])}"
     yield NOTHING_PAID
 
 
 def agent_line(setup: Setup) -> Iterator[str]:
-    """What is optimised, where the target has words for it."""
+    """What is optimised, if the target describes itself."""
     if isinstance(setup.target, Summarized):
         yield f"agent     {setup.target.plan_summary}"
+
+
+def luck_line(words: str) -> str:
+    """How often a run would accept edits that change nothing, as a line of a plan."""
+    return f"by luck   {words}"
 
 
 def notes(setup: Setup) -> Iterator[str]:
@@ -88,7 +99,7 @@ def notes(setup: Setup) -> Iterator[str]:
 
 
 def case_lines(setup: Setup, repeats: int) -> Iterator[str]:
-    """How many cases there are, how often each is run, and what holdout can show."""
+    """The number of cases and repeats, and what holdout can show."""
     data = setup.dataset
     yield f"cases     train {len(data.train)}, holdout {len(data.holdout)}, {sealed_cases(setup)}"
     yield f"repeats   {repeats}"
@@ -101,15 +112,45 @@ def sealed_cases(setup: Setup) -> str:
     return f"sealed test {len(test)}" if test else "no sealed test"
 
 
+def last_sweeps(setup: Setup) -> Spend:
+    """What is reserved for the sealed test, or for measuring the winner again."""
+    return sweeps(setup, _last_split(setup), 2 * setup.test_repeats) if _last(setup) else NOTHING
+
+
 def reserved(setup: Setup) -> Iterator[str]:
-    """What is set aside for the sealed test."""
-    sealed = sweeps(setup, Split.TEST, 2 * setup.test_repeats)
-    if sealed.calls:
-        yield f"reserved  about {spending(sealed)} for the sealed test"
+    """The same as a line of a plan."""
+    reserve = last_sweeps(setup)
+    if reserve.calls:
+        yield f"reserved  about {spending(reserve)} {_last(setup)}"
+
+
+def _last(setup: Setup) -> str:
+    """What is measured after the search; empty if nothing is."""
+    if setup.dataset.test:
+        return "for the sealed test"
+    split = _last_split(setup).value
+    return f"to measure baseline and best again on {split}" if setup.confirm else ""
+
+
+def _last_split(setup: Setup) -> Split:
+    held = Split.HOLDOUT if setup.dataset.holdout else Split.TRAIN
+    return Split.TEST if setup.dataset.test else held
+
+
+def opening_words(setup: Setup, *, search: str = "", watched: bool = True) -> str:
+    """What a run may cost, for its start; if somebody watches, also how it is stopped.
+
+    `search` is what its strategy says of the search itself.
+    """
+    once = sweeps(setup, Split.TRAIN, 1) + sweeps(setup, Split.HOLDOUT, 1)
+    most = "" if setup.budget.max_usd is None else f"at most {money(setup.budget.max_usd)}"
+    cost = f"about {spending(once, tokens=False)} to run each case once"
+    words = ", ".join(filter(None, (cost, search, most)))
+    return f"{words}; Ctrl-C stops, and a resume goes on" if watched else words
 
 
 def budget_limits(budget: Budget, words: Callable[[Any], str] = str) -> list[str]:
-    """The limits that are set, each with its name."""
+    """The names and values of the limits that are set."""
     values = ((each.name, getattr(budget, each.name)) for each in fields(budget))
     return [f"{name} {words(value)}" for name, value in values if value not in (None, (), {})]
 
@@ -118,17 +159,30 @@ def time_limits(setup: Setup) -> list[str]:
     """How long a case, or a call of the user's function, may take."""
     limit = setup.case_policy.time_limit
     if limit is not None:
-        return [f"time_limit {limit:g} s a case"]
-    return [f"time_limit {CALL_LIMIT:g} s a call"] if calls_function(setup.target) else []
+        return [f"time_limit {limit:g} s per case"]
+    return [f"time_limit {CALL_LIMIT:g} s per call"] if calls_function(setup.target) else []
 
 
 def role_label(role: Role[Any, Any] | None) -> str:
-    """The model that plays a role; empty where a program does."""
+    """The model of a role; empty if it has none."""
     return getattr(getattr(getattr(role, "client", None), "ref", None), "label", "")
 
 
+def answer_forms(setup: Setup, home: Path) -> Iterator[str]:
+    """How each model of a role or judge will be asked for structured answers, for plans."""
+    roles = (getattr(role, "client", None) for role in setup.strategy.roles)
+    judges = (
+        judge.client
+        for metric in setup.metrics
+        for part in judged_parts(metric)
+        for judge in part.panel.judges
+    )
+    for label, words in expected_forms((*roles, *judges), home).items():
+        yield f"answers   {label}: {words}"
+
+
 def surface_words(surface: Surface, now: Value) -> str:
-    """What a surface may be and what it is now, as every plan says it."""
+    """The bounds of a surface and its current value, for plans."""
     match surface:
         case NumberSurface():
             whole = ", whole numbers" if surface.integer else ""
@@ -157,63 +211,51 @@ def shown_by(cases: int, pass_rate: float = 0.5) -> str:
 
 
 def sweeps(setup: Setup, split: Split, often: int, *, most: int | None = None) -> Spend:
-    """What it takes to run the cases of a split so often, or the first few of them."""
-    spends = (
-        _run(setup, case) + total(metric.estimate(case) for metric in setup.metrics)
-        for case in setup.dataset.cases(split)[:most]
-    )
-    return total(spends).times(often)
+    """The expected cost of running the cases of a split, or the first few of them, so often."""
+
+    def run(case: Case) -> Spend:
+        target = setup.target
+        if case.recorded is not None:
+            return NOTHING
+        return (
+            target.forecast(case) if isinstance(target, ForecastsCosts) else target.estimate(case)
+        )
+
+    return _judged(setup, setup.dataset.cases(split)[:most], run).times(often)
+
+
+def _judged(setup: Setup, cases: Iterable[Case], run: Callable[[Case], Spend]) -> Spend:
+    return total(run(case) + total(m.estimate(case) for m in setup.metrics) for case in cases)
 
 
 def asking(roles: Iterable[Role[Any, Any]]) -> Spend:
-    """One question to each role, by the length that such questions have."""
-    return total(_asking(role) for role in roles)
+    """The expected cost of one request of the usual length to each role."""
 
+    def cost(role: Role[Any, Any]) -> Spend:
+        if not isinstance(role, ModelRole):
+            return Spend(calls=1, unpriced=int(not role.priced))
+        client: ModelClient = role.client
+        usd = client.prices.nano_usd(client.ref, _ROLE) if client.priced else 0
+        tokens = {"tokens_in": _ROLE.input_tokens, "tokens_out": _ROLE.output_tokens}
+        return replace(client.estimate(), nano_usd=usd or 0, **tokens)
 
-def _run(setup: Setup, case: Case) -> Spend:
-    if case.recorded is not None:
-        return NOTHING
-    target = setup.target
-    return target.forecast(case) if isinstance(target, ForecastsCosts) else target.estimate(case)
-
-
-def _sweep(setup: Setup, split: Split) -> Spend:
-    """What running every case of a split once is expected to cost, by what the target says."""
-    return total(
-        setup.target.estimate(case) + total(metric.estimate(case) for metric in setup.metrics)
-        for case in setup.dataset.cases(split)
-    )
-
-
-def _asking(role: Role[Any, Any]) -> Spend:
-    if not isinstance(role, ModelRole):
-        return Spend(calls=1, unpriced=int(not role.priced))
-    client: ModelClient = role.client
-    cost = client.prices.nano_usd(client.ref, _ROLE) if client.priced else 0
-    tokens = {"tokens_in": _ROLE.input_tokens, "tokens_out": _ROLE.output_tokens}
-    return replace(client.estimate(), nano_usd=cost or 0, **tokens)
-
-
-# -- The lines that a run prints as it goes on ----------------------------------------------------
+    return total(map(cost, roles))
 
 
 INDENT = "   "
-"""Before what is said in passing."""
 _NOTE, _WIDEST_NOTE = 17, 28
 _REST = 83
-"""What a whole line takes beside its note."""
-_SHORT = {"holdout": "hold"}
-"""Words that would not fit into their column."""
+"""The width of a whole line without its note."""
 
 
 class ProgressLines:
-    """The lines of one run, event by event."""
+    """Turns the events of one run into lines."""
 
     def __init__(self, ends: Mapping[str, str]) -> None:
         self._ends = ends
 
     def lines(self, event: Event, width: int) -> list[str]:
-        """What an event means to a person, if anything."""
+        """The lines for an event, if any."""
         if begun := event.read(SessionBegun):
             resumed = [self.going_on(begun)] if event.read(RunResumed) else []
             return [self.beginning(begun), *resumed]
@@ -222,35 +264,47 @@ class ProgressLines:
             return self.baseline(trial, width) if is_baseline else [self.trial(trial, width)]
         if warning := event.read(Warned):
             return wrapped(f"! {visible(warning.message)}", width)
+        if luck := event.read(ByLuck):
+            return wrapped(f"by luck: {luck.words}", width)
         if event.read(Stopping):
             return wrapped(self.stopping, width)
         if sealed := event.read(SealedResult):
             words = sealed_words(sealed)
             return ["", *wrapped(f"sealed test, looked at once: {words}", width)]
+        if claim := event.read(Claim):
+            # That of a sealed test is in the line of the test.
+            sealed = claim.basis == "sealed test"
+            return [] if sealed else ["", *wrapped(claim_words(claim), width)]
+        if opinion := event.read(SecondOpinion):
+            return ["", *wrapped(opinion_words(opinion), width)]
         return self._of_phases(event, width)
 
-    stopping = "stopping when this trial is done; once more stops at once"
-    """Said when a run is asked to stop."""
+    stopping = "stopping after this trial; once more stops at once"
+    """Printed when a run is asked to stop."""
 
     def beginning(self, begun: SessionBegun) -> str:
         """The first line of a run."""
         cases = begun.cases
         sizes = [f"{split.value} {cases[split.value]}" for split in Split if split.value in cases]
-        return f"{begun.target} · {begun.strategy} · {', '.join(sizes)} cases"
+        return f"{begun.title or begun.target} · {begun.strategy} · {', '.join(sizes)} cases"
 
     def going_on(self, begun: SessionBegun) -> str:
-        """Where a resumed run is."""
+        """The second line of a resumed run."""
         trials = begun.trials_recorded - 1
         after = counted(trials, "recorded trial") if trials > 0 else "the baseline"
         where = f"after {after}" if trials >= 0 else "from the start"
-        return f"going on {where}; nothing is paid twice"
+        return f"continuing {where}; nothing is paid twice"
+
+    def title(self, phase: PhaseStarted) -> str:
+        """The name of any phase; pruning comes after the search, so it is in no cycle."""
+        return "pruning" if phase.phase == PRUNE else self.phase_title(phase)
 
     def phase_title(self, phase: PhaseStarted) -> str:
         """`cycle 2 · words`."""
         return f"cycle {phase.cycle} · {phase.phase}"
 
     def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
-        """The start, measured; and what one case of holdout is worth."""
+        """The losses of the baseline, and what one case of holdout is worth."""
         loss = f"train {number(trial.train)} ±{number(trial.train_std)}   "
         loss = loss if trial.train is not None or trial.holdout is None else ""
         line = f"{'baseline':<18}{loss}{self.held(trial)}"
@@ -261,7 +315,7 @@ class ProgressLines:
         return [whole] if cell_len(whole) <= width else [line, shorten_after(INDENT, least, width)]
 
     def held(self, trial: TrialRecorded) -> str:
-        """What the start has on holdout."""
+        """The baseline's loss on holdout."""
         return f"hold {number(trial.holdout)}"
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
@@ -270,7 +324,8 @@ class ProgressLines:
 
     def _of_phases(self, event: Event, width: int) -> list[str]:
         if phase := event.read(PhaseStarted):
-            return [f"── {self.phase_title(phase)} ".ljust(width, "─")]
+            note = ": what is not missed leaves" if phase.phase == PRUNE else ""
+            return [f"── {self.title(phase)}{note} ".ljust(width, "─")]
         if over := event.read(PhaseEnded):
             ended = ended_words(over.reason, self._ends)
             words = f"over after {counted(over.trials, 'trial')}, {over.accepts} accepted · {ended}"
@@ -282,7 +337,7 @@ class ProgressLines:
 
 
 def ended_words(code: str, ends: Mapping[str, str]) -> str:
-    """`patience: too long without an accept`; a code nobody has words for stands alone."""
+    """`patience: too long without an accept`; just the code if it has no words."""
     return f"{code}: {ends[code]}" if code in ends else code
 
 
@@ -292,59 +347,61 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def trial_line(trial: TrialRecorded, width: int) -> str:
-    """One trial in one line; what matters least is left out where there is no room."""
+    """One trial in one line, without the least important columns if there is no room."""
     name = f"{trial_label(trial)} {note_words(trial, width)}"
     if not trial.measured:
         return turned_away_line(name, trial, width)
     gain = gain_words(trial.numbers)
-    train = f"train {number(trial.train)} ±{number(trial.train_std)}"
-    # What was merged of two is run on holdout alone.
-    train = f"{'——':<18}" if trial.train is None else train
+    train, spread = f"train {number(trial.train)}", f"±{number(trial.train_std)}"
+    if trial.train is None:  # a merged candidate is run on holdout alone
+        train, spread = f"{'——':<11}", " " * 6
     held = "——" if trial.holdout is None else f"hold {number(trial.holdout)}"
     usd, seconds = spent_words(trial)
     parts = [
         (0, name),
         (0, train),
-        (1, f"{f'({gain})' if gain else '':<20}"),
-        (2, f"{held:<10}"),
+        (5, spread),
+        (4, f"{f'({gain})' if gain else '':<20}"),
+        (1, f"{held:<10}"),
         (0, f"{outcome(trial):<8}"),
-        (3, usd),
-        (4, seconds),
+        (2, usd),
+        (3, seconds),
     ]
     return fitted(parts, width)
 
 
 def trial_label(trial: TrialRecorded) -> str:
-    """`[c1/n  2]`: the second of the phase that begins with n."""
-    # Runs of an earlier burnish say only which of all it is.
+    """`[c1/n  2]`: the second trial of the phase that begins with n."""
+    # Runs of an earlier burnish only have the number of the trial.
     index = trial.trial if trial.index is None else trial.index
     return f"[c{trial.cycle}/{(trial.phase or 'trial')[0]} {index!s:>2}]"
 
 
 def note_words(trial: TrialRecorded, width: int) -> str:
-    """What was tried, in the room that a line of this width has for it."""
+    """What was tried, padded for a line of this width."""
     note = trial.note or ", ".join(trial.touched)
     return padded(note, min(_WIDEST_NOTE, max(_NOTE, width - _REST)))
 
 
 def spent_words(trial: TrialRecorded) -> tuple[str, str]:
-    """What a trial cost, and how long it took."""
+    """The cost and the duration of a trial."""
     return f"{money(trial.usd):>7}", duration(trial.seconds)
 
 
 def turned_away_line(name: str, trial: TrialRecorded, width: int) -> str:
     """A trial that was not measured, and why."""
-    # The files of a task have numbers in their own units, and no loss.
     return shorten_after(f"{name} {outcome(trial)}  ", trial.reason, width)
 
 
 def outcome(trial: TrialRecorded) -> str:
-    """What became of a trial, in a word and a sign."""
+    """The outcome of a trial as a word and a sign."""
     if trial.accepted:
         return "accept ✓"
     if trial.kept:
         return "kept ↗"
-    return "skipped ·" if trial.code == "skipped" else f"{_SHORT.get(trial.code, trial.code)} ✗"
+    if trial.code == "skipped":
+        return "skipped ·"
+    return "hold ✗" if trial.code == "holdout" else f"{trial.code} ✗"
 
 
 def shorten_after(head: str, tail: str, width: int) -> str:
@@ -354,8 +411,8 @@ def shorten_after(head: str, tail: str, width: int) -> str:
 
 
 def fitted(parts: list[tuple[int, str]], width: int) -> str:
-    """The columns that there is room for; each comes with how soon it is left out."""
-    for least in (5, 4, 3, 2, 1):
+    """The columns that fit; those with the highest rank are left out first."""
+    for least in range(max(rank for rank, _ in parts) + 1, 0, -1):
         line = " ".join(text for rank, text in parts if rank < least).rstrip()
         if cell_len(line) <= width:
             return line

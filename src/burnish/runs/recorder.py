@@ -1,9 +1,9 @@
-"""Recording trials and telling listeners, with times."""
+"""Records trials with their times, and informs listeners."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from burnish.core.cases import Split
@@ -20,23 +20,23 @@ from burnish.runs.ledger import axis_target, proposal_source
 
 
 def now() -> str:
-    """The time, UTC."""
+    """The current time, UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Announcer:
-    """Tells listeners; silent about what was told before."""
+    """Stores events and delivers them to listeners once."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Tell this listener too, from now on."""
+        """Add a listener for events from now on."""
         self._listeners.append(listener)
 
     def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
-        """Keep an event under its key; tell it unless it was told before."""
+        """Store an event under its key and deliver it unless it was delivered before."""
         event = self._directory.add_event(Event(id=key, kind=kind, at=now(), data=data or {}))
         if event is None:
             return
@@ -45,9 +45,15 @@ class Announcer:
         self._directory.delivered(event)
 
     def counter(
-        self, candidate: Candidate, split: Split, whole: int, spent: Callable[[], Spend]
+        self,
+        candidate: Candidate,
+        split: Split,
+        whole: int,
+        spent: Callable[[], Spend],
+        *,
+        purpose: str = "",
     ) -> Callable[[EvaluatedCase], None]:
-        """Counts the cases of one evaluation as they end, and ticks."""
+        """A function that counts the cases of one evaluation as they end, and ticks."""
         done = failed = missing = 0
 
         def seen(ended: EvaluatedCase) -> None:
@@ -67,6 +73,7 @@ class Announcer:
                 spent=spent(),
                 billed=self._directory.journal.billed,
                 active_seconds=self._directory.journal.active_seconds,
+                purpose=purpose,
             )
             for listener in self._listeners:
                 listener.tick(tick)
@@ -75,7 +82,7 @@ class Announcer:
 
 
 def summary(row: TrialRow, standing: Standing, index: int) -> TrialRecorded:
-    """What a progress view says about a trial, which is the `index`-th of its phase."""
+    """The event for a trial, which is the `index`-th of its phase."""
     trial, decision, details = row.trial, row.trial.decision, TrialDetails.of(row.trial)
     train, holdout, before = trial.train, trial.holdout, details.parent_score
     part = holdout is not None and details.whole_holdout is False
@@ -110,10 +117,10 @@ def summary(row: TrialRow, standing: Standing, index: int) -> TrialRecorded:
 
 
 def turned_away(trial: Trial) -> str:
-    """The word for a candidate that was turned away; empty when it was not.
+    """The word for a candidate that was rejected before it was run; empty when it was not.
 
-    `crit` where the critic was too unsure for an edit; `seen` for a point that was tried before,
-    which is the only thing wrong with a point as a whole; `skipped` where nothing was proposed.
+    `crit` if the critic was too unsure for an edit; `seen` for a point that was tried before,
+    which is all that can be wrong with a whole point; `skipped` if nothing was proposed.
     """
     if not trial.problems:
         return ""
@@ -128,14 +135,8 @@ def turned_away(trial: Trial) -> str:
     return "turned away"
 
 
-# -- How long the evaluations of a trial took, split by split -------------------------------------
-
-
-class SplitTimes:
-    """The active time that each split took in the trial under way.
-
-    Where a run of the agent came from a journal there is none: nobody timed it here.
-    """
+class _SplitTimes:
+    """The active time of each split in the current trial, unless results came from a journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -144,7 +145,7 @@ class SplitTimes:
 
     @contextmanager
     def measuring(self, split: str, runs: int) -> Generator[None, None, None]:
-        """An evaluation of so many runs; one that is not finished has no time."""
+        """Time an evaluation of so many runs; one that does not finish has no time."""
         journal, whole = self._journal, False
         started, billed = journal.active_seconds, journal.billed.metric_calls
         try:
@@ -158,71 +159,98 @@ class SplitTimes:
                 self._unknown.add(split)
 
     def taken(self) -> dict[str, float]:
-        """The seconds of each split whose time is known; the next trial starts afresh."""
-        times = {
-            name: seconds for name, seconds in self._known.items() if name not in self._unknown
-        }
+        """The seconds of each split with a known time; resets for the next trial."""
+        known, unknown = self._known, self._unknown
         self._known, self._unknown = {}, set()
-        return times
+        return {name: seconds for name, seconds in known.items() if name not in unknown}
 
 
-# -- Recording trials -----------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Ancestor:
+    """A candidate that was accepted, or kept to build on."""
+
+    trial: int
+    """The last trial that measured it."""
+    candidate: Candidate
+    loss: float | None
+    """On holdout, or on train in a run without one; None if it was run on a few cases only."""
 
 
 class Recorder:
-    """Keeps the trials of a run, and what they add up to."""
+    """Records the trials of a run and keeps their totals."""
 
     def __init__(self, directory: RunDirectory, *, baseline: Candidate) -> None:
         self.trial = 0
-        """The number of the trial under way."""
         self.standing = Standing()
         self.seen: set[str] = {baseline.id}
-        """The candidates that were recorded."""
         self.tried = False
         """Whether anything but the baseline was measured."""
+        self._ancestors: dict[str, Ancestor] = {}
         self._directory = directory
-        self._asked: list[Proposal] = []
+        self._proposals: list[Proposal] = []
         self._in_phase = Counter[tuple[int, str]]()
         self._spent_before = NOTHING
         self._seconds_before = directory.journal.active_seconds
-        self.times = SplitTimes(directory.journal)
+        self.times = _SplitTimes(directory.journal)
 
     def asking(self, role: str, request: Json) -> int:
-        """Note what a role is asked; its place in the record is the order of asking."""
-        self._asked.append(Proposal(role=role, request=request))
-        return len(self._asked) - 1
+        """Add a request to a role to the record, and return its place there."""
+        self._proposals.append(Proposal(role=role, request=request))
+        return len(self._proposals) - 1
 
-    def answered(
-        self, place: int, *, answer: Json = None, error: str = "", mended: tuple[str, ...] = ()
-    ) -> None:
-        """Note what came back."""
-        self._asked[place] = replace(self._asked[place], answer=answer, error=error, mended=mended)
+    def answered(self, place: int, proposal: Proposal) -> None:
+        """Replace a request by the whole proposal."""
+        self._proposals[place] = proposal
 
     def record(self, trial: Trial, *, spent: Spend, replaying: bool) -> tuple[TrialRow, int]:
-        """Put a trial on disk; the row, and which of its phase it is."""
+        """Store a trial on disk; the row, and its index in its phase."""
         active = self._directory.journal.active_seconds
         row = TrialRow(
             number=self.trial,
-            trial=replace(trial, proposals=(*trial.proposals, *self._asked)),
+            trial=replace(trial, proposals=(*trial.proposals, *self._proposals)),
             spend=spent.minus(self._spent_before),
             at=now(),
             seconds=active - self._seconds_before,
             split_seconds=self.times.taken(),
         )
         row = self._replayed(row) if replaying else self._recorded(row)
-        self._asked = []
+        self._remember(trial)
+        self._proposals = []
         self._spent_before, self._seconds_before = spent, active
-        self.standing = after(self.standing, row.trial)
-        self.seen.add(row.trial.candidate.id)
-        self.tried = self.tried or _is_tried(row.trial)
+        trial = row.trial
+        self.standing = after(self.standing, trial)
+        self.seen.add(trial.candidate.id)
+        self.tried |= trial.phase != BASELINE and (trial.train or trial.holdout) is not None
         self.trial += 1
-        self._in_phase[row.trial.cycle, row.trial.phase] += 1
-        return row, self._in_phase[row.trial.cycle, row.trial.phase]
+        self._in_phase[trial.cycle, trial.phase] += 1
+        return row, self._in_phase[trial.cycle, trial.phase]
+
+    def ancestry(self, candidate: Candidate) -> list[Ancestor]:
+        """The candidates from the baseline to this one, each made from the one before it."""
+        line: list[Ancestor] = []
+        ancestor = self._ancestors.get(candidate.id)
+        while ancestor is not None and ancestor not in line:
+            line.insert(0, ancestor)
+            parents = ancestor.candidate.parents
+            ancestor = self._ancestors.get(parents[0]) if parents else None
+        baseline = next(iter(self._ancestors.values()), None)
+        return line if baseline is None or baseline in line else [baseline, *line]
+
+    def _remember(self, trial: Trial) -> None:
+        """Keep a candidate that may be built on, as it was first made; secrets included."""
+        if trial.phase != BASELINE and not (trial.accepted or trial.kept):
+            return
+        # The same candidate may be decided on again, and then is measured better.
+        before = self._ancestors.get(trial.candidate.id)
+        made = trial.candidate if before is None else before.candidate
+        decided = trial.holdout or (trial.train if trial.accepted else None)
+        loss = None if decided is None else decided.measurement.loss
+        self._ancestors[made.id] = Ancestor(trial=self.trial, candidate=made, loss=loss)
 
     def _recorded(self, row: TrialRow) -> TrialRow:
         if self._directory.journal.sealed_read:
             raise SealedTestRead(
-                "the sealed test of this run was read, so no trial may follow",
+                "the sealed test of this run was read, so it cannot record another trial",
                 remedy="fork it with --fork: the new run marks its test as spent",
             )
         return self._directory.add_trial(row)
@@ -231,12 +259,8 @@ class Recorder:
         recorded = self._directory.trial(row.number)
         if recorded is None or not recorded.same_story(self._directory.redacted(row)):
             raise ReplayDiverged(
-                f"trial {row.number} came out differently from what is recorded",
-                remedy="the strategy, the target or the data behave differently from when this "
+                f"trial {row.number} differs from what is recorded",
+                remedy="the strategy, the target or the data now behave differently than when this "
                 "run was made; nothing was paid. Start a new run, or fork this one with --fork",
             )
         return recorded
-
-
-def _is_tried(trial: Trial) -> bool:
-    return trial.phase != BASELINE and (trial.train is not None or trial.holdout is not None)

@@ -1,6 +1,6 @@
-"""Sections that reports of several strategies have, and the report of one without its own words."""
+"""Sections that reports of several strategies share, and the default report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from burnish.core.evaluations import mean, spread
 from burnish.core.formatting import (
@@ -22,58 +22,86 @@ from burnish.core.formatting import (
 )
 from burnish.core.surfaces import diff
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.runs.directory import RunRecord, loss_of, result_of, sealed_words
-from burnish.runs.driver import SILENT
-from burnish.runs.events import BASELINE, BEST, CANDIDATES, Warned
+from burnish.runs.claims import claim_words, opinion_words
+from burnish.runs.directory import RunRecord, loss_of, result_of
+from burnish.runs.events import (
+    ALARM,
+    BASELINE,
+    BEST,
+    CANDIDATES,
+    ByLuck,
+    TextWithheld,
+    Warned,
+    read_all,
+)
 
 SPLITS = ("train", "holdout")
 
 
 def plain_report(run: RunRecord, reason: str) -> Iterator[Section]:
-    """The report of a strategy without words of its own; also where its plug-in is gone."""
+    """The default report, also for a strategy whose plug-in is gone."""
     yield from headline(run)
     yield _summary(run, reason)
     yield from _trajectory(run)
     yield from _attribution(run)
-    yield from _metrics(run)
+    yield Heading("Metrics on train")
+    yield metric_table(run, "train")
     yield from changes_made(run)
     yield from _trials(run)
     yield Heading("How to adopt")
-    where = f"The best candidate lies in `{CANDIDATES}/{BEST}/` of this folder, ready to copy."
+    where = f"The best candidate is in `{CANDIDATES}/{BEST}/` of this folder, ready to copy."
     yield Text.of(where if run.accepted else _NOTHING_TO_ADOPT)
     yield Heading("Method")
-    yield Listing((*_method(run), *provenance(run), *CAVEATS))
+    decided = (
+        "holdout decided" if run.header.cases.get("holdout") else "no holdout: a training score"
+    )
+    cases = f"cases: {case_numbers(run)}; train fed the proposals, {decided}"
+    yield Listing((started_with(run), cases, *provenance(run), *CAVEATS))
 
 
 def headline(run: RunRecord) -> Iterator[Section]:
-    """The run's name, and first of all what the sealed test said."""
+    """The run's name, what it claims, and what was withheld from proposers."""
     yield Heading(run.header.id, level=1)
-    flattered = "the numbers below chose the result, so they flatter it"
-    if run.sealed is not None:
-        yield Text.of(f"**Sealed test, looked at once: {sealed_words(run.sealed)}**")
-    elif run.header.cases.get("test"):
-        yield Text.of(f"**The sealed test was not read yet: {flattered}.**")
-    else:
-        yield Text.of(f"**There is no sealed test: {flattered}.**")
+    if (claim := run.claim) is not None:
+        words = claim_words(claim)
+        yield Text.of(f"**{words[:1].upper()}{words[1:]}**")
+    if run.second_opinion is not None:
+        yield Text.of(f"**{opinion_words(run.second_opinion)}**")
+    for withheld in read_all(run.events, TextWithheld):
+        yield Text.of(f"**{cell(withheld.words, 400)}.**")
+
+
+WHOLE_REASON = 2000
+"""Room for the reason of an end: an error says at its end what to do."""
 
 
 def status_rows(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
-    """How it ended, and why."""
+    """The status of a run and why it ended."""
     yield "status", run.status
-    yield "exit reason", cell(reason, 200) or "—"
+    yield "exit reason", cell(reason, WHOLE_REASON) or "—"
 
 
 def status_words(run: RunRecord, reason: str) -> str:
     """The same in one cell."""
-    return f"{run.status} ({cell(reason, 160)})" if reason else run.status
+    return f"{run.status} ({cell(reason, WHOLE_REASON)})" if reason else run.status
 
 
 def cost_rows(
     run: RunRecord, *, unit: str = "case", over: str = "trials"
 ) -> Iterator[tuple[str, str]]:
-    """What is missing, and what it took."""
-    if lost := _missing_cases(run):
-        yield "missing", f"{counted(lost, unit)} over all {over}, in no mean and never a 0"
+    """Missing cases, cost and time."""
+    results = (result_of(row, split) for row in run.rows for split in SPLITS)
+    if lost := sum(len(each.measurement.missing_cases) for each in results if each is not None):
+        yield (
+            "missing",
+            f"{counted(lost, unit)} over all {over}, left out of every mean and never counted as 0",
+        )
+    answers = [proposal for row in run.rows for proposal in row.trial.proposals]
+    if again := sum(each.asked_again for each in answers):
+        yield (
+            "asked again",
+            f"{again} of {counted(len(answers), 'answer')}, because the first was of no use",
+        )
     yield "spent", spending(run.spent)
     if run.billed != run.spent:
         yield "billed", f"{spending(run.billed)} (with calls that were lost or not used)"
@@ -81,7 +109,7 @@ def cost_rows(
 
 
 def gains(run: RunRecord) -> dict[int, float | None]:
-    """How much loss on train each accepted trial removed: as its gate saw it, or as measured."""
+    """By accepted trial, how much loss on train it removed, as its gate saw it or as measured."""
     removed: dict[int, float | None] = {}
     leader = loss_of(run.baseline, "train")
     for row in run.rows:
@@ -94,23 +122,22 @@ def gains(run: RunRecord) -> dict[int, float | None]:
     return removed
 
 
-def _missing_cases(run: RunRecord) -> int:
-    """Cases that are missing, over all trials."""
-    results = (result_of(row, split) for row in run.rows for split in SPLITS)
-    return sum(len(result.measurement.missing_cases) for result in results if result is not None)
-
-
-def silences(run: RunRecord) -> Iterator[str]:
-    """What is said of roles that never gave a usable answer, though something else was tried."""
+def alarms(run: RunRecord) -> Iterator[str]:
+    """The warnings that every summary repeats: a silent role, a baseline that crashes."""
     for event in run.events:
         warning = event.read(Warned)
-        if warning is not None and event.id.startswith(f"{SILENT}:"):
+        if warning is not None and event.id.startswith(f"{ALARM}:"):
             yield warning.message
 
 
-def silence_rows(run: RunRecord) -> Iterator[tuple[str, str]]:
+def alarm_rows(run: RunRecord) -> Iterator[tuple[str, str]]:
     """The same as rows of a table."""
-    yield from (("warning", cell(message, 300)) for message in silences(run))
+    yield from (("warning", cell(message, 300)) for message in alarms(run))
+
+
+def luck_points(run: RunRecord) -> Iterator[str]:
+    """How often the run would accept an edit that changes nothing."""
+    yield from (f"by luck: {luck.words}" for luck in read_all(run.events, ByLuck))
 
 
 def changes_made(run: RunRecord) -> Iterator[Section]:
@@ -127,32 +154,33 @@ def changes_made(run: RunRecord) -> Iterator[Section]:
 
 
 def why(trial: Trial) -> str:
-    """Why a trial ended as it did: what was wrong with it, or the decision."""
+    """Why a trial ended as it did: its problems, or the decision."""
     reason = trial.decision.reason if trial.decision else "the start"
     return "; ".join(map(str, trial.problems)) or reason
 
 
 def adoption(run: RunRecord) -> Iterator[Section]:
-    """What to type to adopt the result."""
+    """The command that adopts the result."""
     yield Heading("How to adopt")
-    if run.best is None or not run.accepted:
+    start, best = (row and row.trial.candidate.id for row in (run.baseline, run.best))
+    if run.best is None or start == best:
         yield Text.of(_NOTHING_TO_ADOPT)
         return
     yield Code((f"$ burnish adopt {run.header.id}",), "console")
     best = _best_file(run)
     yield Text.of(
         "It shows the diff, checks that your files are still as they were, and can be undone.",
-        f"The files lie in `{CANDIDATES}/{BEST}/` of this folder."
+        f"The files are in `{CANDIDATES}/{BEST}/` of this folder."
         if best is None
-        else f"To measure the result where it lies: `burnish eval {best}`.",
+        else f"To measure the result in place: `burnish eval {best}`.",
     )
 
 
-_NOTHING_TO_ADOPT = "There is nothing to adopt: what you have is the best that was found."
+_NOTHING_TO_ADOPT = "There is nothing to adopt: nothing better than your current version was found."
 
 
 def _best_file(run: RunRecord) -> str | None:
-    """The link to the leader at the top of the folder, where candidates are single files."""
+    """The link to the incumbent in the run's folder, if candidates are single files."""
     assert run.best is not None
     name = f"{CANDIDATES}/iter-{run.best.number:02d}."
     files = run.files.get(run.best.number, ())
@@ -161,7 +189,7 @@ def _best_file(run: RunRecord) -> str | None:
 
 
 def started_with(run: RunRecord) -> str:
-    """The first point of a method: strategy, seed and version."""
+    """Strategy, seed and version."""
     header = run.header
     return f"strategy `{header.strategy}`, seed {header.seed}, burnish {header.burnish}"
 
@@ -172,36 +200,42 @@ def case_numbers(run: RunRecord) -> str:
 
 
 def forked_from(run: RunRecord) -> Iterator[str]:
-    """The point about a run that this one took over from."""
+    """The point about the run that this one was forked from."""
     if parent := run.header.forked_from:
-        yield f"forked from `{parent}`: what that run had paid for was not paid again"
+        yield f"forked from `{parent}`: results of that run were not paid for again"
 
 
 def provenance(run: RunRecord) -> Iterator[str]:
-    """What a fork took over, and what the numbers of the sealed test are."""
+    """The parent of a fork, and what the numbers of the claim mean."""
     yield from forked_from(run)
     if run.header.sealed_test == "spent":
         yield (
             "**the sealed test was read before by the run this one was forked from: its score\n"
-            "may flatter this result**"
+            "may be too optimistic for this result**"
         )
-    if run.sealed is not None and run.sealed.gain is not None:
+    claim = run.claim
+    if claim is not None and claim.gain is not None:
         yield (
-            f"gain [low, high]: the mean over {run.sealed.gain.cases} test cases and its 95 %\n"
-            "bootstrap interval"
+            f"gain [low, high]: the mean over {claim.gain.cases} cases, baseline and best on the\n"
+            "same ones, and its 95 % interval; `improved` only if all of it is above 0"
+        )
+    if claim is not None and claim.basis == "fresh draws":
+        yield (
+            "these cases chose the result, but these runs of them did not; how it does on other\n"
+            "cases only a sealed test can show"
         )
 
 
 CAVEATS = (
-    "holdout and test should resemble what the agent meets in production; burnish cannot\n"
-    "see whether they do",
+    "holdout and test should resemble what the agent sees in production; burnish cannot\n"
+    "check whether they do",
     "the decisions can be replayed from the journal; the agent's own answers vary",
 )
-"""What no report can promise."""
+"""What the numbers cannot show."""
 
 
 def passing_means(result: SplitResult | None) -> dict[str, float]:
-    """Each metric's mean, and the share of cases that pass."""
+    """The mean of each metric, and the share of cases that pass."""
     if result is None:
         return {}
     rate = result.measurement.pass_rate
@@ -212,20 +246,21 @@ def passing_means(result: SplitResult | None) -> dict[str, float]:
 def metric_table(run: RunRecord, split: str) -> Table:
     """Each metric's mean on a split, and the share of cases that pass: baseline and best."""
     results = [result_of(row, split) for row in (run.baseline, run.best)]
-    sides = [_components(result) for result in results]
+    sides = [each.measurement.components if each else dict[str, float]() for each in results]
     names = sorted({name for side in sides for name in side})
     rates = [None if each is None else each.measurement.pass_rate for each in results]
+    any_rate = any(rate is not None for rate in rates)
     return Table(
         ("metric", "baseline", "best"),
         (
             *((cell(name, 60), *(number(side.get(name)) for side in sides)) for name in names),
-            ("share of cases that pass", *map(number, rates)),
+            *((("share of cases that pass", *map(number, rates)),) if any_rate else ()),
         ),
     )
 
 
 def baseline_table(run: RunRecord) -> Table | None:
-    """Loss and metrics of the start on train and holdout, each with its noise."""
+    """Loss and metrics of the baseline on train and holdout, each with its noise."""
     results = {split: result_of(run.baseline, split) for split in SPLITS}
     if results["train"] is None:
         return None
@@ -234,32 +269,34 @@ def baseline_table(run: RunRecord) -> Table | None:
     return Table(
         ("", *there),
         (
-            ("loss", *(_loss_words(result) for result in there.values())),
+            (
+                "loss",
+                *(
+                    f"{number(each.measurement.loss)} ±{number(each.measurement.std)}"
+                    for each in there.values()
+                ),
+            ),
             *((each, *(_metric_words(r, each) for r in there.values())) for each in metrics),
         ),
     )
 
 
 def score_table(run: RunRecord) -> Table | None:
-    """The pass rate, the score and every metric on holdout: where scores are what is gained."""
+    """Pass rate, score and every metric of the baseline on holdout."""
     result = result_of(run.baseline, "holdout")
     if result is None:
         return None
     measured = result.measurement
     rows = (
-        ("pass rate", number(measured.pass_rate)),
+        *([] if measured.pass_rate is None else [("pass rate", number(measured.pass_rate))]),
         ("score", number(measured.score)),
         *((metric, number(value)) for metric, value in sorted(measured.components.items())),
     )
     return Table(("", "holdout"), rows)
 
 
-def _loss_words(result: SplitResult) -> str:
-    return f"{number(result.measurement.loss)} ±{number(result.measurement.std)}"
-
-
 def _metric_words(result: SplitResult, metric: str) -> str:
-    """Its mean, and how far the means of the sweeps lie apart."""
+    """A metric's mean, and the spread of the sweeps' means."""
     rows = [values[metric] for values in result.scores.values() if metric in values]
     sweeps = max(map(len, rows), default=0)
     columns = [[row[n] for row in rows if n < len(row)] for n in range(sweeps)]
@@ -275,7 +312,7 @@ def _summary(run: RunRecord, reason: str) -> Facts:
             ("status", status_words(run, reason)),
             *((f"{split} loss", " → ".join(map(number, both))) for split, both in losses.items()),
             ("trials", f"{run.trials}, {run.accepted} accepted"),
-            *silence_rows(run),
+            *alarm_rows(run),
             *cost_rows(run),
         )
     )
@@ -292,7 +329,7 @@ def _trajectory(run: RunRecord) -> Iterator[Section]:
     )
     yield Heading("Trajectory")
     yield Series(values, drawing)
-    yield Text.of("Loss by trial, low is good; one column a trial, the baseline first.")
+    yield Text.of("Loss by trial, lower is better; one column per trial, baseline first.")
 
 
 def _attribution(run: RunRecord) -> Iterator[Section]:
@@ -311,11 +348,6 @@ def _attribution(run: RunRecord) -> Iterator[Section]:
     yield Table(("cycle", "phase", "trials", "accepted", "loss removed on train"), tuple(rows))
 
 
-def _metrics(run: RunRecord) -> Iterator[Section]:
-    yield Heading("Metrics on train")
-    yield metric_table(run, "train")
-
-
 def _trials(run: RunRecord) -> Iterator[Section]:
     yield Heading("Every trial")
     yield Table(
@@ -331,16 +363,3 @@ def _trials(run: RunRecord) -> Iterator[Section]:
             for row in run.rows
         ),
     )
-
-
-def _method(run: RunRecord) -> Sequence[str]:
-    held = run.header.cases.get("holdout")
-    decided = "holdout decided" if held else "no holdout: a training score"
-    return (
-        started_with(run),
-        f"cases: {case_numbers(run)}; train fed the proposals, {decided}",
-    )
-
-
-def _components(result: SplitResult | None) -> Mapping[str, float]:
-    return {} if result is None else result.measurement.components

@@ -1,6 +1,5 @@
-"""A Run: what a strategy sees of the world."""
+"""A Run: what a strategy works with."""
 
-import json
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -8,49 +7,57 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from burnish.core.cases import Case, Dataset, LeakWatch, Split
-from burnish.core.content import Json, canonical, codec, stream
-from burnish.core.errors import HoldoutLeak, Problem, RoleFailed, StrategyMisbehaved
-from burnish.core.evaluations import Evaluation, Objective
-from burnish.core.money import NOTHING, Spend, total
-from burnish.core.protocols import Call, Effects, Receipt, Role, Scope, Target
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.comparisons import one_line
+from burnish.core.content import Json, codec, stream
+from burnish.core.errors import Problem, RoleFailed, StrategyMisbehaved
+from burnish.core.evaluations import CaseResult, Evaluation, Objective
+from burnish.core.leaks import LeakWatch
+from burnish.core.money import NOTHING, Spend
+from burnish.core.protocols import Call, Effects, Metric, Receipt, Role, Scope, Target, surfaces_of
 from burnish.core.surfaces import Candidate
-from burnish.core.trials import FINISHED, Standing, StopReason, Trial, TrialRow, screen
+from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
-from burnish.journal.once import Cache, JournaledEffects
-from burnish.runs.directory import RunDirectory
-from burnish.runs.evaluation import Conditions, Evaluator, RoleAnswers
-from burnish.runs.events import Advanced, EventData, Listener, Stopping, in_folders
-from burnish.runs.probe import Probed, Prober, measured_runs
-from burnish.runs.recorder import Announcer, Recorder, summary
-from burnish.runs.roles import Asked, as_asked, ask_once
-from burnish.runs.stoppers import (
-    STOP_FILE,
-    ImpureStopper,
-    Stops,
-    callback_stopper,
-    out_of_time,
-    stop_file,
+from burnish.journal.once import Cache, JournaledEffects, NamedScope
+from burnish.runs.breakers import GIVE_UP_AFTER_ALIKE, Breakers, Outages
+from burnish.runs.case_work import CaseWork, CaseWorker
+from burnish.runs.closing import Confirmations, Estimates, SearchEnd
+from burnish.runs.directory import AFTER_SEARCH, RunDirectory
+from burnish.runs.evaluation import Conditions, EvaluatedCase, Evaluator
+from burnish.runs.events import (
+    Advanced,
+    EventData,
+    Exported,
+    Listener,
+    Stopping,
+    Warned,
+    in_folders,
 )
+from burnish.runs.offer import Lead, Offers
+from burnish.runs.probe import Probed, Prober
+from burnish.runs.recorder import Ancestor, Announcer, Recorder, summary
+from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 T = TypeVar("T")
+_FIRST_OTHER_DRAW = 500_000
+"""The draws of runs that only find out who can be reached; no measurement uses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
-    """What a target said of a candidate, as the journal keeps it."""
+    """A target's check of a candidate, as the journal stores it."""
 
     problems: tuple[Problem, ...]
 
 
 class Run:
-    """One optimisation, or one measurement, under way.
+    """One optimisation or measurement in progress.
 
-    Everything a strategy decides on comes from here, and everything paid goes through the
-    journal, so running the strategy again over the same journal is what resume is.
+    Everything that a strategy decides on comes from here, and everything paid goes through the
+    journal, so a resume runs the strategy again over the same journal.
     """
 
     def __init__(
@@ -66,36 +73,68 @@ class Run:
         self._search = search
         self._cache = cache
         self.incumbent: Candidate = setup.target.baseline
-        self.stopped: StopReason | None = None
-        """The first reason to stop that the strategy was given."""
         self._effects = JournaledEffects(
             directory.journal, redactor=directory.redactor, cache=cache
         )
-        self._evaluator = Evaluator(
+        self._evaluator = self.evaluating(setup.metrics)
+        self.answering = RoleAnswers()
+        self._meter = Meter()
+        self._estimates = Estimates(setup, self._meter)
+        self.confirmations = Confirmations(setup, directory, self._estimates)
+        self.closing = SearchEnd(
+            setup,
+            directory,
+            self.confirmations,
+            spent=lambda: self.spent,
+            trial=lambda: self.trial,
+        )
+        self._breakers = Breakers(
+            self._meter, exceeded=self.closing.exceeded, replaying=lambda: self.replaying
+        )
+        self._recorder = Recorder(directory, baseline=setup.target.baseline)
+        self._announcer = Announcer(directory)
+        self.offers = Offers(setup)
+
+    def evaluating(self, metrics: Sequence[Metric]) -> Evaluator:
+        """Runs and scores cases of this run, by these metrics."""
+        setup, call_limit = self.setup, self.directory.header.call_limit
+        work: CaseWork
+        if setup.pool is None:
+            work = CaseWorker(
+                target=setup.target,
+                metrics=metrics,
+                policy=setup.case_policy,
+                concurrency=setup.concurrency,
+                call_limit=call_limit,
+            )
+        else:
+            work = setup.pool.work(metrics, call_limit=call_limit)
+        return Evaluator(
             target=setup.target,
-            metrics=setup.metrics,
-            # Twice as many cases are open as agents run: the others are being kept and judged.
+            metrics=metrics,
+            work=work,
+            # Twice as many cases as agents at once: the others are being stored and judged.
             executor=AsyncioExecutor(2 * setup.concurrency),
             policy=setup.case_policy,
             concurrency=setup.concurrency,
-            call_limit=directory.header.call_limit,
+            weighted=setup.objective.weights,
         )
-        self._surfaces = {surface.id: surface for surface in setup.target.surfaces}
-        self.secrets = LeakWatch(setup.dataset)
-        """Knows the text that no proposer may see."""
-        self.answering = RoleAnswers()
-        """Knows which roles never gave a usable answer."""
-        self._meter = Meter()
-        self._stops = Stops(setup.budget, directory.journal, impure=self._impure_stoppers())
-        self._signal: str = ""
-        self._recorder = Recorder(directory, baseline=setup.target.baseline)
-        self._announcer = Announcer(directory)
+
+    @cached_property
+    def secrets(self) -> LeakWatch:
+        """Text that no proposer may see."""
+        # Older runs left out whole records, and must ask the same again when they are resumed.
+        if not self.directory.header.withholds:
+            return LeakWatch(self.setup.dataset, drops=True)
+        return self.setup.leak_watch
+
+    @cached_property
+    def _guard(self) -> LeakGuard:
+        return LeakGuard(self.secrets, self.tell)
 
     async def search(self) -> None:
-        """Let the strategy search until there is a reason to stop; for whoever drives the run."""
+        """Let the strategy search until there is a reason to stop."""
         await self._search(self)
-
-    # -- what the strategy works on --------------------------------------------------------
 
     @property
     def target(self) -> Target:
@@ -104,7 +143,7 @@ class Run:
 
     @property
     def objective(self) -> Objective:
-        """What evaluations are reduced to."""
+        """Reduces evaluations to the numbers that are compared."""
         return self.setup.objective
 
     @property
@@ -114,33 +153,42 @@ class Run:
 
     @property
     def budget(self) -> Budget:
-        """The limits, for showing; to know when to stop, ask `stop_reason`."""
+        """The limits, for display; `stop_reason` says when to stop."""
         return self.setup.budget
 
     @property
     def trial(self) -> int:
-        """The number of the trial under way."""
+        """The number of the current trial."""
         return self._recorder.trial
 
     @property
     def replaying(self) -> bool:
-        """Whether the trial under way is recorded already."""
+        """Whether the current trial is already recorded."""
         return self._effects.replays(self.trial)
 
     @property
     def forked(self) -> bool:
-        """Whether it takes results from an earlier run, which has paid for them."""
+        """Whether it takes results from an earlier run, which paid for them."""
         return self._cache is not None
 
     @property
     def spent(self) -> Spend:
         """What the results used so far cost."""
-        return self._meter.spent
+        return self._meter.spent + self.confirmations.meter.spent
+
+    @property
+    def runs_used(self) -> int:
+        """Runs of cases used so far. A fork did not pay for those it imports, but counts them."""
+        return self._meter.runs
 
     @property
     def billed(self) -> Spend:
-        """What was started so far costs, lost calls included."""
+        """What everything started so far costs, lost calls included."""
         return self.directory.journal.billed
+
+    def ancestry(self, candidate: Candidate) -> list[Ancestor]:
+        """The candidates from the baseline to this one, each made from the one before it."""
+        return self._recorder.ancestry(candidate)
 
     @property
     def tried(self) -> bool:
@@ -149,14 +197,12 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """What the recorded trials add up to."""
-        return replace(self._recorder.standing, spent=self._meter.spent)
+        """The totals of the recorded trials."""
+        return self.offers.standing(replace(self._recorder.standing, spent=self._meter.spent))
 
     def rng(self, *names: str | int) -> random.Random:
-        """A fresh generator for this purpose: the same names give the same numbers, always."""
+        """A new random generator; the same names always give the same numbers."""
         return stream(self.setup.seed, *names)
-
-    # -- effects ---------------------------------------------------------------------------
 
     async def evaluate(
         self,
@@ -167,9 +213,9 @@ class Run:
         repeats: int = 1,
         draw: int = 0,
     ) -> Evaluation:
-        """Run and score a candidate over a split, or over some cases of it.
+        """Run and score a candidate on a split, or on some cases of it.
 
-        What was run before under the same draws is not run again; `draw` is the first of them.
+        Runs that were made before under the same draws are not repeated; `draw` is the first one.
         """
         chosen = self.dataset.cases(split) if cases is None else cases
         blocks = self.blocks(
@@ -184,6 +230,49 @@ class Run:
             results = [result async for part in parts for result in part.results]
         return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
 
+    async def evaluate_apart(
+        self,
+        evaluator: Evaluator,
+        candidate: Candidate,
+        *,
+        draws: Sequence[int],
+        confirmation: str = "",
+    ) -> Evaluation:
+        """Evaluate a candidate on the cases that decided, unseen by everything that decides.
+
+        What a confirmation uses is under its name in the journal, and belongs to no trial.
+        """
+        split, results = self.deciding_split, list[CaseResult]()
+        units = evaluator.units(candidate, self.dataset.cases(split), draws)
+        meter = self.confirmations.meter if confirmation else self._meter
+        purpose = "measuring again" if confirmation else "second judge"
+
+        def scope() -> Scope:
+            if not confirmation:
+                return self._scope()
+            return NamedScope(self._effects.scope(trial=AFTER_SEARCH), confirmation)
+
+        blocks = evaluator.blocks(
+            units,
+            scope=scope,
+            size=max(1, len(units)),
+            look_ahead=0,
+            seen=self._announcer.counter(
+                candidate, split, len(units), lambda: self.spent, purpose=purpose
+            ),
+        )
+        async with aclosing(blocks) as parts:
+            async for block in parts:
+                for done in block:
+                    meter.use(done.spends)
+                    results.append(done.result)
+        return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
+
+    @property
+    def deciding_split(self) -> Split:
+        """Holdout; train in a run without one."""
+        return self.setup.deciding_split
+
     async def blocks(
         self,
         candidate: Candidate,
@@ -197,88 +286,149 @@ class Run:
     ) -> AsyncGenerator[Evaluation, None]:
         """The same, `block_size` cases at a time, so that a gate may end it early.
 
-        `look_ahead` blocks are begun before they are asked for. What a gate then does not
-        want is billed and not spent.
+        `look_ahead` blocks start before they are requested. Those that are not used are billed,
+        but not spent.
         """
         sealed = split is Split.TEST
         if sealed:
-            self._read_sealed_test()
+            self.closing.begin_sealed_test()
         chosen = self.dataset.cases(split) if cases is None else cases
         units = self._evaluator.units(candidate, chosen, range(draw, draw + repeats))
+        incumbent = candidate.id == self.incumbent.id
         blocks = self._evaluator.blocks(
             units,
             scope=lambda: self._scope(sealed=sealed),
             size=block_size * repeats,
-            # A recorded trial ended where it ended: what lies beyond may not be in the journal.
+            # What comes after the end of a recorded trial may not be in the journal.
             look_ahead=0 if self.replaying else look_ahead,
             seen=self._announcer.counter(candidate, split, len(units), lambda: self.spent),
+            breaker=None if sealed else lambda: self._breakers.block(incumbent=incumbent),
+            only_here=None if sealed or incumbent else self._incumbent_answers,
         )
+        rest, size, outages, not_run = list(units), block_size * repeats, Outages(), ""
         ran = sum(unit.case.recorded is None for unit in units)
         with self._recorder.times.measuring(split.value, ran):
             async with aclosing(blocks) as parts:
                 async for block in parts:
-                    for done in block:
-                        self._meter.use(done.spends)
-                    results = tuple(done.result for done in block)
-                    yield Evaluation(candidate=candidate.id, split=split, results=results)
+                    part, rest = rest[:size], rest[size:]
+                    self._use(block, outages, whole=len(block) == len(part), sealed=sealed)
+                    results = [done.result for done in block]
+                    if not sealed and self._breakers.in_doubt(outages):
+                        last = part[len(block) - 1].case
+                        not_run = await self._unreachable(candidate, last, block[-1], outages)
+                        later = part[len(block) :] if not_run else ()
+                        results += (self._evaluator.not_run(unit, not_run) for unit in later)
+                    yield self._noted(candidate, split, results)
+                    if not_run:
+                        break
+        for start in range(0, len(rest) if not_run else 0, size):
+            units = rest[start : start + size]
+            results = [self._evaluator.not_run(unit, not_run) for unit in units]
+            yield self._noted(candidate, split, results)
+
+    def _use(
+        self, block: Sequence[EvaluatedCase], outages: Outages, *, whole: bool, sealed: bool
+    ) -> None:
+        """Count the results of a block in order; `whole` says whether it has all of them."""
+        for left, done in enumerate(block, 1 - len(block)):
+            if sealed:
+                self._meter.use(done.spends, run=done.run)
+            else:
+                self._breakers.use(done, whole=whole or left < 0, outages=outages)
+
+    def _noted(
+        self, candidate: Candidate, split: Split, results: Sequence[CaseResult]
+    ) -> Evaluation:
+        """Results of a candidate, known to whatever depends on all of them."""
+        if split is not Split.TEST:
+            self.offers.measured.add(candidate.id, split, tuple(results))
+        if split is Split.TRAIN:
+            self._guard.note_runs(candidate, results)
+        return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
+
+    async def _unreachable(
+        self, candidate: Candidate, case: Case, last: EvaluatedCase, outages: Outages
+    ) -> str:
+        """Why the candidate's other cases need not be run; empty if they are to be.
+
+        Runs of it failed alike. If the incumbent answers, only the candidate cannot be reached,
+        such as one with another model; otherwise EndpointDown is raised. That run is billed, but
+        not spent: it belongs to no measurement.
+        """
+        answered = candidate.id != self.incumbent.id and await self._incumbent_answers(case)
+        self._breakers.require_answers(last.outage, answered=answered)
+        if not (answered and outages.too_many):
+            return ""
+        alike = f"{GIVE_UP_AFTER_ALIKE} in a row failed in the same way: {one_line(last.outage)}"
+        message = f"candidate {candidate.id} cannot be reached: of its runs, {alike}"
+        self.tell(Warned(message=message), f"unreachable:{self.trial}:{candidate.id}")
+        return f"not run: of the candidate's runs, {alike}"
+
+    async def _incumbent_answers(self, case: Case) -> bool:
+        """Whether a run of the incumbent is answered; it raises if its key or model is refused."""
+        draws = [_FIRST_OTHER_DRAW + self.trial]
+        unit = self._evaluator.units(self.incumbent, [case], draws)[0]
+        return not (await self._evaluator.case(unit, self._scope)).outage
 
     async def ask(self, role: Role[Request, Answer], request: Request, *, draw: int = 0) -> Answer:
-        """Ask a role. What it saw and said goes into the record of this trial.
+        """Ask a role. Its request and answer go into the record of this trial.
 
         Raises RoleFailed when it gave no usable answer, on a replay too.
         """
-        place = self._recorder.asking(role.name, self._encoded(role, request))
+        request, seen = self._guard.cleared(role, request, trial=self.trial)
+        place = self._recorder.asking(role.name, seen)
         scope = self._scope()
         reply = await ask_once(role, request, draw=draw, scope=scope)
         self._meter.use(scope.used)
         self.answering.count(role.name, reply.failure)
+        self._breakers.count_role(role.name, reply.outage)
+        asked = as_asked(role, seen, reply)
+        self._guard.note_answer(asked.proposal)
+        self._recorder.answered(place, asked.proposal)
         if reply.answer is None:
-            self._recorder.answered(place, error=reply.failure)
             raise RoleFailed(reply.failure)
-        self._recorder.answered(
-            place, answer=role.answers.encode(reply.answer), mended=reply.mended
-        )
         return reply.answer
 
     async def ask_together(
         self, role: Role[Request, Answer], requests: Sequence[Request], *, draw: int = 0
     ) -> list[Asked[Answer]]:
-        """Ask a role several things at once, each under a draw of its own; replies in order.
+        """Ask a role several things at once, each under a different draw; replies in order.
 
-        What it saw and said is in each reply, for the record of the trial that it belongs to.
+        Each reply contains its request and answer, for the record of the trial it belongs to.
         """
         scopes = [self._scope() for _ in requests]
-        seen = [self._encoded(role, request) for request in requests]
+        clean = [self._guard.cleared(role, each, trial=self.trial) for each in requests]
         replies = await together(
             ask_once(role, request, draw=draw + place, scope=scopes[place])
-            for place, request in enumerate(requests)
+            for place, (request, _) in enumerate(clean)
         )
         for scope, reply in zip(scopes, replies, strict=True):
             self._meter.use(scope.used)
             self.answering.count(role.name, reply.failure)
-        return [as_asked(role, *each) for each in zip(seen, replies, strict=True)]
+            self._breakers.count_role(role.name, reply.outage)
+        asked = [
+            as_asked(role, seen, reply) for (_, seen), reply in zip(clean, replies, strict=True)
+        ]
+        for each in asked:
+            self._guard.note_answer(each.proposal)
+        return asked
 
-    def _encoded(self, role: Role[Request, Answer], request: Request) -> Json:
-        """What the role will see, which may hold no text that no proposer may see."""
-        seen = role.encode(request)
-        if (case := self.secrets.leaked(seen)) is not None:
-            raise HoldoutLeak(
-                f"the request to the role '{role.name}' contains text of case '{case}', "
-                "which no proposer may see",
-                remedy="build requests from train cases only",
-            )
-        return seen
+    async def check(
+        self, candidate: Candidate, *, parent: Candidate, again: bool = False
+    ) -> list[Problem]:
+        """Why this candidate is not worth paying for; empty when it is. Makes no paid call.
 
-    async def check(self, candidate: Candidate, *, parent: Candidate) -> list[Problem]:
-        """Why this candidate is not worth paying for; an empty list when it is. Costs no call."""
+        With `again`, it may be one that was tried before.
+        """
         problems = screen(
             candidate,
             parent=parent,
-            surfaces=self._surfaces,
-            seen=self._recorder.seen,
+            surfaces=surfaces_of(self.target, candidate),
+            seen=() if again else self._recorder.seen,
             training=self.dataset.train,
         )
-        problems = problems or self._leaked_secrets(candidate)
+        # A text that contains what no proposer may see would be shown to it the next time.
+        problems = problems or self._guard.problems_of(candidate)
         if problems:
             return problems
         checked = await self.remember(
@@ -289,34 +439,31 @@ class Run:
         )
         return list(checked.problems)
 
-    async def probe(self, candidates: Sequence[Candidate], *, measured: Evaluation) -> Probed:
-        """Whether any of these would do anything else in the runs of the incumbent. Costs nothing.
+    async def probe(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        measured: Evaluation,
+        before: Candidate | None = None,
+    ) -> Probed:
+        """Whether any of these would act differently in measured runs, or may. Is free.
 
-        Where nobody can tell, the answer is that it would.
+        They are compared with `before`: the incumbent, if nothing else is given.
         """
-        cases = {case.id: case for case in self.dataset.cases(measured.split)}
-        prober = Prober(target=self.target, effects=self._effects)
-        return await prober.probe(
+        return await Prober(target=self.target, effects=self._effects).probe(
             candidates,
-            before=self.incumbent,
-            measured=[*measured_runs(cases, measured)],
+            before=before or self.incumbent,
+            measured=measured,
+            cases={case.id: case for case in self.dataset.cases(measured.split)},
             scope=self._scope(),
         )
-
-    def _leaked_secrets(self, candidate: Candidate) -> list[Problem]:
-        """A text that holds what no proposer may see would be shown to it the next time."""
-        return [
-            Problem(where=name, message=f"the text contains text of case '{case}', a held out one")
-            for name, value in candidate.values.items()
-            if isinstance(value, str) and (case := self.secrets.leaked(value)) is not None
-        ]
 
     async def remember(
         self, kind: str, request: Json, gives: type[T], compute: Callable[[], T]
     ) -> T:
-        """A computation kept in the journal: a check, a sampler's suggestion. Costs nothing.
+        """Store a free computation in the journal, such as a check or a sampler's suggestion.
 
-        An upgrade that computes it differently does not rewrite the history of this run.
+        An upgrade that computes it differently does not change the history of this run.
         """
 
         async def perform(effects: Effects) -> Receipt[T]:
@@ -327,72 +474,48 @@ class Run:
         return await self._scope().once(call, perform)
 
     async def perform(self, work: Callable[[Scope], Awaitable[T]]) -> T:
-        """Work of the strategy's own, which pays through the journal; what it used is spent."""
+        """Let the strategy do work that pays through the journal; what it used is spent."""
         scope = self._scope()
         try:
             return await work(scope)
         finally:
             self._meter.use(scope.used)
 
-    # -- decisions -------------------------------------------------------------------------
-
     def stop_reason(self, need: Spend = NOTHING) -> StopReason | None:
-        """Why to stop now. With `need`, also when that much more would go over a limit.
+        """Why to stop now. With `need`, also when that much more would exceed a limit.
 
-        What the sealed test will cost is set aside from the start.
+        The cost of a closing pass and of what is measured after it is reserved from the start.
         """
-        reason = self._stops.look(self.standing, need + self.reserve, replaying=self.replaying)
-        if not self.replaying:
-            reason = self._stopped_before() or reason
-        self.stopped = self.stopped or reason
-        return reason
+        return self.closing.reason(need, self.standing, replaying=self.replaying)
 
-    def _stopped_before(self) -> StopReason | None:
-        """Why the search ended when the sealed test was begun and not read to the end."""
-        journal = self.directory.journal
-        begun = journal.mark("sealed_read")
-        if begun is None or journal.mark("sealed_done") is not None:
-            return None
-        return codec(StopReason).decode(json.loads(begun))
-
-    @cached_property
-    def reserve(self) -> Spend:
-        """What is set aside for the sealed test: the baseline and the best, once."""
-        return self.estimate(Split.TEST, repeats=2 * self.setup.test_repeats)
+    @property
+    def stopped(self) -> StopReason | None:
+        """The first reason to stop that the strategy got."""
+        return self.closing.stopped
 
     def estimate(
         self, split: Split, *, cases: Collection[Case] | None = None, repeats: int = 1
     ) -> Spend:
         """What evaluating one candidate on a split, or some of its cases, is expected to cost."""
         chosen = self.dataset.cases(split) if cases is None else cases
-        spends = (
-            self._estimate_run(case) + total(metric.estimate(case) for metric in self.setup.metrics)
-            for case in chosen
-        )
-        return total(spends).times(repeats)
-
-    def _estimate_run(self, case: Case) -> Spend:
-        if case.recorded is not None:
-            return NOTHING
-        return replace(self.target.estimate(case), metric_calls=1)
+        return self._estimates.cases(chosen, repeats)
 
     def record(self, trial: Trial) -> TrialRow:
-        """Put a trial on disk, accepted or not, before the next decision."""
+        """Store a trial on disk, accepted or not, before the next decision."""
         if self.stopped is not None:
             raise StrategyMisbehaved(
                 f"a trial was recorded after the run was told to stop ({self.stopped.code})",
-                remedy="once stop_reason gives a reason, a trial is finished or dropped whole: "
-                "a resume with more budget could not tell where it was cut",
+                remedy="once stop_reason returns a reason, finish the trial or drop it as a whole: "
+                "a resume with more budget could not know where it was cut",
             )
         row, index = self._recorder.record(trial, spent=self._meter.spent, replaying=self.replaying)
         self.tell(summary(row, self.standing, index), f"trial:{row.number}")
+        if not (trial.accepted or trial.kept):
+            self.offers.forget(trial.candidate.id)
         return row
 
     def advance(self, candidate: Candidate) -> None:
-        """Make a candidate the incumbent, and write it where the user can adopt it.
-
-        It belongs to the trial that was recorded last.
-        """
+        """Make the last recorded trial's candidate the incumbent, and write its files."""
         if not self.trial:
             raise StrategyMisbehaved(
                 "a candidate was made the incumbent before any trial was recorded",
@@ -400,70 +523,67 @@ class Run:
             )
         self.incumbent = candidate
         number = self.trial - 1
-        exporter = self.setup.exporter or in_folders(self.target)
-        exported = exporter(candidate, self.directory.folder, number)
-        self.directory.export(exported)
-        files = tuple(sorted(exported.files))
+        self.offers.add(Lead(trial=number, candidate=candidate, score=self.standing.best_score))
+        files = tuple(sorted(self._export(candidate, number).files))
         advanced = Advanced(trial=number, candidate=candidate.id, files=files)
         self.tell(advanced, f"advanced:{number}")
 
-    # -- telling ---------------------------------------------------------------------------
+    @property
+    def changed(self) -> bool:
+        """Whether the incumbent is not the baseline."""
+        return self.incumbent.id != self.target.baseline.id
+
+    def settle_offer(self) -> None:
+        """Once the search is over, offer the last incumbent that is not worse than the baseline."""
+        event = self.offers.settle()
+        if event is None:
+            return
+        lead = self.offers.last
+        self.incumbent = lead.candidate
+        self._export(lead.candidate, lead.trial)
+        self.tell(event, f"withheld:{event.trial}")
+        self.tell(Warned(message=event.words), f"withheld:{event.trial}:warning")
+
+    def _export(self, candidate: Candidate, number: int) -> Exported:
+        exporter = self.setup.exporter or in_folders(self.target)
+        exported = exporter(candidate, self.directory.folder, number)
+        self.directory.export(exported)
+        return exported
 
     def listen(self, listener: Listener) -> None:
         """Tell a listener what happens from now on."""
         self._announcer.listen(listener)
 
     def tell(self, data: EventData, key: str) -> None:
-        """Keep an event under a key that is the same on a replay, and tell it once."""
+        """Store an event under a key that is the same on a replay, and deliver it once."""
         self._announcer.announce(data.kinds[0], key, data.to_json())
 
     def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
-        """The same for an event that no type describes."""
+        """The same for an event without a type."""
         self._announcer.announce(kind, key, data)
 
-    # -- life ------------------------------------------------------------------------------
-
     def ask_to_stop(self, why: str) -> None:
-        """Finish the trial in flight, then stop."""
-        self._signal = why
+        """Finish the current trial, then stop."""
+        self.closing.signal = why
         session = self.directory.journal.session
         self.tell(Stopping(reason=why), f"session:{session}:stopping")
 
     async def close(self) -> None:
-        """Leave nothing running and let go of the directory."""
+        """Cancel what is running and close the directory and all resources."""
         await self._effects.cancel_all()
         if self._cache is not None:
             self._cache.close()
         self.directory.close()
         async with AsyncExitStack() as resources:
-            # All of them, the last one first; what one of them raises comes after the others.
+            # All of them are closed, the last one first, even if one of them raises.
             for resource in self.setup.resources:
                 resources.push_async_callback(resource.close)
-
-    def outside_reason(self, *, searching: bool) -> StopReason | None:
-        """Why the world wants the run to stop, for whoever watches it from another thread.
-
-        After the search only a signal does; users' own stop callbacks are not called here.
-        """
-        stoppers = self._outside_stoppers() if searching else [self._signal_stopper]
-        return next((reason for each in stoppers if (reason := each.look()) is not None), None)
-
-    def stop_words(self) -> str:
-        """Why the world wants the search to stop, for work that breaks off; '' where it does not.
-
-        Strategies that finish the trial under way ask `stop_reason`. Whoever hears of a stop file
-        obeys it, so it is gone then.
-        """
-        reason = self.outside_reason(searching=True)
-        if reason is None:
-            return ""
-        if reason.code == "stop_file":
-            (self.directory.folder / STOP_FILE).unlink(missing_ok=True)
-        return reason.detail
+            if self.setup.pool is not None:
+                resources.push_async_callback(self.setup.pool.close)
 
     @property
     def calls_ended(self) -> int:
-        """How many effects have ended in this session."""
+        """The number of effects that have ended in this session."""
         return self._effects.landed
 
     @property
@@ -472,29 +592,5 @@ class Run:
         limit = self.setup.case_policy.time_limit
         return self.directory.header.call_limit if limit is None else limit
 
-    def _impure_stoppers(self) -> list[ImpureStopper]:
-        callbacks = sorted(self.setup.stop_callbacks.items())
-        stoppers = [callback_stopper(label, callback) for label, callback in callbacks]
-        return [*self._outside_stoppers(), *stoppers]
-
-    def _outside_stoppers(self) -> list[ImpureStopper]:
-        journal, minutes = self.directory.journal, self.setup.budget.max_minutes
-        stoppers = [self._signal_stopper, stop_file(self.directory.folder)]
-        if minutes is not None:
-            stoppers.append(out_of_time(minutes, lambda: journal.active_seconds))
-        return stoppers
-
-    @property
-    def _signal_stopper(self) -> ImpureStopper:
-        return ImpureStopper(label="signal", look=self._look_for_signal)
-
-    def _look_for_signal(self) -> StopReason | None:
-        return StopReason(code="signal", detail=self._signal) if self._signal else None
-
     def _scope(self, *, sealed: bool = False) -> Scope:
         return self._effects.scope(trial=self.trial, sealed=sealed)
-
-    def _read_sealed_test(self) -> None:
-        if not self.directory.journal.sealed_read:
-            why = codec(StopReason).encode(self.stopped or FINISHED)
-            self.directory.journal.set_mark("sealed_read", canonical(why).decode())

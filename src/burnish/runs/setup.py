@@ -1,15 +1,15 @@
-"""Setup: everything a run is made of; opening, resuming and forking it; what it puts out."""
+"""The setup of a run; starting, resuming and forking it; what it leaves behind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from burnish.core.cases import LeakWatch, Split
-from burnish.core.content import codec, short_id
+from burnish.core.cases import Split
+from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import (
     ConfigError,
     FileTrouble,
@@ -18,14 +18,18 @@ from burnish.core.errors import (
     SealedTestRead,
     TargetMismatch,
 )
-from burnish.core.evaluations import Objective
+from burnish.core.evaluations import Objective, Penalties
 from burnish.core.protocols import KEY_SCHEMA, Role, Target
 from burnish.core.surfaces import Candidate
+from burnish.journal.limits import Budget
 from burnish.journal.once import Cache
+from burnish.journal.sqlite_store import JOURNAL_FILE, POINTER
+from burnish.runs.case_work import CALL_LIMIT, CasePolicy
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
-from burnish.runs.evaluation import CALL_LIMIT, CasePolicy, Conditions
+from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Exported, Exporter, in_folders
 from burnish.runs.run import Run
+from burnish.runs.spec import OutputSpec
 from burnish.system import Redactor, make_folder, remove_stale_temporaries
 from burnish.version import VERSION
 
@@ -34,14 +38,14 @@ class Strategy(Protocol):
     """Plain async code over a Run.
 
     It holds no clients, opens no files, and sees budgets only through `run.stop_reason`.
-    Once that gives a reason, it records nothing more: a trial is finished or dropped whole.
-    Whatever it decides on comes from the run, so that running it again over the same journal
-    makes the same decisions. That is all there is to resume.
+    Once that returns a reason, it records nothing more: a trial is finished or dropped whole.
+    Everything that it decides on comes from the run, so that running it again over the same
+    journal makes the same decisions. Resume relies on that.
     """
 
     @property
     def name(self) -> str:
-        """What the command line and run.json call it."""
+        """Its name on the command line and in run.json."""
         ...
 
     @property
@@ -63,31 +67,24 @@ class Strategy(Protocol):
         ...
 
 
-# -- Everything a run is made of, checked before anything is written or paid ----------------------
-
-
 @runtime_checkable
 class _KnowsSecrets(Protocol):
-    """Something that was given keys, and knows their values."""
-
-    def secrets(self) -> Sequence[str]:
-        """What may not be kept anywhere."""
-        ...
+    def secrets(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(Conditions):
-    """What to optimise, on which cases, by which measure, how, and how far."""
+    """The target, cases, objective, strategy and limits of a run."""
 
     strategy: Strategy
 
     def secrets(self) -> list[str]:
-        """The keys that anything here was given."""
+        """The API keys of all resources."""
         holders = [each for each in self.resources if isinstance(each, _KnowsSecrets)]
         return [secret for each in holders for secret in each.secrets()]
 
     def inputs(self) -> dict[str, str]:
-        """Hashes of everything that decides what happens; budgets and concurrency do not."""
+        """Hashes of everything that decisions depend on, so without budget and concurrency."""
         return {
             "target": self.target.description.fingerprint,
             "baseline": self.target.baseline.id,
@@ -104,7 +101,7 @@ class Setup(Conditions):
         }
 
     def check(self) -> None:
-        """Raise with everything that is wrong, before anything is paid."""
+        """Raise with everything that is wrong before anything is paid."""
         problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._leaked_answers()]
         if problems:
             raise ConfigError(problems)
@@ -117,14 +114,14 @@ class Setup(Conditions):
         self._check_prices()
 
     def _leaked_answers(self) -> list[Problem]:
-        """Whoever proposes sees the texts as they are: they may hold nothing of what decides."""
+        """Proposers see the baseline's texts, which may not contain held-out cases."""
         if not self.strategy.roles:
             return []
-        secrets, values = LeakWatch(self.dataset), self.target.baseline.values
+        secrets, values = self.leak_watch, self.target.baseline.values
         return [
             Problem(
                 where=name,
-                message=f"the text contains text of case '{case}', which no proposer may see",
+                message=f"it contains text of '{case}', which no proposer may see",
                 remedy="take the case out of holdout and test, or its text out of this one",
             )
             for name, value in values.items()
@@ -149,9 +146,10 @@ class Setup(Conditions):
         if self.budget.max_usd is None:
             return
         cases = [case for split in Split for case in self.dataset.cases(split)]
+        metrics = (*self.metrics, *self.second_metrics)
         unpriced = [
             *(["the agent"] if any(self.target.estimate(c).unpriced for c in cases) else []),
-            *(m.name for m in self.metrics if any(m.estimate(c).unpriced for c in cases)),
+            *(m.name for m in metrics if any(m.estimate(c).unpriced for c in cases)),
             *(role.name for role in self.strategy.roles if not role.priced),
         ]
         if unpriced:
@@ -161,13 +159,10 @@ class Setup(Conditions):
             )
 
 
-# -- Opening a run --------------------------------------------------------------------------------
-
-
 Furnish: TypeAlias = Callable[[Path], None]
-"""Puts something into a folder that is being made, such as where its journal lies."""
+"""Adds files to a folder that is being created, such as a pointer to its journal."""
 RESULTS = Path("results") / "optimizer"
-"""Where runs lie when nobody says otherwise."""
+"""The default folder of runs."""
 
 
 def start(
@@ -177,18 +172,19 @@ def start(
     folder: Path | None = None,
     furnish: Furnish | None = None,
 ) -> Run:
-    """A new run under `root`, or exactly in `folder`.
+    """Start a new run under `root`, or exactly in `folder`.
 
-    `furnish` may put more into the folder than its header before it appears.
+    `furnish` may add files to the folder before it appears.
     """
     setup.check()
     return _begin(setup, root=root, folder=folder, furnish=furnish)
 
 
 def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> Run:
-    """Go on with a run: the same strategy over the same journal."""
+    """Continue a run: the same strategy over the same journal."""
     setup.check()
     Header.read(folder).require_same(setup.inputs())
+    remember_run(folder)  # it may have been moved
     redactor = redactor or Redactor.from_environment(extra=setup.secrets())
     return Run(setup, RunDirectory(folder, redactor=redactor), search=setup.strategy.search)
 
@@ -201,13 +197,13 @@ def fork(
     folder: Path | None = None,
     retry_missing: bool = False,
 ) -> Run:
-    """A new run that takes from an earlier one's journal what it would pay for again."""
+    """Start a new run that takes results from an earlier run's journal."""
     setup.check()
     before = Header.read(parent)
     reader = look_into(parent)
     try:
         if (lost := what_is_lost(parent, reader)) is not None:
-            note = f"{lost.message}; what is lost is paid for again"
+            note = f"{lost.message}; what was lost is paid for again"
             setup = replace(setup, notes=(*setup.notes, note))
         spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
         return _begin(
@@ -224,12 +220,12 @@ def fork(
 
 
 def refuse_spent_test(folder: Path) -> None:
-    """Refuse to search on in a run whose sealed test was read to the end."""
+    """Refuse to continue a run whose sealed test is finished."""
     with look_into(folder) as reader:
         if "sealed_done" in reader.marks():
             raise SealedTestRead(
                 f"run {Header.read(folder).id} has read its sealed test and is finished",
-                remedy=f"search on from it with --fork {folder.name}: a new run that pays for "
+                remedy=f"continue from it with --fork {folder.name}: a new run that pays for "
                 "nothing twice and marks the test as spent",
             )
 
@@ -258,7 +254,11 @@ def _begin(
         cases={split.value: len(setup.dataset.cases(split)) for split in Split},
         forked_from=forked_from,
         call_limit=CALL_LIMIT,
+        confirm=setup.confirm,
+        withholds=True,
         sealed_test=sealed_test,
+        redact=setup.redact,
+        audit=_audited(setup),
     ).redacted(redactor)
     name = f"{started:%Y-%m-%dT%H-%M-%S}_{short_id(dict(inputs))[:8]}"
     path = root / name if folder is None else folder
@@ -268,45 +268,70 @@ def _begin(
     return Run(setup, directory, search=setup.strategy.search, cache=cache)
 
 
+@runtime_checkable
+class _AuditsHeader(Protocol):
+    def audit_header(self, target: Target, budget: Budget) -> Mapping[str, Json]: ...
+
+
+def _audited(setup: Setup) -> dict[str, Json]:
+    """HoloDeck's fields of run.json; empty for strategies that it does not have."""
+    if not isinstance(setup.strategy, _AuditsHeader):
+        return {}
+    fields = setup.strategy.audit_header(setup.target, setup.budget)
+    config, objective, file = fields["optimizer_config"], setup.objective, Path(setup.project.file)
+    assert isinstance(config, dict)
+    goal: dict[str, Json] = {
+        "loss_weights": {**objective.weights},
+        "penalties": codec(Penalties).encode(objective.penalties),
+    }
+    return {
+        "baseline_agent_path": setup.project.file,
+        "baseline_sha256": sha256(file.read_bytes()).hexdigest() if file.is_file() else "",
+        **fields,
+        "optimizer_config": {**goal, **config},
+        "train_cases_count": len(setup.dataset.train),
+        "holdout_cases_count": len(setup.dataset.holdout),
+    }
+
+
 def _make_home(
     header: Header, path: Path, *, exactly: bool, furnish: Furnish | None = None
 ) -> Path:
-    """The run's folder, which appears with its header in it, under a name nobody has."""
+    """Create the run's folder, which appears with its header, under an unused name."""
+
+    def fill(folder: Path) -> None:
+        replace(header, id=home.name).write(folder)
+        if furnish is not None:
+            furnish(folder)
+        if not (folder / POINTER).exists():
+            # With the header: a task whose folder holds the run must never take it for its files.
+            (folder / JOURNAL_FILE).touch()
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileTrouble(
-            f"no run can be made under {path.parent}: {error.strerror}",
+            f"no run can be created under {path.parent}: {error.strerror}",
             remedy="name another folder with -o",
         ) from error
     remove_stale_temporaries(path.parent, shared=True)
     for number in range(1, 2 if exactly else 1000):
         home = path if number == 1 else path.with_name(f"{path.name}-{number}")
-        if make_folder(home, partial(_fill, replace(header, id=home.name), furnish)):
+        if make_folder(home, fill):
             return home
     raise FileTrouble(
         f"{path} exists already", remedy="name another folder with -o, or resume the run there"
     )
 
 
-def _fill(header: Header, furnish: Furnish | None, folder: Path) -> None:
-    header.write(folder)
-    if furnish is not None:
-        furnish(folder)
-
-
-# -- Exporting with something besides -------------------------------------------------------------
-
-
 BASELINE_ONLY = "baseline_only"
-"""Why a run stops that was to measure its baseline only."""
+"""Why a run stops that only measures its baseline."""
 
 
-class BestOnly:
+class _BestOnly:
     """Exports as usual; when the run is closed, only the files of the last export stay.
 
-    While a run is driven all of them are there, and a resume writes them anew: nothing that the
-    journal knows is lost.
+    A resume writes the others again.
     """
 
     def __init__(self, exporter: Exporter) -> None:
@@ -315,14 +340,12 @@ class BestOnly:
         self._best: set[Path] = set()
 
     def __call__(self, candidate: Candidate, folder: Path, number: int) -> Exported:
-        """Export a candidate, which is the best from now on."""
         exported = self._exporter(candidate, folder, number)
         self._best = {folder / path for path in exported.files}
         self._written |= self._best
         return exported
 
     async def close(self) -> None:
-        """Remove what is not the best."""
         for path in self._written - self._best:
             path.unlink(missing_ok=True)
             if path.parent.name.startswith("iter-"):
@@ -330,47 +353,21 @@ class BestOnly:
                     path.parent.rmdir()
 
 
-class AfterBaseline:
-    """Exports as usual, and knows when the first candidate was: that is the baseline."""
-
-    def __init__(self, exporter: Exporter) -> None:
-        self._exporter = exporter
-        self._exported = False
-
-    def __call__(self, candidate: Candidate, folder: Path, number: int) -> Exported:
-        """Export a candidate."""
-        self._exported = True
-        return self._exporter(candidate, folder, number)
-
-    def reached(self) -> bool:
-        """Whether the baseline has been measured, so that the run may stop."""
-        return self._exported
-
-
-class _OutputSettings(Protocol):
-    """Who says what is to be left when a run has ended."""
-
-    @property
-    def baseline_only(self) -> bool | None:
-        """Measure the baseline, and stop."""
-        ...
-
-    @property
-    def keep_best_only(self) -> bool | None:
-        """Remove the candidates that are not the best."""
-        ...
-
-
-def with_outputs(setup: Setup, outputs: _OutputSettings) -> Setup:
-    """The setup of a run that keeps the best only, or that stops after its baseline."""
+def with_outputs(setup: Setup, outputs: OutputSpec) -> Setup:
+    """The setup of a run that keeps only the best candidate, or stops after its baseline."""
     exporter = setup.exporter or in_folders(setup.target)
     if outputs.baseline_only:
-        after = AfterBaseline(exporter)
-        # A look at the baseline must leave the sealed test sealed.
+        exported: list[int] = []
+
+        def export(candidate: Candidate, folder: Path, number: int) -> Exported:
+            exported.append(number)
+            return exporter(candidate, folder, number)
+
+        # Measuring the baseline must leave the sealed test sealed.
         unsealed = replace(setup.dataset, test=())
-        stops = {BASELINE_ONLY: after.reached}
-        return replace(setup, exporter=after, dataset=unsealed, stop_callbacks=stops)
+        stops = {BASELINE_ONLY: lambda: bool(exported)}
+        return replace(setup, exporter=export, dataset=unsealed, stop_callbacks=stops)
     if outputs.keep_best_only:
-        best = BestOnly(exporter)
+        best = _BestOnly(exporter)
         return replace(setup, exporter=best, resources=(*setup.resources, best))
     return setup

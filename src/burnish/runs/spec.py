@@ -1,17 +1,17 @@
 """RunSpec: the one description of a run.
 
-Every door writes it: a file dialect translates its words into it, flags, environment variables,
-HTTP settings and resume overrides patch it. run.json keeps it with `${VAR}` as written, and resume,
-fork, the service and its queue build the run from it and from nothing else.
+File dialects are translated into it; flags, environment variables, HTTP settings and resume
+overrides change it. run.json stores it with `${VAR}` as written, and resume, fork, the service and
+its queue build the run from it alone.
 
-The parts that a target or a strategy brings are its own models, chosen by name: `spec_type` makes
-the whole model for a pair of them.
+Targets and strategies have their own models in it, chosen by name: `spec_type` creates the whole
+model for a pair of them.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import Field, JsonValue, WithJsonSchema, model_validator
 
@@ -20,10 +20,9 @@ from burnish.core.evaluations import Constraint, Objective, Operator, Penalties,
 from burnish.core.strict_gate import Direction
 from burnish.journal.limits import Budget, RetryPolicy
 from burnish.metrics.files import AgentMetric
-from burnish.models.factory import ModelsBlock
-from burnish.models.model_block import ModelBlock
-from burnish.runs.evaluation import CasePolicy
-from burnish.system.settings import Door, Limits, Settings, Text
+from burnish.models.factory import ModelBlock, ModelsBlock
+from burnish.runs.case_work import CasePolicy
+from burnish.system.settings import Access, Door, Limits, Settings, Text
 
 DEFAULT_SEED = 42
 DEFAULT_CONCURRENCY = 8
@@ -37,45 +36,45 @@ class Source(Settings):
     kind: str = "python"
     """The dialect, or `python` for a run that a program started."""
     name: str = ""
-    """What the file calls its subject; reports name it."""
+    """The name of the subject in the file, for reports."""
     file: str = ""
-    """By its whole path; empty where no file was read."""
+    """The absolute path; empty if no file was read."""
     folder: str = ""
-    """What relative paths in the description are relative to."""
+    """The folder that relative paths in the description start from."""
     digest: str = ""
-    """A hash of the file as it was read: a run that goes on says whether it has changed since."""
+    """A hash of the file when it was read; a resume reports whether it has changed."""
     variables: tuple[tuple[str, ...], ...] = ()
-    """The fields of the description that are kept with `${VAR}` as written, and expanded when the
+    """The fields of the description that are stored with `${VAR}` as written and expanded when the
     run is built."""
     document: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    """What the file says in its own words, where a run writes files that repeat it."""
+    """The original file, for runs that write files that repeat it."""
 
 
 class TargetSpec(Settings):
-    """What is made better. Each kind of target derives its own model."""
+    """What is optimised. Each kind of target has its own model."""
 
     kind: str
 
 
 class StrategySettings(Settings):
-    """How a strategy searches. Each strategy derives its own model."""
+    """How a strategy searches. Each strategy has its own model."""
 
     without_holdout: ClassVar[str] = ""
-    """How to do without a holdout, in words, where that can be done."""
+    """How to run without a holdout, in words, if that is possible."""
 
-    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 1
+    repeats: Annotated[Repeats, Door(flag="*", http=Access.CLIENT)] = 1
     """Runs of every case; they show the noise."""
 
     @property
     def uses_holdout(self) -> bool:
-        """Whether cases decide that nothing is learned from."""
+        """Whether separate cases decide that nothing is learned from."""
         return True
 
 
 class StrategySpec(Settings, Generic[S]):
     """The strategy and its settings."""
 
-    name: Annotated[Text, Door(flag="strategy", metavar="NAME", http=True)]
+    name: Annotated[Text, Door(flag="strategy", metavar="NAME", http=Access.CLIENT)]
     """How to search."""
     settings: S
 
@@ -86,12 +85,7 @@ class CaseSet(Settings):
     short: ClassVar[str] = "file"
     file: Text
     cases: tuple[Text, ...] = ()
-    """All of them where none is named."""
-
-
-def _listed(value: object) -> object:
-    """One file of cases stands for a list of one."""
-    return [value] if isinstance(value, str | dict) else value  # pyright: ignore[reportUnknownVariableType]
+    """Names of cases; all of them if empty."""
 
 
 _CASE_SET = {
@@ -112,22 +106,28 @@ _CaseSets: TypeAlias = Annotated[
     tuple[CaseSet, ...],
     WithJsonSchema({"anyOf": [*_CASE_SET["anyOf"], {"type": "array", "items": _CASE_SET}]}),
 ]
-"""Files of cases; one alone stands for a list of one."""
-_CASES = Door(flag="*", panel="Cases", metavar="FILE", paths=True, http=True, runs="searches")
-_MEASURED_CASES = replace(_CASES, panel="What is measured", environment=False, runs="measurements")
+"""Files of cases; a single one is a list of one."""
+_CASES = Door(
+    flag="*", panel="Cases", metavar="FILE", paths=True, http=Access.DATASET, runs="searches"
+)
+_MEASURED = Door(
+    flag="*", panel="What is measured", environment=False, http=Access.CLIENT, runs="measurements"
+)
 
 
 class DataSpec(Settings):
-    """The cases: what proposals learn from, what decides, and what is looked at once."""
+    """The cases that proposals learn from, that decide, and that are read once at the end."""
 
-    cases: Annotated[_CaseSets, _MEASURED_CASES] = ()
-    """Cases to measure, in place of those of the file."""
+    cases: Annotated[
+        _CaseSets, replace(_MEASURED, metavar="FILE", paths=True, http=Access.DATASET)
+    ] = ()
+    """Cases to measure instead of those in the file."""
     train: Annotated[_CaseSets, replace(_CASES, environment=False)] = ()
     """Cases to learn from."""
     holdout: Annotated[_CaseSets, replace(_CASES, environment=False, aliases=("--val",))] = ()
     """Cases that decide."""
     test: Annotated[_CaseSets, _CASES] = ()
-    """Sealed cases, scored once, at the end."""
+    """Sealed cases, scored once at the end."""
 
     @model_validator(mode="before")
     @classmethod
@@ -135,14 +135,14 @@ class DataSpec(Settings):
         if not isinstance(value, Mapping):
             return value
         data = cast("Mapping[str, object]", value)
-        return {key: _listed(item) for key, item in data.items()}
+        return {k: [v] if isinstance(v, str | dict) else v for k, v in data.items()}  # pyright: ignore[reportUnknownVariableType]
 
 
 class MetricsSpec(Settings):
-    """What is measured, beside what the target's own file measures."""
+    """What is measured, besides the metrics in the target's file."""
 
     blocks: tuple[AgentMetric, ...] = ()
-    """Metrics as agent files write them."""
+    """Metrics in the format of agent files."""
     file: Annotated[
         Text | None,
         Door(
@@ -154,45 +154,34 @@ class MetricsSpec(Settings):
             replaces=("blocks",),
         ),
     ] = None
-    """Metrics from a file, in place of others."""
+    """Metrics from a file, instead of all others."""
     names: Annotated[
         tuple[Text, ...],
-        Door(
-            flag="metric",
-            panel="What is measured",
-            metavar="NAME",
-            environment=False,
-            http=True,
-            http_name="metrics",
-            runs="measurements",
-        ),
+        replace(_MEASURED, flag="metric", metavar="NAME", http_name="metrics"),
     ] = ()
     """Only this metric, by name; may be repeated."""
-    judge: Annotated[
+    judge: Annotated[ModelBlock | None, replace(_MEASURED, metavar="MODEL", http=Access.MODEL)] = (
+        None
+    )
+    """The model that judges if a metric names none."""
+    second_judge: Annotated[
         ModelBlock | None,
-        Door(
-            flag="*",
-            panel="What is measured",
-            metavar="MODEL",
-            environment=False,
-            http=True,
-            runs="measurements",
-        ),
+        replace(_CASES, metavar="MODEL", paths=False, environment=False, http=Access.MODEL),
     ] = None
-    """Who judges where a metric names nobody."""
+    """A model that judges baseline and best once more at the end; a disagreement is reported."""
     user_simulator: ModelBlock | None = None
-    """Who plays the user in scenarios."""
+    """The model that plays the user in scenarios."""
 
 
 class PenaltiesSpec(Settings):
-    """What is added to the loss for being dear or slow."""
+    """What cost and latency add to the loss."""
 
     cost_per_usd: NotNegative = 0.0
     latency_per_sec: NotNegative = 0.0
 
 
 class ConstraintSpec(Settings):
-    """What must hold before anything is compared."""
+    """A condition that must hold before anything is compared."""
 
     metric: Text
     """A metric, or `loss`, `pass_rate`, `cost_usd`, `latency_sec`, `failed_cases`."""
@@ -210,38 +199,38 @@ class TieBreakerSpec(Settings):
     @model_validator(mode="after")
     def _one(self) -> "TieBreakerSpec":
         if (self.lower is None) == (self.higher is None):
-            raise ValueError("say lower or higher, one of them, and of which number")
+            raise ValueError("set either lower or higher to the name of a number")
         return self
 
 
 class ObjectiveSpec(Settings):
-    """What evaluations are reduced to before they are compared."""
+    """How evaluations are reduced to numbers that can be compared."""
 
     weights: dict[str, AboveZero] = Field(default_factory=dict[str, float])
-    """Metrics by weight, the others only measured; all weigh alike where none is named."""
+    """The weight of each metric; others are only measured. Without weights, all count equally."""
     penalties: PenaltiesSpec = Field(default_factory=PenaltiesSpec)
     constraints: tuple[ConstraintSpec, ...] = ()
     tie_breakers: tuple[TieBreakerSpec, ...] = ()
     primary_metric: Text | None = None
-    """The one number that counts, where one number counts."""
+    """The number to compare, for strategies that compare one number."""
     direction: Direction = "maximize"
     tolerance: NotNegative = 0.0
-    """Two numbers that are no further apart are a tie."""
+    """Numbers that differ by no more than this are a tie."""
     worst: float | None = None
-    """For a strategy that compares scores from 0 to 1: what counts as 0."""
+    """The number that counts as 0, for strategies that compare scores from 0 to 1."""
     best: float | None = None
-    """And what counts as 1."""
+    """The number that counts as 1."""
 
     @model_validator(mode="after")
     def _scale(self) -> "ObjectiveSpec":
         if (self.worst is None) != (self.best is None) or (
             self.worst is not None and self.worst == self.best
         ):
-            raise ValueError("worst and best go together, and differ")
+            raise ValueError("worst and best must both be set, to different numbers")
         return self
 
     def objective(self, weights: Mapping[str, float]) -> Objective:
-        """The objective; `weights` where none are named."""
+        """The objective, with `weights` if it has none."""
         return Objective(
             weights=self.weights or weights,
             penalties=Penalties(**self.penalties.model_dump()),
@@ -249,32 +238,31 @@ class ObjectiveSpec(Settings):
                 Constraint(metric=each.metric, op=each.op, value=float(each.value))
                 for each in self.constraints
             ),
-            tie_breakers=tuple(map(_tie_breaker, self.tie_breakers)),
+            tie_breakers=tuple(
+                TieBreaker(metric=str(each.higher), prefer="higher")
+                if each.lower is None
+                else TieBreaker(metric=each.lower, prefer="lower")
+                for each in self.tie_breakers
+            ),
         )
 
 
-def _tie_breaker(spec: TieBreakerSpec) -> TieBreaker:
-    if spec.lower is not None:
-        return TieBreaker(metric=spec.lower, prefer="lower")
-    return TieBreaker(metric=str(spec.higher), prefer="higher")
-
-
 class BudgetSpec(Limits):
-    """Limits. Whichever is reached first ends the run."""
+    """Limits. The first one that is reached ends the run."""
 
     max_proposals: AtLeastOne | None = None
-    """Proposals that were made, whatever became of them."""
+    """Proposals, whatever their outcome."""
     max_tracked_candidates: AtLeastOne | None = None
     """Candidates that are kept to build on."""
     pass_rate_threshold: Share | None = None
-    """Good enough: the share of cases in which the incumbent passes every metric."""
+    """Stop when the incumbent passes every metric in this share of the cases."""
     required_metrics: tuple[str, ...] = ()
-    """Good enough: the incumbent passes these metrics on every case."""
+    """Stop when the incumbent passes these metrics on every case."""
     metric_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
-    """Good enough: the incumbent's mean of each of these metrics reaches its threshold."""
+    """Stop when the incumbent's mean of each of these metrics reaches its threshold."""
 
     def budget(self) -> Budget:
-        """The limits as the run meters them."""
+        """The limits as a Budget."""
         return Budget(**{name: getattr(self, name) for name in type(self).model_fields})
 
 
@@ -286,20 +274,57 @@ class RetrySpec(Settings):
     longest_wait: NotNegative = 60.0
 
 
+WORKER_FIELDS = ("executor", "address", "workers", "upload", "send_keys")
+"""The fields of an execution that say where cases are run; workers get the others."""
+
+
 class ExecutionSpec(Settings):
     """How cases are run."""
 
     seed: Annotated[
-        int, Field(ge=-(2**63), lt=2**63), Door(flag="*", panel="Options", http=True)
+        int, Field(ge=-(2**63), lt=2**63), Door(flag="*", panel="Options", http=Access.CLIENT)
     ] = DEFAULT_SEED
-    """Seed of all randomness."""
-    concurrency: Annotated[Places, Door(flag="*", panel="Options", http=True)] = DEFAULT_CONCURRENCY
+    """Seed for all randomness."""
+    concurrency: Annotated[Places, Door(flag="*", panel="Options", http=Access.CEILING)] = (
+        DEFAULT_CONCURRENCY
+    )
     """Cases run at once."""
+    confirm: Annotated[
+        bool,
+        Door(
+            flag="*",
+            panel="Cases",
+            http=Access.CLIENT,
+            runs="searches",
+            off="Do not measure baseline and best again at the end.",
+        ),
+    ] = True
+    """Without sealed cases, measure baseline and best again at the end, on fresh draws."""
     time_limit: AboveZero | None = None
-    """Seconds a case may take; not said, 300 for each call of a Python function."""
+    """Seconds per case; by default, 300 for each call of a Python function."""
     retry: RetrySpec = Field(default_factory=RetrySpec)
     infrastructure_errors: tuple[str, ...] = ()
-    """Names of error types that are not the agent's fault, beside the usual ones."""
+    """Names of exceptions that are not the agent's fault, besides the usual ones."""
+
+    executor: Annotated[Literal["local", "processes", "dask"], Door(flag="*", panel="Workers")] = (
+        "local"
+    )
+    """Where cases are run: `local` in this process, `processes` on all cores of this machine,
+    `dask` on a Dask cluster."""
+    address: Annotated[Text | None, Door(flag="*", panel="Workers", metavar="ADDRESS")] = None
+    """The scheduler of a running Dask cluster, such as tcp://10.0.0.1:8786."""
+    workers: Annotated[Places | None, Door(flag="*", panel="Workers")] = None
+    """Worker processes to start on this machine; by default one per core."""
+    upload: Annotated[
+        Text | None, Door(flag="*", panel="Workers", metavar="FOLDER", paths=True)
+    ] = None
+    """A folder with code and data that workers get a copy of; hidden files stay here."""
+    send_keys: Annotated[
+        tuple[Text, ...],
+        Door(flag="send_key", panel="Workers", metavar="NAME", environment=False),
+    ] = ()
+    """An environment variable whose value workers get from here; may be repeated. By default they
+    have their own."""
 
     def case_policy(self) -> CasePolicy:
         """How one case is run."""
@@ -313,25 +338,30 @@ class ExecutionSpec(Settings):
 class OutputSpec(Settings):
     """What is left when the run has ended."""
 
-    keep_best_only: Annotated[bool, Door(flag="*", http=True, runs="searches")] = False
+    keep_best_only: Annotated[bool, Door(flag="*", http=Access.CLIENT, runs="searches")] = False
     """At the end, remove the candidates that are not the best."""
     baseline_only: Annotated[
         bool, Door(flag="print_baseline", panel="Look first", runs="searches")
     ] = False
-    """Measure the agent as it is, and stop."""
+    """Measure the agent as it is, then stop."""
     update_source: Annotated[
         bool,
         Door(flag="*", panel="Prompts of any agent", environment=False, runs="searches"),
     ] = False
-    """In the end put the best into the prompt files."""
+    """At the end, write the best into the prompt files."""
     in_place: Annotated[bool, Door(flag="*", panel="Files", environment=False, runs="searches")] = (
         False
     )
-    """In the end put the best into your files, all or none."""
+    """At the end, write the best into your files, all or none."""
+    redact: Annotated[Literal["known-keys", "own-secrets"], Door(flag="*", panel="Options")] = (
+        "known-keys"
+    )
+    """What is removed from the files of a run: whatever looks like a key, or (`own-secrets`) only
+    the values of your own secrets. Metrics always see the whole answer."""
 
 
 class RunSpec(Settings, Generic[T, S]):
-    """What to optimise, on which cases, by which measure, how, and how far."""
+    """The target, cases, metrics, objective, strategy and limits of a run."""
 
     source: Source = Field(default_factory=Source)
     target: T
@@ -340,7 +370,7 @@ class RunSpec(Settings, Generic[T, S]):
     objective: ObjectiveSpec = Field(default_factory=ObjectiveSpec)
     strategy: StrategySpec[S]
     roles: dict[str, ModelBlock] = Field(default_factory=dict[str, ModelBlock])
-    """The models that the strategy asks, by role: reflector, critic and the like."""
+    """The models of the strategy by role, such as reflector or critic."""
     budget: BudgetSpec = Field(default_factory=BudgetSpec)
     execution: ExecutionSpec = Field(default_factory=ExecutionSpec)
     models: ModelsBlock = Field(default_factory=ModelsBlock)
@@ -348,7 +378,7 @@ class RunSpec(Settings, Generic[T, S]):
     output: OutputSpec = Field(default_factory=OutputSpec)
 
     def to_json(self) -> dict[str, JsonValue]:
-        """What was set, so that the same description can be read again; `${VAR}` stays."""
+        """The values that were set, from which the same description can be read again."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 

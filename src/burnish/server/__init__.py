@@ -1,4 +1,4 @@
-"""The service: runs of every strategy over HTTP, kept in a store, driven by one process each."""
+"""The service: runs of every strategy over HTTP, in a database, each driven by one process."""
 
 from typing import TYPE_CHECKING
 
@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from burnish.server.application import create_app
     from burnish.server.apps import EngineApp, FileApp
     from burnish.server.apps.engines import engine_of
-    from burnish.server.manager import RunManager, ServiceLimits
+    from burnish.server.launcher import ServiceLimits
+    from burnish.server.manager import RunManager
     from burnish.server.results import run_result
     from burnish.server.runs import Datasets
-    from burnish.server.security import Security, TokenBook
-    from burnish.server.stores import Slimming, open_store
+    from burnish.server.security import Security
+    from burnish.server.stores import open_store
+    from burnish.server.tokens import TokenBook
 
 _HOMES = {
     "application": ("create_app",),
@@ -21,8 +23,9 @@ _HOMES = {
     "manager": ("RunManager", "ServiceLimits"),
     "results": ("run_result",),
     "runs": ("Datasets",),
-    "security": ("Security", "TokenBook"),
-    "stores": ("Slimming", "open_store"),
+    "security": ("Security",),
+    "stores": ("open_store",),
+    "tokens": ("TokenBook",),
 }
 
 __all__ = [
@@ -32,7 +35,6 @@ __all__ = [
     "RunManager",
     "Security",
     "ServiceLimits",
-    "Slimming",
     "TokenBook",
     "create_app",
     "engine_of",

@@ -1,52 +1,55 @@
-"""The service as an ASGI application, to be served alone or mounted in one's own."""
+"""The service as an ASGI application, served alone or mounted in another application."""
 
-import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 from fastapi import Depends, FastAPI, Request
-from fastapi.exception_handlers import (
-    http_exception_handler,
-    request_validation_exception_handler,
-)
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from burnish.compat.promptiter import Engine
+from burnish.compat.promptiter import Engine, Slimming
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.projects.description import all_doors
-from burnish.server.apps import EngineApp
-from burnish.server.guards import INTERNAL, Guard, error_body, path_of, problem, status_of
-from burnish.server.manager import Requests, RunManager
-from burnish.server.routes import runs
-from burnish.server.routes.promptiter import PromptIterRoutes
-from burnish.server.routes.refinement import refinement_router
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble
+from burnish.pages.document import can_render
+from burnish.projects.clients import AllowedNames
+from burnish.projects.description import Doors, all_doors
+from burnish.runs.setup import RESULTS
+from burnish.server.apps import EngineApp, FileApp
+from burnish.server.cluster import ServiceRole
+from burnish.server.guards import (
+    INTERNAL,
+    Guard,
+    as_bytes,
+    error_body,
+    log_trouble,
+    path_of,
+    problem,
+    status_of,
+)
+from burnish.server.host_paths import HostPaths, public
+from burnish.server.manager import RunManager
+from burnish.server.metrics import Requests
+from burnish.server.openapi import add_promptiter
+from burnish.server.routes import docs, pages, runs
+from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
+from burnish.server.routes.refinement import Refinements, refinement_router
 from burnish.server.routes.runs import DETAILED, ERRORS
 from burnish.server.security import Security
+from burnish.server.sessions import Sessions
 from burnish.server.shapes import NewEvaluation, NewRun
-from burnish.server.stores.documents import Slimming
-from burnish.system.config_errors import nearest
+from burnish.system.config import nearest
 from burnish.system.settings import SchemaPosition
 from burnish.version import VERSION
 
-_log = logging.getLogger("burnish.server")
 BASE_PATH = "/promptiter/v1/apps"
 _API = "/api/v1"
 _REFINEMENT = "/api/experiments"
-"""AWP refine's routes, whose errors are in FastAPI's own shape."""
-_ROUTERS = (
-    runs.health_router,
-    runs.app_router,
-    runs.run_router,
-    runs.run_detail_router,
-    runs.event_router,
-    runs.dataset_router,
-    runs.evaluation_router,
-)
+"""The routes of AWP refine, whose errors have FastAPI's own shape."""
+_METRICS = "/metrics"
+_DOCUMENT = f"{_API}/openapi.json"
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 
 
@@ -57,58 +60,107 @@ def create_app(
     engine: Engine | None = None,
     base_path: str = BASE_PATH,
     security: Security | None = None,
+    sub_paths: SubPaths | None = None,
     slimming: Slimming | None = None,
+    open_metrics: bool = False,
 ) -> FastAPI:
-    """The service over a manager; or over one engine alone, then with blocking runs only.
+    """The service over a manager, or over a single engine and then with blocking runs only.
 
-    Served alone, the application opens and closes the manager. Mounted in another application,
-    that one does: `async with manager:` in its lifespan.
+    Served alone, the application opens and closes the manager. If you mount it in another
+    application, do so there: `async with manager:` in its lifespan. With `open_metrics`, the
+    metrics need no token. A worker answers only questions about itself.
     """
     whole = manager is not None
-    manager = manager or _manager_of(app_name, engine)
+    if manager is None:
+        if engine is None:
+            remedy = "pass a manager, or an engine with the name of its app"
+            raise ConfigError.of("create_app", "there is nothing to serve", remedy)
+        name = app_name.strip() or engine.evaluation.app_name
+        data = engine.evaluation.output_dir or RESULTS
+        manager = RunManager([EngineApp(name, engine)], data=data)
     base = "/" + base_path.strip("/")
-    app = FastAPI(
+    app = _Service(
         title="burnish",
         version=VERSION,
-        openapi_url=f"{_API}/openapi.json" if whole else None,
-        docs_url=None,  # its pages load scripts from elsewhere
+        openapi_url=_DOCUMENT if whole else None,
+        docs_url=None,  # its pages load scripts from elsewhere; `routes/docs.py` has our own
         redoc_url=None,
         redirect_slashes=False,
         lifespan=_lifespan,
     )
-    app.state.manager, app.state.requests, app.state.base_path = manager, Requests(), base
-    app.mount(
-        base,
-        PromptIterRoutes(manager=manager, base_path=base, serve_async=whole, slimming=slimming),
+    role = manager.launcher.role
+    routes = PromptIterRoutes(
+        manager=manager,
+        base_path=base,
+        paths=sub_paths or SubPaths(),
+        serve_async=whole,
+        slimming=slimming,
     )
+    app.state.manager, app.state.requests, app.state.promptiter = manager, Requests(), routes
+    if role.answers:
+        app.mount(base, routes)
     security = security or Security()
+    sessions = Sessions(security)
+    has_pages = whole and role.answers and can_render()
     # The guard asks for tokens; this only says so in the document.
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     if whole:
-        for each in _ROUTERS:
+        for each in runs.ROUTERS if role.answers else runs.WORKER_ROUTERS:
             app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
+        app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)
+    # Refinements are not in the store: who accepts one drives it.
+    refinements = None
+    if whole and role is ServiceRole.BOTH:
+        refinements = Refinements(allowance=_allowance(manager), accounting=manager.accounting)
         folders = [app.folder for app in manager.apps.values() if app.folder is not None]
-        refinement = refinement_router(manager.places.data, folders)
+        refinement = refinement_router(manager.places.data, folders, refinements=refinements)
         app.include_router(refinement, responses=DETAILED, dependencies=documented)
+    if whole and role.answers:
+        app.include_router(docs.docs_router(_DOCUMENT))
+        app.include_router(pages.pages_router(manager, sessions, refinements))
     app.add_middleware(
         Guard,
         security=security,
         requests=app.state.requests,
-        body_bytes=manager.limits.body_bytes,
+        limits=manager.limits,
         plain_under=base,
-        open_paths=frozenset({f"{_API}/health"}),
+        open_paths=frozenset(
+            {
+                *(f"{_API}/health", f"{_API}/ready", _DOCUMENT, *docs.PATHS),
+                *(() if has_pages or not whole else ("/",)),
+                *((_METRICS, f"{_API}{_METRICS}") if open_metrics else ()),
+            }
+        ),
+        pages=pages.page_access(sessions) if has_pages else None,
+        paths=HostPaths.of(
+            manager.places.data,
+            {name: app.folder for name, app in manager.apps.items() if app.folder is not None},
+        ),
     )
-    _tell_errors(app)
+    app.add_exception_handler(BurnishError, _burnish_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(OSError, _no_file)
+    app.add_exception_handler(Exception, _unexpected)
     return app
 
 
-def _manager_of(app_name: str, engine: Engine | None) -> RunManager:
-    if engine is None:
-        message = "there is nothing to serve"
-        remedy = "give a manager, or an engine with the name of its app"
-        raise ConfigError([Problem(where="create_app", message=message, remedy=remedy)])
-    name = app_name.strip() or engine.evaluation.app_name
-    return RunManager([EngineApp(name, engine)], data=engine.evaluation.output_dir)
+class _Service(FastAPI):
+    """FastAPI with PromptIter's routes in its document."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            self.openapi_schema = add_promptiter(
+                document, self.state.promptiter.base_path, self.state.promptiter.paths
+            )
+        return self.openapi_schema
+
+
+def _allowance(manager: RunManager) -> AllowedNames:
+    """What the operator allows requests for every file to name."""
+    apps = [app for app in manager.apps.values() if isinstance(app, FileApp)]
+    return AllowedNames(names=frozenset[str]().union(*(app.allowance.names for app in apps)))
 
 
 @asynccontextmanager
@@ -117,29 +169,36 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         yield
 
 
-# -- errors ----------------------------------------------------------------------------------
+def _json(document: Json, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    body = as_bytes(document)
+    return Response(body, status, dict(headers or {}), media_type="application/json")
 
 
-def _tell_errors(app: FastAPI) -> None:
-    app.add_exception_handler(BurnishError, _own)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
-
-
-async def _own(request: Request, error: Exception) -> JSONResponse:
-    del request
+async def _burnish_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, BurnishError)
+    log_trouble(error)
     status, _ = status_of(error)
-    if status == INTERNAL[0]:
-        _log.error("a request failed: %s", error)
-    return JSONResponse(error_body(error), status_code=status)
+    body = error_body(error)
+    if path_of(request.scope).startswith(_REFINEMENT):
+        body = {"detail": cast("dict[str, Json]", body["error"])["message"]}
+    return _json(body, status)
+
+
+async def _no_file(request: Request, error: Exception) -> Response:
+    """A full disk, a folder that has gone: the operator's to mend."""
+    trouble = FileTrouble(f"{type(error).__name__}: {error}")
+    return await _burnish_error(request, trouble)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if path_of(request.scope).startswith(_REFINEMENT):
-        return await request_validation_exception_handler(request, error)
+        # FastAPI's shape, without the values: some of them have no JSON.
+        details: list[Json] = [
+            {"type": each["type"], "loc": [*each["loc"]], "msg": each["msg"]}
+            for each in error.errors()
+        ]
+        return _json({"detail": details}, 422)
     problems: list[Json] = [
         {
             "where": ".".join(map(str, each["loc"])),
@@ -149,11 +208,11 @@ async def _invalid(request: Request, error: Exception) -> Response:
         for each in error.errors()
     ]
     body = problem("invalid_request", "the request is not valid", problems=problems)
-    return JSONResponse(body, status_code=422)
+    return _json(body, 422)
 
 
 def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
-    """For a field that nobody knows: the one that was meant, or why a client may not set it."""
+    """For an unknown field: the field that was probably meant, or why a client may not set it."""
     if kind != "extra_forbidden" or len(loc) < 2:
         return ""
     *above, key = loc[1:]
@@ -163,22 +222,27 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
             place = place.below(step)
         if likely := nearest(str(key), place.keys):
             return f"did you mean '{likely}'?"
-    closed = {name for doors in all_doors() for name in doors.named()}
+    closed = {name for doors in all_doors() for name in (*doors.named(), *_last_keys(doors))}
     return "only the operator may set it, in the project file" if key in closed else ""
+
+
+def _last_keys(doors: Doors) -> Iterator[str]:
+    """The names of all fields, with or without a flag."""
+    return (setting.path[-1] for setting in doors.fields())
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, message = path_of(request.scope), str(error.detail).lower()
     if path.startswith(_REFINEMENT):
-        return await http_exception_handler(request, error)
-    plain = path.startswith(cast("str", request.app.state.base_path))
+        return _json({"detail": public(str(error.detail))}, error.status_code, error.headers)
+    plain = path.startswith(cast("str", request.app.state.promptiter.base_path))
     body = {"error": message} if plain else problem(_CODES.get(error.status_code, "http"), message)
-    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+    return _json(cast("Json", body), error.status_code, error.headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    """Nothing of what went wrong leaves the service: it may hold anything. The log has it."""
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """Answers without details, which may contain anything; the log has them."""
     del request, error
     status, code = INTERNAL
-    return JSONResponse(problem(code, "a mistake of the service; its log says more"), status)
+    return _json(problem(code, "an error in the service; see its log"), status)

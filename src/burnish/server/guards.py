@@ -1,8 +1,12 @@
-"""What every request passes, and how errors are reported."""
+"""Checks on every request, and the shape of errors."""
 
+import asyncio
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from burnish.core.content import Json
@@ -10,30 +14,52 @@ from burnish.core.errors import (
     BurnishError,
     ConfigError,
     FileTrouble,
+    JournalTrouble,
+    NotJournalable,
     PriceUnknown,
     ResumeRefused,
     RunLocked,
     RunNotFound,
     SealedTestRead,
+    SeedRefused,
     TargetMismatch,
 )
 from burnish.models.errors import ModelRefused
-from burnish.server.manager import Requests
+from burnish.projects.clients import NotAllowed
+from burnish.server.attempts import TooManyAttempts
+from burnish.server.host_paths import HostPaths, public
+from burnish.server.launcher import ServiceLimits
+from burnish.server.metrics import Requests
 from burnish.server.runs import (
     AppMissing,
     AppUnfit,
     DatasetMissing,
     FileMissing,
     ManagerClosed,
-    NotAllowed,
     NotHere,
+    TooManyListeners,
     TooManyRuns,
 )
-from burnish.server.security import Refusal, Security
-from burnish.server.stores.records import RunExists, RunMissing, RunNotRunning, StoreTrouble
+from burnish.server.security import NameRefused, Refusal, Security, address_of
+from burnish.server.sessions import PageAccess
+from burnish.server.stores.accounts import MEGABYTE, LimitReached, StorageFull
+from burnish.server.stores.records import (
+    RunExists,
+    RunMissing,
+    RunNotRunning,
+    RunSucceeded,
+    StoreTrouble,
+)
+from burnish.server.tokens import Client
 
+_log = logging.getLogger("burnish.server")
 _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
+    (NameRefused, 400, "invalid_name"),
+    (StorageFull, 413, "limit_reached"),
+    (LimitReached, 429, "limit_reached"),
+    (TooManyAttempts, 429, "too_many_attempts"),
     (ConfigError, 422, "invalid_request"),
+    (NotJournalable, 422, "invalid_request"),
     (PriceUnknown, 422, "price_unknown"),
     (TargetMismatch, 422, "target_mismatch"),
     (ModelRefused, 422, "model_refused"),
@@ -46,22 +72,39 @@ _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
     (RunNotFound, 404, "run_not_found"),
     (RunExists, 409, "run_exists"),
     (RunNotRunning, 409, "run_not_running"),
+    (RunSucceeded, 409, "run_succeeded"),
     (RunLocked, 409, "run_locked"),
     (ResumeRefused, 409, "resume_refused"),
     (SealedTestRead, 409, "sealed_test_read"),
+    (SeedRefused, 409, "seed_refused"),
     (NotHere, 409, "not_here"),
     (TooManyRuns, 429, "too_many_runs"),
+    (TooManyListeners, 429, "too_many_listeners"),
     (StoreTrouble, 503, "store_trouble"),
+    (JournalTrouble, 503, "journal_trouble"),
     (ManagerClosed, 503, "closing"),
-    (FileTrouble, 500, "file_trouble"),
+    (FileTrouble, 503, "file_trouble"),
 )
 INTERNAL = (500, "internal")
+_OURS = {
+    "store_trouble": "the store of runs does not answer",
+    "journal_trouble": "the journal of this run cannot be read",
+    "file_trouble": "a file of the service cannot be read or written",
+    "internal": "an error in the service",
+}
+"""What clients read instead of errors whose messages are about this machine."""
+_LATER = "try again later; the log of the service says more"
 
 
 def status_of(error: BurnishError) -> tuple[int, str]:
     """The HTTP status and the code of an error."""
     matches = (each[1:] for each in _KNOWN if isinstance(error, each[0]))
     return next(matches, INTERNAL)
+
+
+def retry_after(error: BurnishError) -> dict[str, str]:
+    """The header that says when to try again, for an error that knows it."""
+    return {"Retry-After": str(error.seconds)} if isinstance(error, TooManyAttempts) else {}
 
 
 def problem(code: str, message: str, *, remedy: str = "", problems: Json = None) -> dict[str, Json]:
@@ -71,16 +114,36 @@ def problem(code: str, message: str, *, remedy: str = "", problems: Json = None)
 
 
 def error_body(error: BurnishError) -> dict[str, Json]:
-    """The body for an error of burnish."""
+    """The body for a BurnishError."""
     details = error.problems if isinstance(error, ConfigError) else ()
     problems: list[Json] = [
-        {"where": each.where, "message": each.message, "remedy": each.remedy} for each in details
+        {
+            "where": public(each.where),
+            "message": public(each.message),
+            "remedy": public(each.remedy),
+        }
+        for each in details
     ]
     _, code = status_of(error)
-    return problem(code, error.message, remedy=error.remedy, problems=problems)
+    if code in _OURS:
+        return problem(code, _OURS[code], remedy=_LATER)
+    return problem(code, public(error.message), remedy=public(error.remedy), problems=problems)
 
 
-# -- The guard before every route -----------------------------------------------------------------
+def plain_message(error: BurnishError) -> str:
+    """The message for APIs whose errors are a sentence."""
+    return _OURS.get(status_of(error)[1]) or public(error.message)
+
+
+def log_trouble(error: BaseException) -> None:
+    """Log what the client is not told."""
+    if not isinstance(error, BurnishError) or status_of(error)[1] in _OURS:
+        _log.warning("a request failed: %s: %s", type(error).__name__, error)
+
+
+def as_bytes(document: Json) -> bytes:
+    """JSON that can always be sent, also if it repeats half of a surrogate pair."""
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
 
 
 _Message: TypeAlias = MutableMapping[str, Any]
@@ -88,13 +151,28 @@ Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 _Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-_BODIES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+CLIENT = "burnish.client"
+"""Where a request's scope has the client; None for a stranger."""
+_FORM_BYTES = 64 * 1024
+"""The largest form of a page."""
 _METHODS = "GET, POST, PUT, DELETE, OPTIONS"
 _TOO_LARGE = Refusal(status=413, code="too_large", message="request body too large")
+_TOO_SLOW = Refusal(
+    status=408, code="request_timeout", message="the request did not arrive in time"
+)
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Of every answer that does not set them itself."""
 
 
 class Guard:
-    """An ASGI middleware. What it refuses is refused in the words of the API that was asked."""
+    """An ASGI middleware; its refusals have the shape that the requested API uses for errors."""
 
     def __init__(
         self,
@@ -102,19 +180,22 @@ class Guard:
         *,
         security: Security,
         requests: Requests,
-        body_bytes: int,
+        limits: ServiceLimits,
         plain_under: str,
         open_paths: frozenset[str],
+        paths: HostPaths,
+        pages: PageAccess | None = None,
     ) -> None:
+        self._pages = pages
+        self._paths = paths
         self._app = app
         self._security = security
         self._requests = requests
-        self._body_bytes = body_bytes
+        self._limits = limits
         self._plain_under = plain_under
         self._open_paths = open_paths
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Let a request in, or answer it here."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -123,58 +204,118 @@ class Guard:
         }
         send = self._counted(scope["method"], self._shared(headers.get("origin", ""), send))
         path = path_of(scope)
-        is_open = path in self._open_paths
-        refusal = self._security.refusal(scope["method"], headers, open_to_all=is_open)
-        if refusal is None and _is_preflight(scope["method"], headers):
+        pages = self._pages_for(path, headers)
+        if scope["method"] != "HEAD" and not (pages and pages.is_own_file(path)):
+            send = self._paths.sending(send)
+        # A part of a file could show a part of a path.
+        scope["headers"] = [each for each in scope["headers"] if each[0] != b"range"]
+        admitted = self._admitted(scope, path, headers, pages)
+        refusal = admitted if isinstance(admitted, Refusal) else None
+        client = None if isinstance(admitted, Refusal) else admitted
+        scope[CLIENT] = client
+        preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+        if refusal is None and preflight:
             await _answer(send, 204, b"", ())
             return
-        if refusal is None and scope["method"] in _BODIES:
-            receive, refusal = await self._sized(headers, receive)
-        if refusal is not None:
-            await self._refuse(refusal, path, send)
+        if refusal is None and scope["method"] in ("POST", "PUT", "PATCH", "DELETE"):
+            most = self._most(client) if pages is None else (_FORM_BYTES, _TOO_LARGE)
+            body = await self._body(headers, receive, most)
+            if body is None:
+                return  # the client has gone
+            if isinstance(body, Refusal):
+                refusal = body
+            else:
+                receive = _once(body, receive)
+        if refusal is None:
+            still = partial(self._admitted, scope, path, headers, pages)
+            await self._app(scope, receive, _while_admitted(still, send))
             return
-        await self._app(scope, receive, send)
+        plain = path.startswith(self._plain_under)
+        sentence: dict[str, Json] = {"error": refusal.message}
+        whole = problem(refusal.code, refusal.message, problems=refusal.problems)
+        document = sentence if plain else whole
+        await _answer(send, refusal.status, as_bytes(document) + b"\n", refusal.headers)
 
-    async def _sized(
-        self, headers: Mapping[str, str], receive: Receive
-    ) -> tuple[Receive, Refusal | None]:
-        """The body, read whole, so that no route sees one that is too large."""
-        length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._body_bytes:
-            return receive, _TOO_LARGE
+    def _pages_for(self, path: str, headers: Mapping[str, str]) -> PageAccess | None:
+        """Who decides about a request for a page; None if it is for an API."""
+        covers = self._pages is not None and self._pages.covers(path, headers)
+        return self._pages if covers and not path.startswith(self._plain_under) else None
+
+    def _admitted(
+        self,
+        scope: MutableMapping[str, Any],
+        path: str,
+        headers: Mapping[str, str],
+        pages: PageAccess | None,
+    ) -> Client | Refusal | None:
+        try:
+            if pages is not None:
+                return pages.admitted(scope, path, headers)
+            is_open = path in self._open_paths
+            return self._security.admitted(
+                scope["method"], headers, open_to_all=is_open, address=address_of(scope)
+            )
+        except BurnishError as error:  # such as a file of tokens that cannot be read
+            log_trouble(error)
+            status, code = status_of(error)
+            return Refusal(
+                status=status,
+                code=code,
+                message=plain_message(error),
+                headers=tuple(retry_after(error).items()),
+            )
+
+    def _most(self, client: Client | None) -> tuple[int, Refusal]:
+        """The largest body that a client may send, and the refusal of a larger one."""
+        most = self._limits.body_bytes
+        own = None if client is None else client.limits.max_upload
+        if own is None or own * MEGABYTE >= most:
+            return most, _TOO_LARGE
+        message = f"request body too large: max_upload is {own} megabytes"
+        return own * MEGABYTE, replace(_TOO_LARGE, message=message, limit="max_upload")
+
+    async def _body(
+        self, headers: Mapping[str, str], receive: Receive, limit: tuple[int, Refusal]
+    ) -> _Message | Refusal | None:
+        """The whole body, so that no route sees one that is too large or still on its way."""
+        length, (most, too_large) = headers.get("content-length", "0"), limit
+        if length.isdigit() and int(length[:20]) > most:
+            return too_large
         parts: list[bytes] = []
         more, size = True, 0
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                return _once(message, receive), None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            more = message.get("more_body", False)
-            if size > self._body_bytes:
-                return receive, _TOO_LARGE
-        whole = {"type": "http.request", "body": b"".join(parts), "more_body": False}
-        return _once(whole, receive), None
-
-    async def _refuse(self, refusal: Refusal, path: str, send: Send) -> None:
-        plain = path.startswith(self._plain_under)
-        document = {"error": refusal.message} if plain else problem(refusal.code, refusal.message)
-        await _answer(send, refusal.status, json.dumps(document).encode() + b"\n", refusal.headers)
+        try:
+            async with asyncio.timeout(self._limits.connection.body_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    more = message.get("more_body", False)
+                    if size > most:
+                        return too_large
+        except TimeoutError:
+            return _TOO_SLOW
+        return {"type": "http.request", "body": b"".join(parts), "more_body": False}
 
     def _shared(self, origin: str, send: Send) -> Send:
-        """Answers that a page of another origin may read say so."""
-        if not self._security.allows(origin):
-            return send
-        more = [
-            (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-allow-methods", _METHODS.encode()),
-            (b"access-control-allow-headers", b"Authorization, Content-Type, Last-Event-ID"),
-            (b"vary", b"Origin"),
-        ]
+        """Add what browsers need to know: security, and CORS for the page of an allowed origin."""
+        more = _HEADERS
+        if self._security.allows(origin):
+            more = (
+                *(each for each in _HEADERS if each[0] != b"cross-origin-resource-policy"),
+                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"access-control-allow-methods", _METHODS.encode()),
+                (b"access-control-allow-headers", b"Authorization, Content-Type, Last-Event-ID"),
+                (b"vary", b"Origin"),
+            )
 
         async def shared(message: _Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *more]
+                own = message.get("headers", ())
+                names = {name.lower() for name, _ in own}
+                added = [each for each in more if each[0] not in names]
+                message["headers"] = [*own, *added]
             await send(message)
 
         return shared
@@ -196,12 +337,23 @@ def path_of(scope: Mapping[str, Any]) -> str:
     return path[len(root) :] if root and path.startswith(root) else path
 
 
-def _is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    return method == "OPTIONS" and "access-control-request-method" in headers
+def _while_admitted(admitted: Callable[[], Client | Refusal | None], send: Send) -> Send:
+    """Ends an answer that goes on for long, such as events, when its client is refused by now."""
+    over = False
+
+    async def sending(message: _Message) -> None:
+        nonlocal over
+        if over:
+            return
+        if message.get("more_body") and isinstance(admitted(), Refusal):
+            over, message = True, {**message, "body": b"", "more_body": False}
+        await send(message)
+
+    return sending
 
 
 def _once(first: _Message, receive: Receive) -> Receive:
-    """Give a message that was read already, then what comes."""
+    """A `receive` that repeats a message which was read already, then passes on the rest."""
     waiting = [first]
 
     async def again() -> _Message:

@@ -1,18 +1,18 @@
-"""Where runs and datasets of the service lie, and reading them."""
+"""Where the service has its runs and datasets, and how they are read."""
 
 import json
 import re
+import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, TypeVar
-
-from pydantic import Field
+from typing import TypeVar
 
 from burnish.core.content import Json, codec
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.surfaces import Candidate
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.client_cases import check_client_cases, read_client_cases
@@ -21,7 +21,8 @@ from burnish.journal.journal import JournalReader
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.journal.sqlite_store import NAME as COUNT
 from burnish.journal.sqlite_store import POINTER, point_to
-from burnish.runs.directory import LOCK, PROCESSES, Header, RunRecord
+from burnish.projects.clients import DATASET_NAME
+from burnish.runs.directory import LOCK, PROCESSES, Header, RunRecord, forget_run
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import BASELINE
 from burnish.runs.ledger import trial_lines
@@ -33,7 +34,7 @@ from burnish.system import make_folder, read_text, write_atomic
 
 
 class AppMissing(BurnishError):
-    """No app of that name is served here."""
+    """There is no app with that name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -42,89 +43,107 @@ class AppMissing(BurnishError):
 
 
 class AppUnfit(BurnishError):
-    """The app itself is wrong, or does not have what is asked for."""
+    """The app is broken, or does not support the request."""
 
 
 class DatasetMissing(BurnishError):
-    """No dataset of that name."""
+    """There is no dataset with that name."""
 
 
 class FileMissing(BurnishError):
-    """A run has no such file."""
+    """The run has no such file."""
 
 
 class TooManyRuns(BurnishError):
-    """As many runs as the limits allow are waiting."""
+    """The limit of waiting runs is reached."""
 
 
-class NotAllowed(BurnishError):
-    """A request names something that only the operator may."""
+class TooManyListeners(BurnishError):
+    """A limit of event streams is reached."""
+
+    def __init__(self, limit: str, most: int) -> None:
+        super().__init__(
+            f"{most} event streams are open, which is the limit '{limit}'",
+            remedy="close one, or ask for pages of events instead",
+        )
 
 
 class NotHere(BurnishError):
-    """What is asked for lies on another machine."""
+    """The run is on another machine."""
 
 
 class ManagerClosed(BurnishError):
-    """The manager takes no more runs."""
+    """The manager accepts no more runs."""
 
     def __init__(self) -> None:
         super().__init__("the run manager is closed", remedy="start the service again")
 
 
-# -- The datasets of a service --------------------------------------------------------------------
-
-
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}(\.evalset)?\.(jsonl|json|csv|yaml|yml)$"
-DatasetName = Annotated[str, Field(pattern=NAME, max_length=100)]
-_NAME = re.compile(NAME)
+_NAME = re.compile(DATASET_NAME)
 T = TypeVar("T")
+
+
+def is_dataset_name(name: str) -> bool:
+    """Whether a dataset can have this name, which is never a path."""
+    return _NAME.fullmatch(name) is not None and not name.endswith("\n")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Datasets:
-    """Files of cases in one folder. A name is no path: nothing else can be reached.
+    """Case files in one folder. A name is not a path: nothing outside can be reached.
 
-    Clients write here, so whatever lies here is read as data: a file with fields that a client may
-    not use is refused when it is sent, and when it is used, however it came here.
+    Clients write here, so every file is treated as data: one with fields that clients may not use
+    is rejected both when it is uploaded and when it is used.
     """
 
     folder: Path
 
     def names(self) -> list[str]:
-        """What is there."""
         if not self.folder.is_dir():
             return []
-        return sorted(each.name for each in self.folder.iterdir() if _NAME.match(each.name))
+        return sorted(each.name for each in self.folder.iterdir() if is_dataset_name(each.name))
 
     def path(self, name: str) -> Path:
-        """The file of a dataset that may be used; DatasetMissing where there is none."""
+        """The file of a dataset that may be used; DatasetMissing if there is none."""
         path = self._file(name)
         _about(name, lambda: check_client_cases(path))
         return path
 
     def read(self, name: str) -> CaseFile:
-        """The cases; ConfigError with all that is wrong."""
+        """The cases; ConfigError with all problems."""
         path = self._file(name)
         return _about(name, lambda: read_client_cases(path))
 
     def write(self, name: str, content: bytes) -> CaseFile:
-        """Keep a dataset, if it can be read; one of the same name is replaced."""
-        path = self._at(name)
-        _require_text(name, content)
-        # Elsewhere: nobody can name a file that was not found good, and two may send one at once.
+        """Store a dataset if it can be read, replacing one with the same name."""
+        cases = self.check(name, content)
+        self.store(name, content)
+        return cases
+
+    def check(self, name: str, content: bytes) -> CaseFile:
+        """The cases of a dataset that may be stored; ConfigError with all problems."""
+        self._at(name)
+        try:
+            content.decode()
+        except UnicodeDecodeError as error:
+            message = f"it is not UTF-8 text (at byte {error.start})"
+            raise ConfigError.of(name, message, "send it as UTF-8") from None
+        # Elsewhere: nobody can name a file before it is validated, and two may send one at once.
         with TemporaryDirectory() as elsewhere:
             trial = Path(elsewhere) / name
             trial.write_bytes(content)
-            cases = read_client_cases(trial)
+            return read_client_cases(trial)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Store a dataset that was checked."""
+        path = self._at(name)
         self.folder.mkdir(parents=True, exist_ok=True)
         if path.is_symlink():
             path.unlink()
         write_atomic(path, content)
-        return cases
 
     def delete(self, name: str) -> None:
-        """Remove a dataset, whatever is in it."""
+        """Delete a dataset, whatever it contains."""
         self._file(name).unlink()
 
     def _file(self, name: str) -> Path:
@@ -136,24 +155,14 @@ class Datasets:
         return path.resolve()
 
     def _at(self, name: str) -> Path:
-        if not _NAME.match(name) or "\n" in name:
-            message = f"'{name}' cannot name a dataset"
+        if not is_dataset_name(name):
             remedy = "use a name such as holdout.jsonl: letters, digits, '-', '_' and a suffix"
-            raise ConfigError([Problem(where="name", message=message, remedy=remedy)])
+            raise ConfigError.of("name", f"'{name}' cannot name a dataset", remedy)
         return self.folder / name
 
 
-def _require_text(name: str, content: bytes) -> None:
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        message = f"it is not UTF-8 text (at byte {error.start})"
-        problem = Problem(where=name, message=message, remedy="send it as UTF-8")
-        raise ConfigError([problem]) from None
-
-
 def _about(name: str, look: Callable[[], T]) -> T:
-    """What a look at a dataset gives; its problems say which dataset they are about."""
+    """Call `look`; its problems say which dataset they are about."""
     try:
         return look()
     except ConfigError as error:
@@ -165,39 +174,33 @@ def _about(name: str, look: Callable[[], T]) -> T:
         ) from None
 
 
-# -- Where runs lie -------------------------------------------------------------------------------
-
-
 _MARK = "header"
-"""Under this mark a journal in a database keeps the header of its run."""
+"""The mark under which a journal in a database stores the header of its run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlace:
-    """Where one run lies."""
+    """Where one run is stored."""
 
     folder: Path
     journals: DatabaseJournals | None = None
     name: str = ""
-    """The journal's, in a database."""
+    """The journal's name in a database."""
 
     @property
     def begun(self) -> bool:
-        """Whether the run is there already."""
         return (self.folder / HEADER).is_file()
 
     def open(self, setup: Setup) -> Run:
-        """The run to go on with, or a new one."""
-        return resume(setup, self.folder) if self.begun else self.start(setup)
-
-    def start(self, setup: Setup) -> Run:
-        """A new run here."""
+        """Resume the run, or start it."""
+        if self.begun:
+            return resume(setup, self.folder)
         return start(setup, folder=self.folder, furnish=self.furnish)
 
     def furnish(self, folder: Path) -> None:
-        """Say in a new folder where the journal lies, and in the journal what the folder says.
+        """Record the journal in a new folder, and the folder's header in the journal.
 
-        So another machine can make the folder again.
+        So another machine can create the folder again.
         """
         if self.journals is None:
             return
@@ -210,7 +213,7 @@ class RunPlace:
         point_to(store, folder)
 
     def fetch(self) -> bool:
-        """Make the folder here from the journal in the database; False where there is none."""
+        """Create the folder from the journal in the database; False if there is none."""
         if self.begun or self.journals is None:
             return self.begun
         store = self.journals.journal(self.name)
@@ -227,53 +230,54 @@ class RunPlace:
         make_folder(self.folder, fill)
         return self.begun
 
+    def remove(self) -> None:
+        """Delete the run's folder and its journal."""
+        if self.journals is not None:
+            self.journals.delete(self.name)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.folder)
+        forget_run(self.folder)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlaces:
-    """Where the runs of a service lie."""
+    """Where the runs of a service are stored."""
 
     data: Path
     journals: DatabaseJournals | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an address whose password would not be found again."""
         url = None if self.journals is None else self.journals.url
         if url is not None and url.password and "${" not in url.storable:
-            raise ConfigError(
-                [
-                    Problem(
-                        where=str(url),
-                        message="journals in this database could not be opened again: "
-                        "a password in plain text is not kept",
-                        remedy="write it as ${VAR}, or keep journals in files",
-                    )
-                ]
+            raise ConfigError.of(
+                str(url),
+                "journals in this database could not be opened again: "
+                "a password in plain text is not stored",
+                "write it as ${VAR}, or keep journals in files",
             )
 
     @property
     def datasets(self) -> Path:
-        """Where datasets lie."""
         return self.data / "datasets"
 
     def of_new(self, app_name: str, run_id: str) -> RunPlace:
-        """Where a run will lie that begins here; a name that could lead elsewhere is refused."""
+        """The place of a new run; a name that could lead to another folder is rejected."""
         if not (is_plain(app_name) and is_plain(run_id)):
             message = f"'{app_name}/{run_id}' cannot name a run here"
-            remedy = "use letters, digits, '.', '-' and '_'"
-            raise ConfigError([Problem(where="id", message=message, remedy=remedy)])
+            raise ConfigError.of("id", message, "use letters, digits, '.', '-' and '_'")
         folder = (self.data / "runs" / app_name / run_id).absolute()
         return RunPlace(folder=folder, journals=self.journals, name=f"{app_name}/{run_id}")
 
     def where(self, place: RunPlace) -> Where:
-        """The place as the store keeps it."""
+        """The place as it is stored."""
         journal = "files" if place.journals is None else "database"
         return Where(journal=journal, host=socket.gethostname(), folder=str(place.folder))
 
     def why_not_here(self, record: StoredRun) -> str:
-        """Why this service cannot go on with a run; '' where it can."""
+        """Why this service cannot continue a run; '' if it can."""
         where = record.where
         if not (is_plain(record.app_name) and is_plain(record.run_id)):
-            return "its name cannot be that of a folder"
+            return "its name cannot be used for a folder"
         if not where.folder:
             return ""  # it has not begun: any service can begin it
         if where.journal == "database":
@@ -285,7 +289,7 @@ class RunPlaces:
         return where.why_not_here()
 
     def of(self, record: StoredRun) -> RunPlace:
-        """Where a run lies; NotHere where that is somewhere else."""
+        """The place of a run; NotHere if that is somewhere else."""
         if why := self.why_not_here(record):
             raise NotHere(f'run "{record.run_id}" is not here: {why}')
         here = self.of_new(record.app_name, record.run_id)
@@ -294,27 +298,18 @@ class RunPlaces:
         return RunPlace(folder=Path(record.where.folder))
 
 
-# -- Reading run folders for the service; nothing outside of one can be named ---------------------
-
-
 _HIDDEN = (JOURNAL, COUNT, POINTER, LOCK, PROCESSES, "blobs")
-"""What is burnish's own, and may change at any time."""
-
-
-def require(place: RunPlace) -> None:
-    """Refuse a run that has no folder yet."""
-    if not place.fetch():
-        raise FileMissing("this run has not begun", remedy="ask again when it is running")
+"""Internal files, which may change at any time."""
 
 
 def trials(folder: Path) -> list[Json]:
-    """The trials as trials.jsonl has them."""
+    """The trials as in trials.jsonl."""
     run = RunRecord.read(folder)
     return [json.loads(line) for line in trial_lines(run.rows, run.events)]
 
 
 def candidates(folder: Path) -> list[Json]:
-    """Where the run began, and each candidate that was accepted."""
+    """The starting point of the run, and each accepted candidate."""
     run = RunRecord.read(folder)
     accepted: list[Json] = []
     for row in run.rows:
@@ -335,15 +330,16 @@ def candidates(folder: Path) -> list[Json]:
 
 
 def files(folder: Path) -> list[Json]:
-    """Every file that may be looked at."""
+    """Every file that clients may read."""
     return [
         {"path": str(path.relative_to(folder)), "bytes": path.stat().st_size}
-        for path in sorted(_walk(folder))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and not _is_hidden(path.relative_to(folder))
     ]
 
 
 def file(folder: Path, name: str) -> Path:
-    """One of them; a path that leads out of the folder, by dots or by a link, is none."""
+    """One file; FileMissing for a path that leaves the folder by dots or a link."""
     home = folder.resolve()
     try:
         path = (home / name).resolve(strict=True)
@@ -353,12 +349,6 @@ def file(folder: Path, name: str) -> Path:
     if not inside or _is_hidden(path.relative_to(home)):
         raise FileMissing(f"this run has no file '{name}'", remedy="…/files lists those it has")
     return path
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink() and not _is_hidden(path.relative_to(folder)):
-            yield path
 
 
 def _is_hidden(path: Path) -> bool:

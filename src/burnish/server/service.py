@@ -1,83 +1,259 @@
-"""Serving: from what an operator says to a service that listens."""
+"""Serving: slow connections cut, and from the operator's settings to a listening service."""
 
 import asyncio
+import json
 import logging
+import resource
+import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.compat.promptiter import Slimming
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, ConfigError
 from burnish.journal.database_store import DatabaseJournals
+from burnish.models.references import is_loopback
+from burnish.projects.clients import NOTHING_ALLOWED, AllowedNames
 from burnish.server.application import BASE_PATH, create_app
 from burnish.server.apps import FileApp
-from burnish.server.manager import RunManager, ServiceLimits
+from burnish.server.cluster import ServiceRole
+from burnish.server.launcher import ConnectionLimits, ServiceLimits
+from burnish.server.manager import RunManager
+from burnish.server.routes.promptiter import SubPaths
 from burnish.server.runs import Datasets, RunPlaces
-from burnish.server.security import FILE as TOKENS
-from burnish.server.security import LOOPBACK, Security, TokenBook, is_loopback
+from burnish.server.security import LOOPBACK, Security
 from burnish.server.stores import journals_in, open_store
+from burnish.server.tokens import FILE as TOKENS
+from burnish.server.tokens import ClientLimits, ServiceRules, TokenBook
 from burnish.system.databases import PREFIX, DatabaseUrl
 
+_FILES = 65_536
+_SPARE = 256
+"""Files that this process needs for other things than connections."""
+
+
+def server_config(app: Any, limits: ConnectionLimits, **more: Any) -> uvicorn.Config:
+    """The settings of uvicorn for an application at the edge."""
+    return uvicorn.Config(
+        app,
+        http=partial(EdgeProtocol, limits=limits),  # pyright: ignore[reportArgumentType]
+        ws="none",
+        lifespan="on",
+        # Below errors are lines that any client can cause.
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=limits.head_bytes,
+        timeout_keep_alive=limits.idle_seconds,  # pyright: ignore[reportArgumentType]
+        **more,
+    )
+
+
+def room_for(connections: int) -> int:
+    """Raise the limit of open files, and return how many connections fit under it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return max(16, min(connections, soft - _SPARE))
+
+
+class EdgeProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits = limits
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            self._refuse(503, "too_many_connections", "too many connections are open")
+            return
+        self._start("head", self._limits.head_seconds, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for name in list(self._timers):
+            self._stop(name)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._watch_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._start("linger", self._limits.linger_seconds, self.transport.abort)
+        self._watch_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start("write", self._limits.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop("write")
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP; 431 if its head is too large."""
+        del msg
+        error = sys.exception()
+        too_large = isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431
+        if too_large:
+            self._refuse(431, "head_too_large", "the headers of the request are too large")
+        else:
+            self._refuse(400, "bad_request", "this is not an HTTP request")
+
+    def _watch_head(self) -> None:
+        """The clock of a head runs from its first byte until it is complete."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop("head")
+            return
+        self._stop("linger")
+        if self.conn.trailing_data[0]:
+            self._start("head", self._limits.head_seconds, self._late)
+
+    def _late(self) -> None:
+        self._refuse(408, "request_timeout", "the request did not arrive in time")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer without the application, and close; in the middle of an answer only close."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        if self.scope is not None and not self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+            self.cycle.disconnected = True  # the application sends nothing more
+            self.cycle.message_event.set()
+        error: dict[str, Json] = {"code": code, "message": message, "remedy": "", "problems": []}
+        body = json.dumps({"error": error}).encode()
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+        ]
+        for event in (
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _start(self, name: str, seconds: float, action: Any) -> None:
+        if name not in self._timers:
+            self._timers[name] = self.loop.call_later(seconds, self._fire, name, action)
+
+    def _fire(self, name: str, action: Any) -> None:
+        self._timers.pop(name, None)
+        if not self.transport.is_closing():
+            action()
+
+    def _stop(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+
+
+# -- The service -----------------------------------------------------------------------------------
+
+
+_PORT = 8080
 Journals = Literal["auto", "files", "database"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What an operator says."""
+    """The operator's settings."""
 
     apps: Mapping[str, Path]
     data: Path
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int | None = None
+    """By default 8080; a worker without one does not listen."""
+    role: ServiceRole = ServiceRole.BOTH
+    open_metrics: bool = False
+    """Whether the metrics need no token."""
     db: str = ""
-    """Where runs are kept; a SQLite file in the data folder unless said."""
+    """The database of runs; by default a SQLite file in the data folder."""
     journals: Journals = "auto"
-    """`auto`: in the database where that is PostgreSQL or MariaDB, else in files."""
+    """`auto`: in the database if that is PostgreSQL or MariaDB, otherwise in files."""
     base_path: str = BASE_PATH
+    sub_paths: SubPaths = field(default_factory=SubPaths)
+    slimming: Slimming | None = None
+    """What PromptIter's routes leave out of results."""
     tokens: tuple[str, ...] = ()
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
-    """More names under which the service is known."""
-    allowed: frozenset[str] = frozenset()
-    """Models and functions that requests may name."""
+    """More names under which the service is reachable."""
+    allowance: AllowedNames = NOTHING_ALLOWED
+    """The models and functions that requests may name."""
     limits: ServiceLimits = field(default_factory=ServiceLimits)
+    client_limits: ClientLimits = field(default_factory=ClientLimits)
+    """The limits of each token that has none of its own."""
     table_prefix: str = PREFIX
     create_schema: bool = True
 
     @property
+    def listens(self) -> bool:
+        return self.role.answers or self.port is not None
+
+    @property
+    def listening_port(self) -> int:
+        return _PORT if self.port is None else self.port
+
+    @property
     def address(self) -> str:
-        """Of the store."""
         return self.db or f"sqlite:///{(self.data / 'runs.db').absolute()}"
 
-    def security(self) -> Security:
-        """Who may ask; an address that others reach demands a token."""
-        book = TokenBook(self.tokens, self.data / TOKENS)
+    def rules(self) -> ServiceRules:
+        """What clients may do here."""
         local = is_loopback(self.host)
-        if not local and book.empty:
-            raise ConfigError(
-                [
-                    Problem(
-                        where="--host",
-                        message=f"{self.host} can be reached from other machines, "
-                        "and nobody would be asked for a token",
-                        remedy="give one with --token or $BURNISH_TOKEN, or make one: "
-                        "`burnish serve token new`",
-                    )
-                ]
+        book = TokenBook(self.tokens, self.data / TOKENS, self.client_limits)
+        return ServiceRules(
+            address=f"{self.host}:{self.listening_port}" if self.listens else "",
+            tokens="not required" if local and book.empty else "required",
+            allow=sorted(self.allowance.names),
+            limits=self.client_limits,
+            role=self.role,
+            places=self.limits.running if self.role.drives else 0,
+            open_metrics=self.open_metrics,
+        )
+
+    def security(self) -> Security:
+        """Who may use the service; an address that others can reach requires a token."""
+        book = TokenBook(self.tokens, self.data / TOKENS, self.client_limits)
+        local = is_loopback(self.host)
+        if not local and not book.usable and self.role.answers:
+            raise ConfigError.of(
+                "--host",
+                f"{self.host} can be reached from other machines, but no token would be required",
+                "set one with --token or $BURNISH_TOKEN, or create one: `burnish tokens add NAME`",
             )
         names = LOOPBACK | self.hosts | frozenset([self.host.lower()])
         hosts = names if local or self.hosts else None
         return Security(
-            tokens=None if local and book.empty else book, hosts=hosts, origins=self.origins
+            tokens=None if local and book.empty else book,
+            hosts=hosts,
+            origins=self.origins,
+            limits=self.client_limits,
         )
 
     def database_journals(self) -> DatabaseJournals | None:
-        """Journals in the database, or None for files."""
         shared = DatabaseUrl.parse(self.address).is_server
         if self.journals == "files" or (self.journals == "auto" and not shared):
             return None
@@ -89,16 +265,16 @@ class Serving:
         )
 
     def file_apps(self) -> list[FileApp]:
-        """The apps; everything that is wrong with them is said before anything starts."""
+        """The apps; all their problems are reported before anything starts."""
         datasets = Datasets(folder=RunPlaces(data=self.data).datasets)
         return [
-            FileApp(name=name, path=path.absolute(), datasets=datasets, allowed=self.allowed)
+            FileApp(name=name, path=path.absolute(), datasets=datasets, allowance=self.allowance)
             for name, path in self.apps.items()
         ]
 
 
 def serve(serving: Serving, *, announce: Callable[[str], None]) -> None:
-    """Serve until a signal comes; `announce` gets the address as soon as it listens."""
+    """Serve until a signal arrives; `announce` gets the address, '' if it does not listen."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asyncio.run(_served(serving, announce))
 
@@ -106,32 +282,75 @@ def serve(serving: Serving, *, announce: Callable[[str], None]) -> None:
 async def _served(serving: Serving, announce: Callable[[str], None]) -> None:
     security, apps = serving.security(), serving.file_apps()
     serving.data.mkdir(parents=True, exist_ok=True)
+    serving.rules().write(serving.data)
     journals = serving.database_journals()
     if journals is not None:
         await asyncio.to_thread(journals.prepare)
-    with closing(listening_on(serving.host, serving.port)) as sock:
+
+    async def manager() -> RunManager:
         store = await open_store(
             serving.address,
             table_prefix=serving.table_prefix,
             create_schema=serving.create_schema,
         )
-        manager = RunManager(
-            apps, data=serving.data, store=store, journals=journals, limits=serving.limits
+        limits, role = serving.limits, serving.role
+        return RunManager(
+            apps, data=serving.data, store=store, journals=journals, limits=limits, role=role
         )
-        app = create_app(manager, base_path=serving.base_path, security=security)
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=int(serving.limits.grace_seconds) + 1,
-        )
-        announce(_url(sock))
-        await _Server(config, manager).serve(sockets=[sock])
+
+    if not serving.listens:
+        await _drive_only(await manager(), announce)
+        return
+    with closing(listening_on(serving.host, serving.listening_port)) as sock:
+        await _answer_on(sock, serving, await manager(), security, announce)
+
+
+async def _drive_only(manager: RunManager, announce: Callable[[str], None]) -> None:
+    """Drive runs until a signal arrives; a second one ends the process at once."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def stop() -> None:
+        for each in signals:
+            loop.remove_signal_handler(each)
+        manager.ask_to_stop()
+        stopped.set()
+
+    for each in signals:
+        loop.add_signal_handler(each, stop)
+    async with manager:
+        announce("")
+        await stopped.wait()
+
+
+async def _answer_on(
+    sock: socket.socket,
+    serving: Serving,
+    manager: RunManager,
+    security: Security,
+    announce: Callable[[str], None],
+) -> None:
+    app = create_app(
+        manager,
+        base_path=serving.base_path,
+        security=security,
+        sub_paths=serving.sub_paths,
+        slimming=serving.slimming,
+        open_metrics=serving.open_metrics,
+    )
+    most = room_for(serving.limits.connection.connections)
+    config = server_config(
+        app,
+        replace(serving.limits.connection, connections=most),
+        timeout_graceful_shutdown=int(serving.limits.grace_seconds) + 1,
+    )
+    host, port = sock.getsockname()[:2]
+    announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    await _Server(config, manager).serve(sockets=[sock])
 
 
 class _Server(uvicorn.Server):
-    """Stops runs as soon as a signal comes, not only when the last connection has gone."""
+    """Stops runs as soon as a signal arrives, not only when the last connection is closed."""
 
     def __init__(self, config: uvicorn.Config, manager: RunManager) -> None:
         super().__init__(config)
@@ -139,15 +358,14 @@ class _Server(uvicorn.Server):
         self._home = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A first signal asks, a second one insists."""
         del sig, frame
-        self.force_exit = self.should_exit
+        self.force_exit = self.should_exit  # at the second signal
         self.should_exit = True
         self._home.call_soon_threadsafe(self._manager.ask_to_stop)
 
 
 def listening_on(host: str, port: int) -> socket.socket:
-    """A socket that takes connections."""
+    """A socket that accepts connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         sock = socket.create_server((host, port), family=family, backlog=2048)
@@ -157,11 +375,6 @@ def listening_on(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise BurnishError(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            remedy="choose another --port (0 takes any that is free) or --host",
+            remedy="choose another --port (0 picks a free one) or --host",
         ) from error
     return sock
-
-
-def _url(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""What the product's own API takes and gives."""
+"""Requests and responses of burnish's own API."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -6,45 +6,50 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from burnish.server.apps.projects import EvaluationSettings, RunSettings
+from burnish.server.cluster import Priority, ServiceRole
+from burnish.server.host_paths import public
+from burnish.server.security import Name
 from burnish.server.stores.records import RunStatus, StoredRun
+from burnish.server.tokens import Period, TokenScope
 
-RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 
-
-class RequestModel(BaseModel):
-    """What is sent: an unknown field is refused."""
-
+class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class ResponseModel(BaseModel):
-    """What is given back."""
+# Strict models take no text for an enumeration.
+_Priority = Annotated[Priority, Field(strict=False)]
 
+
+class _ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class NewRun(RequestModel):
+class NewRun(_RequestModel):
     """A run to start."""
 
-    id: Annotated[str, Field(pattern=RUN_ID)] | None = None
-    """A name of your own, so that asking twice does not start two runs."""
+    id: Name | None = None
+    """Your own name for the run, so that a repeated request does not start two runs."""
     kind: Literal["optimize", "evaluate", "promptiter"] = "optimize"
     settings: RunSettings = Field(default_factory=RunSettings)
-    """What is said in the place of the project file."""
+    """Settings that override the project file."""
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     promptiter: dict[str, JsonValue] | None = None
-    """A run request of PromptIter, whose unknown fields are refused here."""
+    """A run request of PromptIter; unknown fields are rejected."""
+    priority: _Priority | None = None
+    """`low`, `normal` or `high`: within its limits, a token may ask for another than `normal`."""
 
 
-class NewEvaluation(RequestModel):
+class NewEvaluation(_RequestModel):
     """A measurement to make."""
 
-    id: Annotated[str, Field(pattern=RUN_ID)] | None = None
-    app: str
+    id: Name | None = None
+    app: Name
     settings: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    priority: _Priority | None = None
 
 
-class RunShape(ResponseModel):
+class RunShape(_ResponseModel):
     """A run."""
 
     app: str
@@ -60,80 +65,66 @@ class RunShape(ResponseModel):
     """The process that drives it, or drove it last."""
     lease_until: datetime | None
     journal: str
-    """Whether its journal lies in files or in the database."""
+    """Whether its journal is in files or in the database."""
     host: str
     """The machine that has its folder."""
     cancel_requested: bool
     events: int
+    priority: Priority
     left_because: str = ""
-    """Why this service cannot go on with it, where nobody drives it."""
+    """Why this service cannot continue the run, if nobody drives it."""
     request: JsonValue = None
     result: JsonValue = None
 
     @classmethod
     def of(cls, record: StoredRun, left_because: str = "") -> "RunShape":
-        """A record of the store."""
-        same = (
-            "strategy",
-            "status",
-            "error",
-            "current_round",
-            "best_score",
-            "created_at",
-            "updated_at",
-            "owner",
-            "lease_until",
-            "cancel_requested",
-            "events",
-            "result",
-        )
-        request = record.request
-        if isinstance(request, dict):
+        fields = {name: value for name, value in vars(record).items() if name in cls.model_fields}
+        if isinstance(record.request, dict):
             # The description is the service's own: it names folders of this machine.
-            request = {name: value for name, value in request.items() if name != "spec"}
+            fields["request"] = {k: v for k, v in record.request.items() if k != "spec"}
+        fields["error"] = public(record.error)
         return cls(
-            request=request,
+            **fields,
             app=record.app_name,
             id=record.run_id,
             journal=record.where.journal,
             host=record.where.host,
-            left_because=left_because,
-            **{name: getattr(record, name) for name in same},
+            left_because=public(left_because),
         )
 
 
-class RunList(ResponseModel):
+class RunList(_ResponseModel):
     """Some runs, newest first."""
 
     runs: list[RunShape]
     cursor: str
-    """Give it back for the next page; empty on the last."""
+    """Send it to get the next page; empty on the last."""
 
 
-class AppShape(ResponseModel):
+class AppShape(_ResponseModel):
     """An app."""
 
     name: str
     kind: Literal["file", "engine"]
     strategy: str
-    """Empty where the file decides."""
+    """Empty if the file decides."""
     promptiter: bool
-    """Whether PromptIter's routes know it."""
+    """Whether PromptIter's routes support it."""
 
 
-class AppList(ResponseModel):
+class AppList(_ResponseModel):
     """The apps."""
 
     apps: list[AppShape]
 
 
-class Structure(ResponseModel):
+class Structure(_ResponseModel):
     """The nodes, edges and surfaces of an app, in PromptIter's shape."""
 
     structure: dict[str, JsonValue]
 
 
-class DatasetShape(ResponseModel):
+class DatasetShape(_ResponseModel):
     """A dataset."""
 
     name: str
@@ -141,7 +132,7 @@ class DatasetShape(ResponseModel):
     cases: int
 
 
-class DatasetList(ResponseModel):
+class DatasetList(_ResponseModel):
     """The datasets."""
 
     datasets: list[str]
@@ -154,7 +145,7 @@ class CasePage(DatasetShape):
     page: list[dict[str, JsonValue]]
 
 
-class TrialPage(ResponseModel):
+class TrialPage(_ResponseModel):
     """Some trials of a run, as in its trials.jsonl."""
 
     total: int
@@ -162,8 +153,8 @@ class TrialPage(ResponseModel):
     trials: list[dict[str, JsonValue]]
 
 
-class CandidateShape(ResponseModel):
-    """A candidate that became the incumbent, or where the run began."""
+class CandidateShape(_ResponseModel):
+    """An accepted candidate, or the starting point of the run."""
 
     trial: int
     id: str
@@ -172,26 +163,26 @@ class CandidateShape(ResponseModel):
     files: list[str]
 
 
-class CandidateList(ResponseModel):
+class CandidateList(_ResponseModel):
     """The candidates to choose from, oldest first."""
 
     candidates: list[CandidateShape]
 
 
-class FileShape(ResponseModel):
+class FileShape(_ResponseModel):
     """A file in a run's folder."""
 
     path: str
     bytes: int
 
 
-class FileList(ResponseModel):
+class FileList(_ResponseModel):
     """The files of a run."""
 
     files: list[FileShape]
 
 
-class EventShape(ResponseModel):
+class EventShape(_ResponseModel):
     """Something that happened."""
 
     number: int
@@ -201,62 +192,95 @@ class EventShape(ResponseModel):
     payload: JsonValue
 
 
-class EventPage(ResponseModel):
+class EventPage(_ResponseModel):
     """Some events, oldest first."""
 
     events: list[EventShape]
 
 
-class Health(ResponseModel):
-    """That the service is alive."""
+class Health(_ResponseModel):
+    """The service is alive."""
 
     status: Literal["ok"]
     version: str
 
 
-class LeftRun(ResponseModel):
-    """A run that nobody drives and that cannot go on here."""
+class AccountShape(_ResponseModel):
+    """An account."""
+
+    name: str
+    scope: TokenScope
+    limits: dict[str, float | None]
+    """None means no limit."""
+    max_priority: Priority
+    """The highest priority of its runs."""
+    per: Period
+    """What is counted as spent: today, this month, or everything."""
+    spent: dict[str, float | None]
+    reserved: dict[str, float | None]
+    """What unfinished runs may still spend."""
+    runs: int
+    """Unfinished runs."""
+    bytes: int
+
+
+class LeftRun(_ResponseModel):
+    """A run that nobody drives and that cannot continue here."""
 
     app: str
     id: str
     why: str
 
 
-class Readiness(ResponseModel):
-    """Whether the service can work."""
+class ProcessShape(_ResponseModel):
+    """A process of the service, of all that share the store."""
+
+    name: str
+    role: ServiceRole
+    host: str
+    places: int
+    """How many runs it can drive at once."""
+    busy: int
+    """How many it drives."""
+
+
+class Readiness(_ResponseModel):
+    """Whether the service is ready."""
 
     status: Literal["ready"]
-    apps: list[str]
-    running: int
-    waiting: int
-    left: list[LeftRun]
+    apps: list[str] = []
+    running: int = 0
+    waiting: int = 0
+    """Runs that wait for a worker, of all processes that share the store."""
+    processes: list[ProcessShape] = []
+    left: list[LeftRun] = []
 
 
-class ProblemShape(ResponseModel):
-    """One thing that is wrong."""
+class ProblemShape(_ResponseModel):
+    """One problem."""
 
     where: str
     message: str
     remedy: str
 
 
-class ErrorShape(ResponseModel):
+class ErrorShape(_ResponseModel):
     """An error."""
 
     code: str
-    """A stable word for programs."""
+    """A stable code for programs."""
     message: str
     remedy: str
     problems: list[ProblemShape]
 
 
-class ErrorBody(ResponseModel):
+class ErrorBody(_ResponseModel):
     """The body of every error."""
 
     error: ErrorShape
 
 
-class Detailed(ResponseModel):
+class Detailed(_ResponseModel):
     """The body of an error of the refinement routes."""
 
     detail: str

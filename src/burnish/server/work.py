@@ -1,4 +1,4 @@
-"""Work: what the manager drives, in threads of its own."""
+"""Work: what the manager drives, each run in its own thread."""
 
 import asyncio
 import concurrent.futures
@@ -6,15 +6,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, Interrupted, RunLocked
+from burnish.journal.limits import Budget
+from burnish.reports.progress import LiveState
+from burnish.runs.events import Tick
+from burnish.server.host_paths import public
 from burnish.server.runs import RunPlace
+from burnish.server.stores.accounts import Amounts
 from burnish.server.stores.records import (
     CANCELED,
     UNCHANGED,
@@ -34,21 +38,21 @@ T = TypeVar("T")
 
 
 class _Job(Generic[T]):
-    """A coroutine in another thread's loop; unlike a future's, its end is waited for."""
+    """A coroutine in another thread's loop; unlike a future, it can be awaited until it ends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[object, object, T]) -> None:
         self._loop = loop
         self._work = work
         self._task: asyncio.Task[T] | None = None
-        self.done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
         loop.call_soon_threadsafe(self._begin)
 
-    async def ended(self) -> T:
-        """Wait for it. Cancelling this wait leaves the job alone."""
-        return await asyncio.shield(asyncio.wrap_future(self.done))
+    async def result(self) -> T:
+        """Wait for the end. Cancelling this wait leaves the job alone."""
+        return await asyncio.shield(asyncio.wrap_future(self._done))
 
     def cancel(self) -> None:
-        """Cancel it; `done` is done once it has cleaned up."""
+        """Cancel it; `result` returns once it has cleaned up."""
         with suppress(RuntimeError):  # the loop is closed: it has ended
             self._loop.call_soon_threadsafe(self._cancel)
 
@@ -62,19 +66,19 @@ class _Job(Generic[T]):
 
     def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self.done.set_exception(JobCancelled())
+            self._done.set_exception(_JobCancelled())
         elif (error := task.exception()) is not None:
-            self.done.set_exception(error)
+            self._done.set_exception(error)
         else:
-            self.done.set_result(task.result())
+            self._done.set_result(task.result())
 
 
-class JobCancelled(Exception):
-    """A job was cancelled, and has cleaned up. Not to be mistaken for one's own cancelling."""
+class _JobCancelled(Exception):
+    """A job was cancelled and has cleaned up; CancelledError would mean the waiting task."""
 
 
 class LoopThread:
-    """A thread that runs an event loop while it is entered, or until it is closed."""
+    """A thread that runs an event loop until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -83,27 +87,21 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, work: Coroutine[object, object, T]) -> _Job[T]:
-        """Begin a coroutine there."""
+        """Start a coroutine in the loop."""
         return _Job(self._loop, work)
 
     def close(self) -> None:
-        """End the loop; what is left in it is cancelled. Does not wait for that: see `join`."""
+        """End the loop and cancel what is left in it, without waiting: see `join`."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def join(self, seconds: float = 5.0) -> None:
-        """Wait until the thread has ended."""
         self._thread.join(seconds)
 
     def __enter__(self) -> "LoopThread":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _live(self) -> None:
@@ -111,70 +109,62 @@ class LoopThread:
         try:
             self._loop.run_forever()
         finally:
-            self._wind_up()
-
-    def _wind_up(self) -> None:
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
 
 
-# -- What the manager drives ----------------------------------------------------------------------
+class EventSink(Protocol):
+    """Stores an event of a run and changes its record; callable from any thread, never blocks."""
+
+    def __call__(self, event: NewEvent, changes: RunChanges = UNCHANGED, /) -> None: ...
 
 
-class Tell(Protocol):
-    """Keeps an event of a run; may be called from any thread, and does not wait."""
-
-    def __call__(self, event: NewEvent, changes: RunChanges = UNCHANGED, /) -> None:
-        """Keep the event, and change the run with it."""
-        ...
-
-
-class StopSwitch:
+class _StopSwitch:
     """Asks a run to stop after the trial in flight, from another thread than the run's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._why = ""
-        self._obey: Callable[[str], None] | None = None
+        self._stop: Callable[[str], None] | None = None
 
     @property
     def asked(self) -> bool:
-        """Whether anybody has asked."""
         return bool(self._why)
 
     def ask(self, why: str) -> None:
-        """Ask; a run that cannot hear it yet is told as soon as it can."""
+        """Ask; a run that has not called `when_asked` yet hears it then."""
         with self._lock:
-            self._why, obey = self._why or why, self._obey
-        if obey is not None:
-            obey(why)
+            self._why, stop = self._why or why, self._stop
+        if stop is not None:
+            stop(why)
 
-    def when_asked(self, obey: Callable[[str], None]) -> None:
+    def when_asked(self, stop: Callable[[str], None]) -> None:
         """What the run does when it is asked; called from any thread."""
         with self._lock:
-            self._obey, why = obey, self._why
+            self._stop, why = stop, self._why
         if why:
-            obey(why)
+            stop(why)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
-    """What work is given when it is driven."""
+class RunContext:
+    """What work needs to be driven."""
 
-    run_id: str
     place: RunPlace
-    tell: Tell
-    stop: StopSwitch = field(default_factory=StopSwitch)
+    tell: EventSink
+    stop: _StopSwitch
+    live: LiveState = field(default_factory=LiveState)
+    """Listens to the run, for those who look at its page."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How work ended; `queued` where it can go on later."""
+class RunOutcome:
+    """How work ended; `queued` if it can continue later."""
 
     status: RunStatus
     result: Json = None
@@ -183,25 +173,37 @@ class Ended:
 
 
 class RunWork(Protocol):
-    """A run that was found good and can be driven."""
+    """A validated run that can be driven."""
 
     @property
-    def strategy(self) -> str:
-        """How it searches."""
-        ...
+    def strategy(self) -> str: ...
 
     @property
     def spec(self) -> Mapping[str, Json]:
-        """The description that the run is built from; empty where a program has built it."""
+        """The description that the run is built from; empty if a program built it."""
+        ...
+
+    @property
+    def request(self) -> Json:
+        """PromptIter's request with its limits cut; None if it is stored as it came."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """Its limits."""
+        ...
+
+    def limit(self, granted: Amounts) -> None:
+        """Cut its limits to what it may spend; PriceUnknown if US dollars cannot be counted."""
         ...
 
     @property
     def thread(self) -> LoopThread | None:
-        """The loop that it must run in; None for one of its own."""
+        """The loop that it must run in; None for a new one."""
         ...
 
-    async def drive(self, order: Order) -> Ended:
-        """Begin or go on, to the end. BurnishError where it fails; cancelled, it can go on."""
+    async def drive(self, context: RunContext) -> RunOutcome:
+        """Start or resume, to the end. BurnishError if it fails; cancelled, it can be resumed."""
         ...
 
     def so_far(self) -> Json:
@@ -209,7 +211,7 @@ class RunWork(Protocol):
         ...
 
     async def drop(self) -> None:
-        """Let go of what was opened for it, where it is not driven after all."""
+        """Release what was opened for it if it is not driven after all."""
         ...
 
 
@@ -217,55 +219,46 @@ class App(Protocol):
     """Something that can run, under a name."""
 
     @property
-    def name(self) -> str:
-        """What requests call it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def folder(self) -> Path | None:
-        """Where its file lies; None where a program made it."""
+        """Where its file is; None if a program created it."""
         ...
 
-    def plan(self, request: Json) -> RunWork:
-        """The work that a request asks for; ConfigError with all that is wrong. Pays nothing.
+    def plan(self, request: Json, *, tighten: bool = False) -> RunWork:
+        """The work for a request; ConfigError with all problems, and no paid calls.
 
-        May block: it is called in a worker thread.
+        `tighten` cuts the limits of a client's new request to those of the app; a stored request
+        was cut before. May block: it is called in a worker thread.
         """
         ...
 
-    def about(self) -> dict[str, Json]:
-        """What it is, for lists."""
-        ...
+    def about(self) -> dict[str, Json]: ...
 
-    def structure(self) -> dict[str, Json]:
-        """Its nodes and surfaces, in PromptIter's shape; ConfigError where it has none."""
+    def structure(self, *, whole: bool = False) -> dict[str, Json]:
+        """Its nodes and surfaces, in PromptIter's shape; ConfigError if it has none.
+
+        `whole` adds what PromptIter has no type for.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         ...
 
 
-def _entered(thread: LoopThread | None, name: str) -> AbstractContextManager[LoopThread]:
-    """The thread to run in: one that stays, or one that ends with the run."""
-    return LoopThread(name) if thread is None else nullcontext(thread)
-
-
-# -- One run under way in this process ------------------------------------------------------------
-
-
 log = logging.getLogger("burnish.server")
-_AGAIN_SECONDS = 0.5
-"""Between two tries of a store that does not answer."""
 _BEAT_SECONDS = 2.0
-"""So soon, at the latest, a run hears that another process wants it canceled."""
+"""How soon, at the latest, a run notices that another process canceled it."""
 _GONE = (LeaseLost, RunNotRunning, RunMissing)
-
-_QueuedEvent = tuple[NewEvent, RunChanges]
 
 
 class Drive:
-    """Drives one run under its lease. Cancelled, or without its lease, the run can go on later."""
+    """Drives one run under its lease, which it renews from the beginning until it is closed.
+
+    Cancelled or without its lease, the run can be resumed.
+    """
 
     def __init__(
         self,
@@ -280,36 +273,41 @@ class Drive:
         self._seconds = seconds
         self._held_until = time.monotonic() + seconds
         self._announce = announce
-        self._queue: asyncio.Queue[_QueuedEvent | None] = asyncio.Queue()
-        self._job: _Job[Ended] | None = None
-        self._stop = StopSwitch()
+        self._queue: asyncio.Queue[tuple[NewEvent, RunChanges] | None] = asyncio.Queue()
+        self._job: _Job[RunOutcome] | None = None
+        self._run = (lease.app_name, lease.run_id)
+        self._stop = _StopSwitch()
+        self.live = LiveState()
+        self._reported = 0
         self._over = asyncio.Event()
+        self._beating = asyncio.create_task(self._beat())
         self._lost = False
+        self._ended = False
+        """Whether the work has ended: its lease then ends too, and nothing is lost."""
         self._canceled = lease.cancel_requested
-        self.worked = False
-        """Whether the work was begun; it lets go of what it holds by itself then."""
 
     @property
-    def run(self) -> tuple[str, str]:
-        """App and id."""
-        return self._lease.app_name, self._lease.run_id
+    def started(self) -> bool:
+        """Whether the work was started; it then releases its resources itself."""
+        return self._job is not None
 
     def cancel(self) -> None:
-        """Somebody wants no more of it."""
+        """Stop the run for good."""
         self._canceled = True
-        self._end_job()
+        self.stop_now()
 
     def ask_to_stop(self, why: str) -> None:
-        """The service goes down: finish the trial in flight."""
+        """Stop after the trial in flight, because the service is shutting down."""
         self._stop.ask(why)
 
-    def insist(self) -> None:
-        """The service goes down now."""
-        self._end_job()
+    def stop_now(self) -> None:
+        """Cancel the work; the run can go on later."""
+        if self._job is not None:
+            self._job.cancel()
 
     async def through(self, work: RunWork, place: RunPlace) -> None:
-        """Drive the work to its end, and say in the store how it ended."""
-        tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._pump())]
+        """Drive the work to its end, and store how it ended."""
+        pumping = asyncio.create_task(self._pump())
         loop = asyncio.get_running_loop()
 
         def tell(event: NewEvent, changes: RunChanges = UNCHANGED) -> None:
@@ -317,106 +315,103 @@ class Drive:
                 loop.call_soon_threadsafe(self._queue.put_nowait, (event, changes))
 
         try:
-            await self._begun()
-            order = Order(run_id=self.run[1], place=place, tell=tell, stop=self._stop)
-            ended = await self._worked(work, order)
+            status = RunStatus.RUNNING
+            event = NewEvent(kind="status", payload={"status": status.value})
+            await self._store_event(event, RunChanges(status=status))
+            context = RunContext(place=place, tell=tell, stop=self._stop, live=self.live)
+            outcome = await self._work(work, context)
             self._queue.put_nowait(None)
-            await tasks[1]
+            await pumping
             if not self._lost:
-                await self._store_end(ended, work)
+                self._ended = outcome.status.finished
+                await self._store_end(outcome, work)
         finally:
-            self._over.set()
-            tasks[1].cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            pumping.cancel()
+            await asyncio.gather(pumping, return_exceptions=True)
 
-    # -- the work ----------------------------------------------------------------------------
+    async def close(self) -> None:
+        """Renew the lease no more."""
+        self._over.set()
+        await asyncio.gather(self._beating, return_exceptions=True)
 
-    async def _worked(self, work: RunWork, order: Order) -> Ended:
-        """How it ended; what it raised is told, not passed on."""
-        with _entered(work.thread, f"run-{self.run[1]}") as loop:
-            self._job, self.worked = loop.submit(work.drive(order)), True
+    async def _work(self, work: RunWork, context: RunContext) -> RunOutcome:
+        thread = work.thread
+        loop_thread = LoopThread(f"run-{self._run[1]}") if thread is None else nullcontext(thread)
+        with loop_thread as loop:
+            self._job = loop.submit(work.drive(context))
             if self._canceled or self._lost:
                 self._job.cancel()
             try:
-                return await self._job.ended()
-            except JobCancelled:
+                return await self._job.result()
+            except _JobCancelled:
                 status = RunStatus.CANCELED if self._canceled else RunStatus.QUEUED
-                return Ended(status=status, error=CANCELED if self._canceled else "")
+                return RunOutcome(status=status, error=CANCELED if self._canceled else "")
             except (Interrupted, RunLocked) as error:
-                log.warning("run %s/%s goes on later: %s", *self.run, error.message)
-                return Ended(status=RunStatus.QUEUED)
+                log.warning("run %s/%s will continue later: %s", *self._run, error.message)
+                return RunOutcome(status=RunStatus.QUEUED)
             except BurnishError as error:
-                return Ended(status=RunStatus.FAILED, error=_clean(error.message))
+                log.warning("run %s/%s failed: %s", *self._run, error.message)
+                message = error.message
             except Exception as error:  # the user's own code may raise anything
-                log.exception("run %s/%s failed", *self.run)
-                return Ended(
-                    status=RunStatus.FAILED, error=_clean(f"{type(error).__name__}: {error}")
-                )
+                log.exception("run %s/%s failed", *self._run)
+                message = f"{type(error).__name__}: {error}"
+            error = public(Redactor.from_environment().text(message))
+            return RunOutcome(status=RunStatus.FAILED, error=error)
 
-    def _end_job(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
-
-    # -- the store ---------------------------------------------------------------------------
-
-    async def _begun(self) -> None:
-        changes = RunChanges(status=RunStatus.RUNNING)
-        event = NewEvent(kind="status", payload={"status": RunStatus.RUNNING.value})
-        await self._store_event((event, changes))
-
-    async def _store_end(self, ended: Ended, work: RunWork) -> None:
-        result = work.so_far() if ended.result is None else ended.result
-        status = RunStatus.CANCELED if self._canceled else ended.status
+    async def _store_end(self, outcome: RunOutcome, work: RunWork) -> None:
+        result = work.so_far() if outcome.result is None else outcome.result
+        status = RunStatus.CANCELED if self._canceled else outcome.status
         finished = status.finished
         changes = RunChanges(
             status=status,
             result=result if finished else None,
-            error=CANCELED if status is RunStatus.CANCELED else ended.error,
-            best_score=ended.best_score,
+            error=CANCELED if status is RunStatus.CANCELED else outcome.error,
+            best_score=outcome.best_score,
         )
         event = NewEvent(kind="status", payload={"status": status.value, "error": changes.error})
         with suppress(*_GONE):
-            await self._store_event((event, changes))
+            await self._store_event(event, changes)
             if not finished:
                 await self._store.release(self._lease)
 
     async def _pump(self) -> None:
-        """Keep events in the order in which they are told."""
+        """Store events in their order."""
         while (entry := await self._queue.get()) is not None:
             if not self._lost:
                 try:
-                    await self._store_event(entry)
+                    await self._store_event(*entry)
                 except _GONE as error:
                     self._lose(error)
 
-    async def _store_event(self, entry: _QueuedEvent) -> None:
-        """Keep an event; a store that does not answer is asked again while the lease holds."""
-        event, changes = entry
+    async def _store_event(self, event: NewEvent, changes: RunChanges) -> None:
+        """Store an event, retrying while the lease is held."""
         while True:
             try:
-                await self._store.append_event(*self.run, event, changes, lease=self._lease)
+                await self._store.append_event(*self._run, event, changes, lease=self._lease)
             except StoreTrouble as error:
                 if time.monotonic() >= self._held_until:
-                    raise LeaseLost(*self.run, self._lease.owner) from error
-                await asyncio.sleep(_AGAIN_SECONDS)
+                    raise LeaseLost(*self._run, self._lease.owner) from error
+                await asyncio.sleep(0.5)
             else:
-                self._announce(*self.run)
+                self._announce(*self._run)
                 return
 
     async def _beat(self) -> None:
-        """Renew the lease; hear what other processes ask for."""
-        while not self._lost:
+        """Renew the lease, and notice cancellations by other processes."""
+        while not (self._lost or self._ended):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), min(self._seconds / 3, _BEAT_SECONDS))
             if self._over.is_set():
                 return
             began = time.monotonic()
             try:
-                renewed = await self._store.renew(self._lease, seconds=self._seconds)
+                renewed = await self._store.renew(
+                    self._lease, seconds=self._seconds, progress=self._news()
+                )
             except _GONE as error:
                 self._lose(error)
             except StoreTrouble as error:
-                log.warning("the lease of run %s/%s is not renewed: %s", *self.run, error.message)
+                log.warning("the lease of run %s/%s is not renewed: %s", *self._run, error.message)
                 if time.monotonic() >= self._held_until:
                     self._lose(error)
             else:
@@ -424,12 +419,17 @@ class Drive:
                 if renewed.cancel_requested and not self._canceled:
                     self.cancel()
 
+    def _news(self) -> Json:
+        """How far the current evaluation is, for other processes; None if it is as it was."""
+        if self.live.changes == self._reported:
+            return None
+        self._reported, tick = self.live.changes, self.live.tick_now
+        return {"tick": None if tick is None else codec(Tick).encode(tick)}
+
     def _lose(self, error: BurnishError) -> None:
-        """Someone else drives it, or may: stop at once, and say nothing more."""
-        log.warning("run %s/%s is given up here: %s", *self.run, error.message)
+        """Someone else drives the run, or may: stop at once and store nothing more."""
+        if self._ended:
+            return
+        log.warning("run %s/%s is no longer driven here: %s", *self._run, error.message)
         self._lost = True
-        self._end_job()
-
-
-def _clean(text: str) -> str:
-    return Redactor.from_environment().text(text)
+        self.stop_now()

@@ -12,11 +12,6 @@ from burnish.core.protocols import Role, Target
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run
 
-_BLOCK = 16
-"""Cases between two looks at limits and signals."""
-_AHEAD = 15
-"""Blocks that are begun meanwhile, so that nobody waits at the end of one."""
-
 
 class Measure:
     """One trial: the baseline over all cases, as often as asked.
@@ -25,6 +20,7 @@ class Measure:
     """
 
     name = "measure"
+    searches = False
 
     def __init__(self, *, repeats: int = 1, noise: bool = False, subject: str = "") -> None:
         self.repeats = repeats
@@ -37,21 +33,17 @@ class Measure:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its settings."""
         return short_id(["measure", 1, self.repeats])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """It asks nobody."""
         return ()
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """Anything can be measured."""
         del target
         return ()
 
     async def search(self, run: Run) -> None:
-        """Measure the baseline."""
         if run.stop_reason(run.estimate(Split.TRAIN, repeats=self.repeats)) is not None:
             return
         results = await self._results(run)
@@ -71,8 +63,8 @@ class Measure:
             run.target.baseline,
             split=Split.TRAIN,
             repeats=self.repeats,
-            block_size=_BLOCK,
-            look_ahead=_AHEAD,
+            block_size=16,  # between two looks at limits and signals
+            look_ahead=15,  # so that nobody waits at the end of a block
         )
         async with aclosing(blocks) as parts:
             async for part in parts:

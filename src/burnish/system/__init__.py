@@ -1,11 +1,10 @@
-"""What burnish asks of the machine: whole files, locks, YAML trees, redaction, child processes.
+"""What burnish needs of the machine: files, locks, YAML trees, redaction, child processes.
 
-Everything here keeps a promise that the rooms above rely on: a file is whole or absent, a lock
-dies with its holder, no secret passes a Redactor, every problem of a configuration is shown at
-once with its line, and no child process outlives its run.
+The packages above rely on guarantees made here: a file is complete or absent, a lock ends with
+its holder, no secret passes a Redactor, all problems of a configuration are reported at once
+with their lines, and no child process outlives its run.
 
-Names load when they are first used: every command looks here first for files to put back, and
-most of them need nothing else.
+Names load on first use: every command looks here for files to restore, and most need nothing else.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Databases that hold runs and journals: their addresses, their connections, and outages.
+"""Databases for runs and journals: their addresses, connections, and outages.
 
-There is one driver a database: sqlite3, psycopg for PostgreSQL, PyMySQL for MySQL and MariaDB.
-All of them block, so whoever lives in an event loop uses them in threads.
+There is one driver per database: sqlite3, psycopg for PostgreSQL, PyMySQL for MySQL and MariaDB.
+All of them block, so code in an event loop uses them in threads.
 """
 
 import os
@@ -17,18 +17,16 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from burnish.core.errors import BurnishError, ConfigError, MissingExtra, Problem
+from burnish.core.errors import BurnishError, ConfigError, MissingExtra
 from burnish.system.config import expand_variables
 from burnish.system.files import is_network_file_system
 
 T = TypeVar("T")
 
 PREFIX = "burnish_"
-"""What the names of tables begin with, unless the user says otherwise."""
+"""The default prefix of table names."""
 PART = 4 * 1024 * 1024
-"""Bytes of a large value in one row: servers refuse packets above a size, MariaDB above 16 MB."""
-
-# -- addresses -----------------------------------------------------------------------------
+"""Bytes of a large value per row: servers refuse larger packets, MariaDB above 16 MB."""
 
 _KINDS = {
     "postgres": "postgresql",
@@ -39,12 +37,11 @@ _KINDS = {
     "memory": "memory",
 }
 _HIDDEN = "***"
-_EXAMPLES = "sqlite:///file.db, postgresql://user@host/database or mysql://user@host/database"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatabaseUrl:
-    """An address, with `${VAR}` expanded. Its text and its repr have no password."""
+    """An address with `${VAR}` expanded. Its text and its repr contain no password."""
 
     kind: str
     """`postgresql`, `mysql` (MariaDB too), `sqlite` or `memory`."""
@@ -61,7 +58,7 @@ class DatabaseUrl:
             raise _bad_address("the address of the database does not begin with its kind")
         kind = _KINDS.get(scheme.partition("+")[0])
         if kind is None:
-            raise _bad_address(f"'{scheme}' is no kind of database that burnish knows")
+            raise _bad_address(f"'{scheme}' is not a kind of database that burnish supports")
         try:
             _ = urlsplit(expanded).port
         except ValueError:  # a driver would refuse it too, and show the whole address
@@ -71,27 +68,23 @@ class DatabaseUrl:
 
     @property
     def is_server(self) -> bool:
-        """Whether a server holds the database, so that several machines can share it."""
         return self.kind in ("postgresql", "mysql")
 
     @property
     def password(self) -> str:
-        """The secret part."""
         return unquote(urlsplit(self.expanded).password or "")
 
     @property
     def database(self) -> str:
-        """The database on the server, or the path of the file."""
         return unquote(urlsplit(self.expanded).path[1:])
 
     @property
     def options(self) -> dict[str, str]:
-        """What follows the question mark."""
         return dict(parse_qsl(urlsplit(self.expanded).query))
 
     @property
     def storable(self) -> str:
-        """The address for a file: a `${VAR}` stays one, a password in plain text is left out."""
+        """The address for a file: keeps a `${VAR}`, leaves out a password in plain text."""
         return _without_password(self.written, variables_stay=True)
 
     def redacted(self, text: str) -> str:
@@ -109,7 +102,7 @@ class DatabaseUrl:
 
 
 def _without_password(text: str, *, variables_stay: bool) -> str:
-    """The address with its password hidden, or left out; options may hold one too."""
+    """The address with its password hidden or left out; options may contain one too."""
     parts = urlsplit(text)
     who, at, where = parts.netloc.rpartition("@")
     user, colon, password = who.partition(":")
@@ -121,18 +114,16 @@ def _without_password(text: str, *, variables_stay: bool) -> str:
 
 
 def _bad_address(message: str) -> ConfigError:
-    return ConfigError([Problem(message=message, remedy=f"write {_EXAMPLES}")])
+    examples = "sqlite:///file.db, postgresql://user@host/database or mysql://user@host/database"
+    return ConfigError.of("", message, f"write {examples}")
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse what cannot begin the name of a table."""
+    """Reject a prefix that no table name can have."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,31}|", prefix):
-        message = f"'{prefix}' cannot begin the names of tables"
-        remedy = "give up to 32 letters, digits and underscores, a digit not first"
-        raise ConfigError([Problem(message=message, remedy=remedy)])
+        remedy = "use up to 32 letters, digits and underscores, not beginning with a digit"
+        raise ConfigError.of("", f"'{prefix}' is not a valid prefix for table names", remedy)
 
-
-# -- connections ---------------------------------------------------------------------------
 
 _CLOCKS = {
     "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
@@ -158,7 +149,7 @@ _OPTIONS = {
 _READ_ONLY = "burnish_read_only"
 _FAILURES = (SQLAlchemyError, OSError)
 _REFUSALS = (*_FAILURES, RuntimeError, TypeError, ValueError)
-"""Drivers raise the last three for options that they do not have."""
+"""Drivers raise the last three for options that they do not support."""
 
 
 class Database:
@@ -172,6 +163,9 @@ class Database:
         self.clock = _CLOCKS[self.kind]
         """Seconds since 1970 in UTC, by the database's clock: those of machines may differ."""
         self._trouble = trouble
+        self._file = Path(url.database) if url.kind == "sqlite" else None
+        self._seen: tuple[int, int] | None = None
+        """The identity of the SQLite file that connections were opened to."""
         try:
             self._engine = _sqlite(url) if self.kind == "sqlite" else _server(url, pooled=pooled)
         except ImportError as error:
@@ -183,7 +177,7 @@ class Database:
 
     @property
     def is_mysql(self) -> bool:
-        """Whether MySQL's SQL is spoken there; MariaDB speaks it too."""
+        """Whether it uses MySQL's SQL, as MariaDB does too."""
         return self.kind == "mysql"
 
     def connect(self, **options: Any) -> Connection:
@@ -194,12 +188,16 @@ class Database:
             raise self.trouble(error) from None  # the driver's own may hold the address
 
     @contextmanager
-    def transaction(self, *, read_only: bool = False, **options: Any) -> Generator[Connection]:
-        """A transaction that is committed when the block ends well.
+    def transaction(
+        self, *, read_only: bool = False, may_create: bool = False, **options: Any
+    ) -> Generator[Connection]:
+        """A transaction that is committed when the block succeeds.
 
-        One that is read only waits for nobody who writes. A row whose key is there already
-        is the caller's affair: IntegrityError.
+        A read-only one does not wait for writers. A duplicate key raises IntegrityError. Only with
+        `may_create` is a SQLite file created; one that was removed or replaced is noticed.
         """
+        if self._file is not None:
+            self._watch(self._file, may_create=may_create)
         db = self.connect(**{_READ_ONLY: read_only}, **options)
         try:
             with db, db.begin():
@@ -209,14 +207,29 @@ class Database:
         except _FAILURES as error:
             raise self.trouble(error) from None
 
+    def _watch(self, file: Path, *, may_create: bool) -> None:
+        """Open connections go on with a file that is no longer there, and lose what they write."""
+        try:
+            state = file.stat()
+        except OSError as error:
+            self._engine.dispose()
+            self._seen = None
+            if may_create and isinstance(error, FileNotFoundError):
+                return
+            raise self._trouble(f"its file cannot be used: {error.strerror}") from None
+        seen = (state.st_dev, state.st_ino)
+        if self._seen not in (None, seen):
+            self._engine.dispose()
+        self._seen = seen
+
     def trouble(self, error: Exception) -> BurnishError:
-        """The error to raise for what a driver raised."""
+        """The error to raise for a driver's error."""
         cause = getattr(error, "orig", None) or error
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
         return self._trouble(self.url.redacted(lines[0]))
 
     def close(self) -> None:
-        """Close every connection that nobody uses."""
+        """Close every unused connection."""
         self._engine.dispose()
 
 
@@ -241,7 +254,7 @@ def _server(url: DatabaseUrl, *, pooled: bool) -> Engine:
 def _sqlite(url: DatabaseUrl) -> Engine:
     """SQLite takes its lock when a writing transaction begins.
 
-    Otherwise two writers that have both read would each wait for the other, and one would fail.
+    Otherwise two writers that have both read would wait for each other, and one would fail.
     """
     if url.kind == "memory":
         engine = create_engine(
@@ -249,11 +262,12 @@ def _sqlite(url: DatabaseUrl) -> Engine:
         )
         mode = "MEMORY"
     elif url.database in ("", ":memory:"):
-        remedy = "write memory:// for a store that is gone when the process ends"
-        raise ConfigError([Problem(message=f"{url} names no file", remedy=remedy)])
+        remedy = "use memory:// for a store that is lost when the process ends"
+        raise ConfigError.of("", f"{url} does not name a file", remedy)
     else:
         address = URL.create("sqlite", database=url.database)
-        engine = create_engine(address, hide_parameters=True, connect_args={"timeout": 30})
+        waits = {"timeout": _seconds(url.options.get("timeout", "30"))}
+        engine = create_engine(address, hide_parameters=True, connect_args=waits)
         on_network = is_network_file_system(Path(url.database).absolute().parent)
         mode = "DELETE" if on_network else "WAL"
 
@@ -272,15 +286,23 @@ def _sqlite(url: DatabaseUrl) -> Engine:
     return engine
 
 
-# -- outages -------------------------------------------------------------------------------
+def _seconds(text: str) -> float:
+    """How long to wait for a lock."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 3600:
+        raise _bad_address("the timeout in the address of the database is not a number of seconds")
+    return seconds
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
 _PASSING = {1053, 1205, 1213, 3572}
 """MySQL: the server shuts down, a row is locked, a deadlock was resolved, a row is locked."""
 
 
 class LastingConnection:
-    """A connection that is made again after an outage: a restart, a killed connection."""
+    """A connection that reconnects after an outage: a restart, a killed connection."""
 
     def __init__(self, database: Database, *, patience: float = 0.0, **options: Any) -> None:
         self._database = database
@@ -290,11 +312,11 @@ class LastingConnection:
         self._db: Connection | None = database.connect(**options)
 
     def run(self, work: Callable[[Connection, bool], T]) -> T:
-        """Do the work; where the connection is lost meanwhile, do it again on a new one.
+        """Do the work; if the connection is lost meanwhile, do it again on a new one.
 
-        `work` is told whether it was begun before: what it wrote then may be there.
+        The second argument of `work` tells whether this is a retry, whose first writes may exist.
         """
-        pause, ends, again = _FIRST_PAUSE, 0.0, False
+        pause, ends, again = 0.05, 0.0, False
         while True:
             try:
                 if self._db is None:
@@ -309,17 +331,17 @@ class LastingConnection:
                     raise error if isinstance(error, BurnishError) else trouble from None
             again = True
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, 2.0)
 
     def close(self) -> None:
-        """Let go; a connection that is gone is closed too."""
+        """Close the connection, even one that is lost."""
         if self._db is not None:
             with suppress(*_FAILURES):
                 self._db.close()
             self._db = None
 
     def _is_outage(self, error: Exception) -> bool:
-        """Whether the same may succeed later. Not to get a connection back is part of it."""
+        """Whether a retry may succeed, also if connecting itself failed."""
         if self._db is None:
             return True
         if not isinstance(error, DBAPIError):

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or absent, spares beside them, and refusals in words."""
+"""Files and folders that are complete or absent, temporary files, and errors in plain words."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from burnish.core.errors import FileTrouble
@@ -17,7 +17,7 @@ from burnish.core.errors import FileTrouble
 _CAUSES = {
     errno.ENOSPC: ("the disk is full", "Free some space and try again."),
     errno.EDQUOT: ("the disk quota is used up", "Free some space and try again."),
-    errno.EFBIG: ("the file would pass the size limit", "Raise the limit: see `ulimit -f`."),
+    errno.EFBIG: ("the file would exceed the size limit", "Raise the limit: see `ulimit -f`."),
     errno.EROFS: ("the file system is read-only", "Choose a folder that can be written to."),
     errno.EACCES: ("permission denied", "Check who owns it and its mode: `ls -ld`."),
     errno.EPERM: ("permission denied", "Check who owns it and its mode: `ls -ld`."),
@@ -25,14 +25,12 @@ _CAUSES = {
     errno.ENOTDIR: ("a part of its path is a file, not a folder", "Check the path."),
     errno.EISDIR: ("it is a folder, not a file", "Name a file."),
     errno.ENAMETOOLONG: ("its name is too long", "Choose a shorter name."),
-    errno.ELOOP: ("its symbolic links lead in a circle", "Mend the links."),
+    errno.ELOOP: ("its symbolic links form a loop", "Fix the links."),
     errno.EMFILE: ("too many files are open", "Raise the limit: see `ulimit -n`."),
     errno.ENOLCK: ("this file system has no locks", "Put the run on a local disk."),
     errno.EOPNOTSUPP: ("this file system cannot do that", "Put the run on a local disk."),
 }
 _SPARE_NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
-_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
-_PASSES = 3
 _REMOTE = re.compile(
     r"(fuse\.)?"
     r"(9p|afs|beegfs|ceph|ceph-fuse|cifs|coda|gcsfuse|glusterfs|goofys|gpfs|juicefs|lustre|mount-s3"
@@ -41,7 +39,7 @@ _REMOTE = re.compile(
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """What belongs to this machine, not to a project: $BURNISH_HOME, or in the user's state."""
+    """The folder for the state of this machine: $BURNISH_HOME, or in the user's state folder."""
     env = os.environ if environ is None else environ
     if home := env.get("BURNISH_HOME"):
         return Path(home)
@@ -50,7 +48,7 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 class Unreadable(Exception):
-    """Says why a document cannot be read; whoever knows its name makes an error of it."""
+    """Why a document cannot be read; callers that know its name turn it into an error."""
 
     def __init__(self, cause: str, *, remedy: str) -> None:
         super().__init__(cause)
@@ -59,16 +57,17 @@ class Unreadable(Exception):
 
 
 def file_trouble(action: str, path: Path, error: OSError) -> FileTrouble:
-    """The error to raise when `action` ('write', 'read', …) on `path` was refused."""
+    """The error to raise when `action` ('write', 'read', …) on `path` failed."""
     unknown = (error.strerror or str(error), "Check the path and the disk.")
     cause, remedy = _CAUSES.get(error.errno or 0, unknown)
+    path = Path(f"{str(path)[:200]}…") if len(str(path)) > 1000 else path
     return FileTrouble(f"cannot {action} {path}: {cause}", remedy=remedy)
 
 
 def spare_beside(path: Path) -> Path:
-    """A name for a spare in the same folder.
+    """A temporary name in the same folder.
 
-    The name of the target is not in it: a name of 255 bytes has no room for more.
+    It does not contain the name of the target, which may already have 255 bytes.
     """
     return path.parent / f".{os.getpid()}-{secrets.token_hex(8)}.burnish-tmp"
 
@@ -86,10 +85,10 @@ def put_in_place(path: Path, make: Callable[[Path], None]) -> None:
 
 
 def _is_abandoned(name: str, *, shared: bool = False) -> bool:
-    """Whether a file of this name is a spare whose writer is gone, or was an earlier self.
+    """Whether this is the name of a temporary file whose writer is gone.
 
-    In a container the number of this process may well have been its predecessor's; where the
-    folder is `shared` with others in this process, it is taken for theirs.
+    In a container an earlier process may have had our process id, so a file with it is abandoned,
+    unless the folder is `shared` with others in this process.
     """
     match = _SPARE_NAME.fullmatch(name)
     if match is None:
@@ -104,7 +103,7 @@ def _is_alive(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
@@ -113,7 +112,7 @@ def write_atomic(
 ) -> None:
     """Give `path` this content, or leave it exactly as it was.
 
-    Writes through a symbolic link, as a plain write would. `durable` also survives a power cut.
+    Follows a symbolic link, as a plain write would. `durable` also survives a power cut.
     """
     payload = _encode(path, content) if isinstance(content, str) else content
     try:
@@ -142,7 +141,7 @@ def link_atomic(link: Path, to: str) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line; a crash leaves at most one torn line at the end."""
+    """Append one line; a crash leaves at most one torn line at the end."""
     assert "\n" not in line
     remaining = _encode(path, line + "\n")
     try:
@@ -156,15 +155,29 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What the file holds."""
-    try:
+    """Read a file."""
+    with translated("read", path):
         return path.read_bytes()
+
+
+@contextlib.contextmanager
+def translated(action: str, path: Path) -> Generator[None]:
+    """Raise FileTrouble for whatever the system says about a path, its own file or another."""
+    try:
+        yield
     except OSError as error:
-        raise file_trouble("read", path, error) from error
+        raise file_trouble(action, Path(error.filename or path), error) from error
+    except ValueError as error:
+        # No file can have such a name: a null character, or half a surrogate pair.
+        if isinstance(error, UnicodeEncodeError) or "null" in str(error):
+            shown = str(path).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+            message = f"cannot {action} {shown}: no file can have such a name"
+            raise FileTrouble(message, remedy="Correct the path.") from error
+        raise
 
 
 def read_text(path: Path) -> str:
-    """What the file holds, as UTF-8, its line ends untouched."""
+    """Read a file as UTF-8, with its line ends unchanged."""
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -175,8 +188,7 @@ def read_text(path: Path) -> str:
 def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
     """Remove what a killed writer left in `folder`.
 
-    Call it while nobody here writes there, or say that the folder is `shared`: then what
-    looks like this process's own is left alone.
+    Call it while nothing here writes there, or pass `shared` to leave this process's files alone.
     """
     try:
         entries = list(folder.iterdir()) if folder.is_dir() else []
@@ -204,7 +216,7 @@ def _write_new(path: Path, payload: bytes, *, durable: bool, mode: int | None) -
 
 
 def _keep_owner(path: Path, spare: Path) -> None:
-    """A file stays its owner's where root, or another of its group, writes it."""
+    """Keeps the owner of a file if root, or another member of its group, writes it."""
     before, now = path.stat(), spare.stat()
     if (before.st_uid, before.st_gid) == (now.st_uid, now.st_gid):
         return
@@ -246,7 +258,7 @@ def _encode(path: Path, text: str) -> bytes:
 
 
 def make_folder(path: Path, fill: Callable[[Path], None]) -> bool:
-    """Make a folder that appears with all that `fill` puts in it; False where one is already."""
+    """Create a folder that appears with all that `fill` puts into it; False if it exists."""
     spare = spare_beside(path)
     try:
         spare.mkdir()
@@ -255,7 +267,7 @@ def make_folder(path: Path, fill: Callable[[Path], None]) -> bool:
         os.rename(spare, path)  # noqa: PTH104
     except OSError as error:
         shutil.rmtree(spare, ignore_errors=True)
-        if error.errno in _TAKEN:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             return False
         raise file_trouble("make", path, error) from error
     except BaseException:
@@ -265,7 +277,7 @@ def make_folder(path: Path, fill: Callable[[Path], None]) -> bool:
 
 
 def add_lines(path: Path, lines: Sequence[str]) -> None:
-    """Add lines, all together and after whole lines only: a torn one at the end is cut off."""
+    """Append all lines at once, and cut off a torn line at the end first."""
     if not lines:
         return
     payload = "".join(f"{line}\n" for line in lines).encode()
@@ -284,19 +296,19 @@ def add_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of a file; none where it is not there. A torn one at the end is left out."""
+    """The lines of a file, without a torn one at the end; none if there is no file."""
     if not path.exists():
         return []
     return read_bytes(path).decode(errors="replace").split("\n")[:-1]
 
 
 def remove_tree(folder: Path) -> bool:
-    """Remove a folder with all that is in it; whether it is gone.
+    """Remove a folder and everything in it; return whether it is gone.
 
-    Made for what hostile commands leave: folders without permissions, and nested deeper than any
+    Made for what hostile commands leave: folders without permissions or nested deeper than any
     path may be long. Links are removed, never followed.
     """
-    for _ in range(_PASSES):
+    for _ in range(3):
         with contextlib.suppress(OSError):
             _flatten(folder)
         if not os.path.lexists(folder):
@@ -305,7 +317,7 @@ def remove_tree(folder: Path) -> bool:
 
 
 def _flatten(folder: Path) -> None:
-    """Empty each subfolder by moving its own subfolders up, so that no path ever gets long."""
+    """Empty each subfolder by moving its own subfolders up, so that paths stay short."""
     if not stat.S_ISDIR(folder.lstat().st_mode):
         folder.unlink()
         return
@@ -328,17 +340,14 @@ def _empty(folder: Path, above: Path, names: "itertools.count[int]") -> None:
             os.unlink(entry.path)  # noqa: PTH108
             continue
         os.chmod(entry.path, 0o700)  # noqa: PTH101
-        os.rename(entry.path, _free(above, names))  # noqa: PTH104
-
-
-def _free(above: Path, names: "itertools.count[int]") -> Path:
-    return next(place for n in names if not os.path.lexists(place := above / f".removed-{n}"))
+        places = (above / f".removed-{n}" for n in names)
+        os.rename(entry.path, next(p for p in places if not os.path.lexists(p)))  # noqa: PTH104
 
 
 def file_system_of(path: Path, mounts: Iterable[tuple[str, str]] | None = None) -> str:
-    """The type of the file system that holds `path`, such as 'ext4'; '' when not known.
+    """The type of the file system that holds `path`, such as 'ext4'; '' if unknown.
 
-    `mounts` are folders with the type of what is mounted there; this machine's unless given.
+    `mounts` are mount points with their types, by default those of this machine.
     """
     if mounts is None:
         path, mounts = path.resolve(), _mounts()
@@ -352,7 +361,7 @@ def file_system_of(path: Path, mounts: Iterable[tuple[str, str]] | None = None) 
 
 
 def is_network_file_system(path: Path, mounts: Iterable[tuple[str, str]] | None = None) -> bool:
-    """Whether `path` lies on a network file system, where SQLite's WAL is not safe."""
+    """Whether `path` is on a network file system, where SQLite's WAL is not safe."""
     return _REMOTE.fullmatch(file_system_of(path, mounts).lower()) is not None
 
 

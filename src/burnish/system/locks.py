@@ -1,4 +1,4 @@
-"""A lock on a path that one process holds, and that dies with it."""
+"""A lock on a path, held by one process and released when it ends."""
 
 import contextlib
 import fcntl
@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pydantic import BaseModel, ValidationError
 
 from burnish.core.errors import RunLocked
 from burnish.system.files import file_trouble
-
-_ATTEMPTS = 5
-_PAUSE = 0.01
 
 
 class _Holder(BaseModel):
@@ -29,14 +25,14 @@ class _Holder(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class FileLock:
-    """Held from `acquire` to `release`, or to the end of the process, however it ends."""
+    """Held from `acquire` to `release`, or until the process ends."""
 
     path: Path
     file: FileIO
 
     @classmethod
     def acquire(cls, path: Path, *, holding: str) -> Self:
-        """Lock `path`, or say who has it; `holding` names what is locked, for that message."""
+        """Lock `path`, or report who holds it; `holding` is what the message calls it."""
         try:
             # Python opens files as not inheritable, so no program started later keeps the lock.
             file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+")
@@ -52,7 +48,7 @@ class FileLock:
         return cls(path=path, file=file)
 
     def release(self) -> None:
-        """Let go; the file stays, since removing it would let two processes lock two files."""
+        """Unlock; the file remains, since removing it would let two processes lock two files."""
         if self.file.closed:
             return
         with self.file, contextlib.suppress(OSError):
@@ -61,35 +57,28 @@ class FileLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.release()
 
 
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock on `path` right now."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        with FileIO(path) as file:
+            return not _lock_at_once(file.fileno(), fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise file_trouble("look at the lock", path, error) from error
-    try:
-        return not _lock_at_once(descriptor, fcntl.LOCK_SH)
-    except OSError as error:
-        raise file_trouble("look at the lock", path, error) from error
-    finally:
-        os.close(descriptor)
 
 
 def _take(descriptor: int, holding: str) -> None:
     if not _lock_patiently(descriptor):
         raise _refusal(descriptor, holding)
-    _sign(descriptor)
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    holder = {"pid": os.getpid(), "host": os.uname().nodename, "since": since}
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
 
 def _lock_at_once(descriptor: int, kind: int) -> bool:
@@ -102,18 +91,11 @@ def _lock_at_once(descriptor: int, kind: int) -> bool:
 
 def _lock_patiently(descriptor: int) -> bool:
     # `is_held` takes the lock for an instant; that must not look like a holder.
-    for _ in range(_ATTEMPTS):
+    for _ in range(5):
         if _lock_at_once(descriptor, fcntl.LOCK_EX):
             return True
-        time.sleep(_PAUSE)
+        time.sleep(0.01)
     return False
-
-
-def _sign(descriptor: int) -> None:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    holder = {"pid": os.getpid(), "host": os.uname().nodename, "since": since}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
 
 def _refusal(descriptor: int, holding: str) -> RunLocked:

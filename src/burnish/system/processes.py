@@ -1,7 +1,8 @@
-"""Processes: who they are, how groups of them end, and children that never outlive their run."""
+"""Process identity, process groups, and children that never outlive their run."""
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import time
@@ -16,21 +17,18 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from burnish.system.files import file_trouble, read_bytes, write_atomic
 
 MARKER_VARIABLE = "BURNISH_SANDBOX"
-"""Carries the token by which processes are known that left their group and their parent."""
+"""The token by which processes are found that left their group and their parent."""
 SILENT = 60.0
-"""Seconds without a sign of life after which a process that cannot be seen from here is gone."""
+"""A process that cannot be seen from here counts as gone after this many silent seconds."""
 
 _Stream: TypeAlias = int | IO[Any] | None
 _POLL = 0.02
 _KILLED_WITHIN = 2.0
 
 
-# -- who they are ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _ProcessEntry:
-    """One process; pid and start time together name it for good."""
+    """One process; pid and start time together identify it for good."""
 
     pid: int
     group: int
@@ -40,7 +38,7 @@ class _ProcessEntry:
 
 
 def process_entry(pid: int) -> _ProcessEntry | None:
-    """What is known of one process; None when it is gone."""
+    """Look up one process; None if it is gone."""
     try:
         process = psutil.Process(pid)
         return _ProcessEntry(
@@ -54,7 +52,7 @@ def process_entry(pid: int) -> _ProcessEntry | None:
 
 
 def _boot_id() -> str:
-    """Changes whenever the machine starts, and differs between machines; '' when not known."""
+    """Changes whenever the machine starts, and differs between machines; '' if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -62,10 +60,10 @@ def _boot_id() -> str:
 
 
 def _start_time(process: psutil.Process) -> str:
-    """When a process started, in a form that a change of the clock leaves as it is.
+    """When a process started, in a form that does not change with the clock.
 
-    psutil counts from the time of the boot, which moves with the clock. Linux has the clock ticks
-    since then; elsewhere it is written as `ps` does, as in records that are older than this.
+    psutil counts from the boot time, which moves with the clock. Linux has the clock ticks since
+    boot; elsewhere it has the format of `ps`, as in older records.
     """
     if psutil.LINUX:
         text = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
@@ -76,18 +74,17 @@ def _start_time(process: psutil.Process) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """The process that made something others may find later."""
+    """The process that created something others may find later."""
 
     pid: int
     started: str
     boot: str
     host: str
     space: str
-    """The space of process numbers it lives in: containers have their own."""
+    """Its process id namespace: containers have their own."""
 
     @classmethod
     def here(cls) -> Self:
-        """This process."""
         entry = process_entry(os.getpid())
         return cls(
             pid=os.getpid(),
@@ -99,36 +96,27 @@ class Owner:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Self:
-        """An owner as it was written down."""
-        return cls(
-            pid=int(record["pid"]),
-            started=str(record["started"]),
-            boot=str(record["boot"]),
-            host=str(record["host"]),
-            space=str(record["space"]),
-        )
+        texts = {name: str(record[name]) for name in ("started", "boot", "host", "space")}
+        return cls(pid=int(record["pid"]), **texts)
 
     def as_json(self) -> dict[str, Any]:
-        """How it is written down."""
         return asdict(self)
 
     def is_gone(self, sign_of_life: Path) -> bool:
-        """Whether it ended; one of another machine or container when its file is old."""
+        """Whether it ended; if it is on another machine or container, whether its file is old."""
         if self.host == os.uname().nodename:
             if "" not in (self.boot, _boot_id()) and self.boot != _boot_id():
                 return True
             if self.space == _pid_namespace():
-                return self._ended_here()
+                entry = process_entry(self.pid)
+                if entry is None or not entry.is_running:
+                    return True
+                started = (self.started, entry.start_time)
+                return "" not in started and self.started != entry.start_time
         try:
             return time.time() - sign_of_life.stat().st_mtime > SILENT
         except FileNotFoundError:
             return False
-
-    def _ended_here(self) -> bool:
-        entry = process_entry(self.pid)
-        if entry is None or not entry.is_running:
-            return True
-        return "" not in (self.started, entry.start_time) and self.started != entry.start_time
 
 
 def _pid_namespace() -> str:
@@ -136,9 +124,6 @@ def _pid_namespace() -> str:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return ""
-
-
-# -- groups, and those who left them ---------------------------------------------------------
 
 
 def is_running(group: int) -> bool:
@@ -149,12 +134,15 @@ def is_running(group: int) -> bool:
         return False
     except PermissionError:
         pass
-    members = (process_entry(pid) for pid in psutil.pids() if _group_of(pid) == group)
-    return any(entry is not None and entry.is_running for entry in members)
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == group and (entry := process_entry(pid)) and entry.is_running:
+                return True
+    return False
 
 
 async def _end_group(group: int, grace: float) -> None:
-    """Ask the group to end, wait for `grace` seconds, then kill it."""
+    """Terminate the group, wait for `grace` seconds, then kill it."""
     try:
         if grace > 0:
             _signal(group, signal.SIGTERM)
@@ -166,16 +154,8 @@ async def _end_group(group: int, grace: float) -> None:
     await _until_gone(group, _KILLED_WITHIN)
 
 
-def _kill_group(group: int) -> None:
-    """End a group without asking, and see it gone."""
-    _signal(group, signal.SIGKILL)
-    limit = time.monotonic() + _KILLED_WITHIN
-    while time.monotonic() < limit and is_running(group):
-        time.sleep(_POLL)
-
-
 def kill_marked(token: str) -> None:
-    """Kill every process that was started with this token, and see them gone."""
+    """Kill every process that was started with this token, and wait until they are gone."""
     limit = time.monotonic() + _KILLED_WITHIN
     while (marked := list(_marked(token))) and time.monotonic() < limit:
         for process in marked:
@@ -192,13 +172,6 @@ def _marked(token: str) -> Iterator[psutil.Process]:
                 yield process
 
 
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return None
-
-
 def _signal(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
@@ -209,9 +182,6 @@ async def _until_gone(group: int, seconds: float) -> None:
     # Nothing tells when the last member of a group is gone.
     while time.monotonic() < limit and is_running(group):  # noqa: ASYNC110
         await asyncio.sleep(_POLL)
-
-
-# -- children on record ----------------------------------------------------------------------
 
 
 class _Record(BaseModel):
@@ -225,7 +195,7 @@ class _Record(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ChildProcesses:
-    """Starts and ends child processes; `folder` records those that run."""
+    """Starts and ends child processes; `folder` has a record of each that runs."""
 
     folder: Path
 
@@ -241,7 +211,7 @@ class ChildProcesses:
         pass_fds: Sequence[int] = (),
         marker: str = "",
     ) -> asyncio.subprocess.Process:
-        """Start a program in a session of its own and put its group on record."""
+        """Start a program in its own session, and record its group."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             process = await asyncio.create_subprocess_exec(
@@ -265,25 +235,26 @@ class ChildProcesses:
         return process
 
     async def wait(self, process: asyncio.subprocess.Process) -> int:
-        """The exit code, once it ended by itself; what it left running in its group is ended.
+        """Wait for the exit code, then end what is left in the group.
 
-        Read its pipes at the same time: they reach their end when the group is gone.
+        Read its pipes at the same time: they end when the group is gone.
         """
-        code = await _exit_code(process)
+        code = await exit_code(process)
+        assert code is not None
         await self.end(process, grace=0)
         return code
 
     async def end(self, process: asyncio.subprocess.Process, *, grace: float = 2.0) -> None:
-        """End the whole group: ask, wait for `grace` seconds, then kill."""
+        """Terminate the whole group, wait for `grace` seconds, then kill it."""
         path = _record_path(self.folder, process.pid)
         # Long after it ended by itself, its number may belong to somebody else.
         if process.returncode is None or _is_ours(_read_record(path)):
             await _end_group(process.pid, grace)
-        await _exit_code(process)
+        await exit_code(process)
         path.unlink(missing_ok=True)
 
     def record(self, group: int, *, marker: str = "") -> None:
-        """Put a group on record; with a `marker`, whoever carries it is ended with the group."""
+        """Record a group; processes that carry its `marker` are ended with it."""
         leader = process_entry(group)
         started = leader.start_time if leader else ""
         record = _Record(pgid=group, start_time=started, boot=_boot_id(), marker=marker)
@@ -291,19 +262,16 @@ class ChildProcesses:
         write_atomic(_record_path(self.folder, group), record.model_dump_json(), durable=False)
 
     def forget(self, group: int) -> None:
-        """Take a group that is known to be gone off the record."""
+        """Delete the record of a group that is gone."""
         _record_path(self.folder, group).unlink(missing_ok=True)
 
     def end_recorded(self, group: int) -> None:
-        """Kill what still runs of a group that `record` put on record, and those with its marker.
-
-        Blocks for the moment that this takes.
-        """
+        """Kill what is left of a recorded group, and the processes with its marker. Blocks."""
         _end_recorded(_record_path(self.folder, group))
 
 
 def end_leftovers(folder: Path) -> list[int]:
-    """Kill what a killed run left running, by its records; the groups that were ended."""
+    """Kill what a killed run left running, by its records; return the ended groups."""
     groups = [_end_recorded(path) for path in sorted(folder.glob("[0-9]*.json"))]
     return [group for group in groups if group is not None]
 
@@ -311,8 +279,11 @@ def end_leftovers(folder: Path) -> list[int]:
 def _end_recorded(path: Path) -> int | None:
     record, ended = _read_record(path), None
     if record and _is_ours(record):
-        _kill_group(record.pgid)
         ended = record.pgid
+        _signal(ended, signal.SIGKILL)
+        limit = time.monotonic() + _KILLED_WITHIN
+        while time.monotonic() < limit and is_running(ended):
+            time.sleep(_POLL)
     if record and record.boot in ("", _boot_id()):
         kill_marked(record.marker)
     path.unlink(missing_ok=True)
@@ -320,44 +291,38 @@ def _end_recorded(path: Path) -> int | None:
 
 
 def own_children(home: Path) -> ChildProcesses:
-    """The children of this process, for those who have no run's folder to keep their records in.
+    """The children of this process, if no run folder can hold their records.
 
-    Each driving process has a folder of its own under `home`, named so that nobody else can be
-    mistaken for it. What drivers that are gone left running is ended.
+    Each process has its own folder under `home`, with a unique name. What dead processes left
+    running is ended.
     """
-    _end_orphans(home)
-    return ChildProcesses(folder=home / _driver_name(os.getpid()))
-
-
-def _end_orphans(home: Path) -> None:
-    machine = _machine()
+    # This start of this machine: a home folder may be shared with others.
+    machine = _boot_id().replace("-", "")[:12] or "here"
     for folder in sorted(home.glob(f"{machine}-*-*")):
         pid = folder.name.removeprefix(f"{machine}-").partition("-")[0]
-        if pid.isdigit() and folder.name != _driver_name(int(pid)):
+        if pid.isdigit() and folder.name != _driver_name(machine, int(pid)):
             end_leftovers(folder)
             with contextlib.suppress(OSError):  # somebody else was faster, or wrote into it
                 folder.rmdir()
+    return ChildProcesses(folder=home / _driver_name(machine, os.getpid()))
 
 
-def _driver_name(pid: int) -> str:
+def _driver_name(machine: str, pid: int) -> str:
     driver = process_entry(pid)
     if driver is None or not driver.is_running:
-        return f"{_machine()}-{pid}-gone"
+        return f"{machine}-{pid}-gone"
     started = "".join(driver.start_time.split()).replace(":", "")
-    return f"{_machine()}-{pid}-{started}"
+    return f"{machine}-{pid}-{started}"
 
 
-def _machine() -> str:
-    """This start of this machine: a home folder may be shared with others."""
-    return _boot_id().replace("-", "")[:12] or "here"
-
-
-async def _exit_code(process: asyncio.subprocess.Process) -> int:
+async def exit_code(process: asyncio.subprocess.Process, *, within: float = math.inf) -> int | None:
+    """Wait for a process to end; None if it does not end `within` these seconds."""
     waiting = asyncio.create_task(process.wait())
+    limit = time.monotonic() + within
     try:
         # Older Pythons wake the waiting only when the pipes are closed too, and a grandchild may
         # hold those open for ever.
-        while process.returncode is None:
+        while process.returncode is None and time.monotonic() < limit:
             await asyncio.wait({waiting}, timeout=0.05)
     finally:
         waiting.cancel()
@@ -376,7 +341,7 @@ def _read_record(path: Path) -> _Record | None:
 
 
 def _is_ours(record: _Record | None) -> bool:
-    """Whether the group still runs and is the one on record, not a later owner of its number."""
+    """Whether the recorded group still runs, and not another one that reuses its number."""
     if record is None or record.pgid <= 1 or record.pgid == os.getpgrp():
         return False
     if record.boot not in ("", _boot_id()):

@@ -1,26 +1,32 @@
-"""Taking secrets out of texts and JSON values before they are kept or shown."""
+"""Removes secrets from texts and JSON values before they are stored or shown."""
 
 import base64
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
 
 MARKER = "[redacted]"
-_SHORTEST_CORE = 8
+Shapes: TypeAlias = Literal["known-keys", "own-secrets", "earlier"]
+"""What is removed besides the values of secrets: whatever looks like one, nothing (`own-secrets`),
+or what did so before the keys of services were known (`earlier`, for runs from that time)."""
 
 _WORD = r"(?-i:[A-Z]{1,15}|[A-Za-z]?[a-z]{0,14})"
 _PROSE = rf"{_WORD}(?:[-/.]{_WORD})*+(?![\w~+/=-])"
 # A header's value is one word that ends the line or the quotation, or has a digit in it: so
 # that 'Authorization: ask the owner' stays.
-_VALUE = r"""(?:(?!\[redacted\])[^\s"',;<>\\])++"""
-_HEADER_VALUE = rf"""(?!\$\{{)(?:(?=\S*\d){_VALUE}|{_VALUE}(?=[ \t]*(?:["',;\r\n\\]|$)))"""
+_LETTER = r"""(?:(?!\[redacted\])[^\s"',;<>\\])"""
+# What is looked at again and again has a bound: a hostile text may repeat the cue a million times.
+_HEADER_VALUE = (
+    rf"""(?!\$\{{)(?:(?=[^\s"',;<>\\]{{0,100}}\d){_LETTER}++"""
+    rf"""|{_LETTER}{{1,100}}+(?![^\s"',;<>\\])(?=[ \t]{{0,20}}(?:["',;\r\n\\]|$)))"""
+)
 _HEADER = r"""(?:\\?["'])?\s*[:=]\s*(?:\\?["'])?"""
 _SCHEME = r"(?:(?:bearer|basic|token|apikey|negotiate)\s+)?"
 _PARAMETERS = "access_token|api_?key|key|password|secret|signature|sig|token"
@@ -28,8 +34,8 @@ _PARAMETERS = "access_token|api_?key|key|password|secret|signature|sig|token"
 _SHAPES = tuple(
     (cue, re.compile(pattern, re.IGNORECASE))
     for cue, pattern in (
-        ("sk-", r"()(?<![a-z0-9])sk-(?!learn)[a-z0-9_-]{17,}"),
-        ("authorization", rf"(authorization{_HEADER})(?:aws4-\S+|digest)\s[^\r\n]+"),
+        ("sk-", r"()(?<![a-z0-9_-])sk-(?!learn)[a-z0-9_-]{17,}"),
+        ("authorization", rf"(authorization{_HEADER})(?:aws4-\S{{1,200}}+|digest)\s[^\r\n]+"),
         ("authorization", rf"(authorization{_HEADER}{_SCHEME}){_HEADER_VALUE}"),
         ("api-key", rf"(api-key{_HEADER}){_HEADER_VALUE}"),
         ("bearer", rf"(\bbearer\s+)(?!{_PROSE})[a-z0-9_.~+/=-]{{8,}}"),
@@ -42,11 +48,9 @@ _SHAPES = tuple(
     )
 )
 _CUES = (*dict.fromkeys(cue for cue, _ in _SHAPES), "basic")
-"""A text, in lower case, without any of these has no shape of a secret in it."""
+"""A lower-case text without any of these does not look like it contains a secret."""
 _BASIC = re.compile(r"(\bbasic\s+)([a-z0-9_+/-]{4,}={0,2})", re.IGNORECASE)
 
-_MINIMUM = 8
-_LEAST_GIVEN = 4
 _NAMES_A_SECRET = re.compile(
     r"api[_-]?key|token(?!iz)|secret|passw(or)?d|passphrase|credential|(private|access)[_-]?key",
     re.IGNORECASE,
@@ -59,14 +63,11 @@ _KEY_OF_A_SECRET = re.compile(
     re.IGNORECASE,
 )
 _NAME_CUES = ("key", "token", "secret", "passw", "passphrase", "credential", "cookie")
-_SECRET_IN_JSON = re.compile(
-    r'(?:key|token|secret|passw|passphrase|credential|cookie)[^"]*"\s*:\s*"'
-)
+_SECRET_IN_JSON = re.compile(rf'(?:{"|".join(_NAME_CUES)})[^"]*"\s*:\s*"')
 _REFERENCE = re.compile(r"\s*([a-z]+\s+)?\$\{[a-z_]\w*\}\s*", re.IGNORECASE)
 
 
 def _written_forms(secret: str) -> Iterator[str]:
-    """The secret as it is, and as URLs, JSON and base64 would show it."""
     raw = secret.encode("utf-8", "surrogatepass")
     yield secret
     yield from (quote(raw), quote(raw, safe=""), quote_plus(raw))
@@ -76,103 +77,130 @@ def _written_forms(secret: str) -> Iterator[str]:
     yield from _base64_forms(raw)
 
 
-def _without_shapes(text: str) -> str:
-    """The text without what looks like a secret to anyone."""
+def _without_shapes(text: str, *, known_keys: bool, spared: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        secret = match[0].removeprefix(match[1])
+        is_spared = spared and secret.rstrip(".-_") in spared
+        return match[0] if is_spared else f"{match[1]}{MARKER}"
+
+    if known_keys:
+        text = replace_keys(text, replaced)
     lowered = text.lower()
     for cue, pattern in _SHAPES:
         if cue in lowered:
-            text = pattern.sub(rf"\g<1>{MARKER}", text)
+            text = pattern.sub(replaced, text)
     if "basic" in lowered:
-        text = _BASIC.sub(_without_basic, text)
+        text = _BASIC.sub(lambda m: replaced(m) if _is_basic_pair(m[2]) else m[0], text)
     return text
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Alone, and as the part that never changes when more stands before and after it."""
+    """The whole encoding, and the part that is the same whatever surrounds the secret."""
     yield base64.b64encode(raw).decode()
     yield base64.urlsafe_b64encode(raw).decode()
     for shift in range(3):
         encoded = base64.b64encode(bytes(shift) + raw).decode()
         bits = 8 * (shift + len(raw))
         core = encoded[-(-8 * shift // 6) : bits // 6]
-        if len(core) >= _SHORTEST_CORE:
+        if len(core) >= 8:
             yield core
             yield core.replace("+", "-").replace("/", "_")
 
 
-def _without_basic(match: re.Match[str]) -> str:
+def _is_basic_pair(encoded: str) -> bool:
     """Credentials are 'name:password' in base64; anything else after 'basic' is prose."""
-    standard = match[2].replace("-", "+").replace("_", "/").rstrip("=")
+    standard = encoded.replace("-", "+").replace("_", "/").rstrip("=")
     try:
         decoded = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
     except ValueError:
-        return match[0]
-    is_pair = b":" in decoded and decoded.isascii() and decoded.decode().isprintable()
-    return f"{match[1]}{MARKER}" if is_pair else match[0]
+        return False
+    return b":" in decoded and decoded.isascii() and decoded.decode().isprintable()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Redactor:
-    """Puts `[redacted]` in the place of known secrets and of what has the shape of one."""
+    """Replaces known secrets, and what looks like one, by `[redacted]`."""
 
     secrets: tuple[str, ...] = field(repr=False)
+    shapes: Shapes = "known-keys"
 
     @classmethod
     def from_environment(
         cls, environ: Mapping[str, str] | None = None, extra: Iterable[str] = ()
     ) -> Self:
-        """Know the values of the variables whose names speak of secrets, and the `extra` ones."""
+        """Redact the values of variables whose names suggest secrets, and `extra` ones."""
         variables = os.environ if environ is None else environ
         values = {
             value.strip()
             for name, value in variables.items()
-            if _NAMES_A_SECRET.search(name) and len(value.strip()) >= _MINIMUM
+            if _NAMES_A_SECRET.search(name) and len(value.strip()) >= 8
         }
         # A key of a letter or two is a stand-in, and every word has it.
-        values.update(
-            stripped for secret in extra if len(stripped := secret.strip()) >= _LEAST_GIVEN
-        )
+        values.update(stripped for secret in extra if len(stripped := secret.strip()) >= 4)
         return cls(secrets=tuple(sorted(values)))
 
-    def text(self, value: str) -> str:
-        """The text without secrets; doing it again changes nothing."""
+    def text(self, value: str, *, spared: str = "") -> str:
+        """The text without secrets; idempotent. What looks like one and is in `spared` stays."""
+        if self.shapes == "own-secrets":
+            return self.without_known(value)
+        known_keys = self.shapes == "known-keys"
         # What is left after a replacement may have become a shape of its own. Each round takes
         # characters away and never touches a marker, so there is a last one.
-        while (redacted := _without_shapes(self.without_known(value))) != value:
+        while True:
+            known = self.without_known(value)
+            redacted = _without_shapes(known, known_keys=known_keys, spared=spared)
+            if redacted == value:
+                return value
             value = redacted
-        return value
 
     def is_clean(self, document: str) -> bool:
-        """Whether a JSON document surely has nothing to redact; False is only a suspicion.
+        """Whether a JSON document certainly has nothing to redact; False is only a suspicion.
 
-        Much cheaper than `json` for the many documents that have nothing to hide.
+        Much cheaper than `json` for the many documents without secrets.
         """
+        if any(form in document for form in self._forms):
+            return False
+        if self.shapes == "own-secrets":
+            return True
         lowered = document.lower()
         return not (
-            any(form in document for form in self._forms)
+            (self.shapes == "known-keys" and may_have_keys(document))
             or any(cue in lowered for cue in _CUES)
             or (any(n in lowered for n in _NAME_CUES) and _SECRET_IN_JSON.search(lowered))
         )
 
-    def json(self, value: JsonValue) -> JsonValue:
-        """The same for every text in a JSON value, keys included."""
+    def json(self, value: JsonValue, *, spared: str = "") -> JsonValue:
+        """Redact every string in a JSON value, including keys."""
         if isinstance(value, str):
-            return self.text(value)
+            return self.text(value, spared=spared)
         if isinstance(value, list):
-            return [self.json(item) for item in value]
+            return [self.json(item, spared=spared) for item in value]
         if isinstance(value, dict):
-            return self._mapping(value)
+            redacted: dict[str, JsonValue] = {}
+            for key, item in value.items():
+                # Two keys may become the same: neither value may be lost.
+                name = spelled = self.text(key, spared=spared)
+                number = 2
+                while name in redacted:
+                    name, number = f"{spelled} ({number})", number + 1
+                hidden = self._is_secret(key, item, spared)
+                redacted[name] = MARKER if hidden else self.json(item, spared=spared)
+            return redacted
         return value
 
-    def _mapping(self, mapping: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        redacted: dict[str, JsonValue] = {}
-        for key, value in mapping.items():
-            name = _not_among(redacted, self.text(key))
-            redacted[name] = MARKER if _is_kept_secret(key, value) else self.json(value)
-        return redacted
+    def _is_secret(self, key: str, value: JsonValue, spared: str) -> bool:
+        if not isinstance(value, str) or not value.strip() or self.shapes == "own-secrets":
+            return False
+        if spared and value in spared:
+            return False
+        return bool(_KEY_OF_A_SECRET.fullmatch(key)) and not _REFERENCE.fullmatch(value)
+
+    def own_secrets_removed(self, value: JsonValue) -> JsonValue:
+        """A JSON value without the secrets that are known by value."""
+        return replace(self, shapes="own-secrets").json(value)
 
     def without_known(self, text: str) -> str:
-        """The text without the secrets that are known by value, whatever else it looks like."""
+        """The text without the secrets that are known by value."""
         for form in self._forms:
             if form in text:
                 parts = text.split(MARKER)
@@ -186,15 +214,81 @@ class Redactor:
         return tuple(sorted((f for f in forms if f not in MARKER), key=len, reverse=True))
 
 
-def _is_kept_secret(key: str, value: JsonValue) -> bool:
-    if not isinstance(value, str) or not value.strip():
-        return False
-    return bool(_KEY_OF_A_SECRET.fullmatch(key)) and not _REFERENCE.fullmatch(value)
+# -- Shapes of keys that well-known services issue -------------------------------------------------
 
 
-def _not_among(taken: Mapping[str, object], name: str) -> str:
-    """The name, numbered when two keys became the same: neither value may be lost."""
-    number, free = 2, name
-    while free in taken:
-        number, free = number + 1, f"{name} ({number})"
-    return free
+_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"
+"""Not inside a word; `\\n` in JSON text ends the word before."""
+_END = r"(?![A-Za-z0-9_])"
+_PEM_NAME = r"(?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+
+_KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    # AWS: access key ids, and secret keys beside their name.
+    (("AKIA", "ASIA", "ABIA", "ACCA"), rf"(){_START}(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{{16}}{_END}"),
+    (
+        ("ecret",),
+        r"((?i:aws_?secret(?:_?access)?_?key)\\?[\"']?\s{0,9}[:=]\s{0,9}\\?[\"']?)"
+        r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])",
+    ),
+    # Google: API keys, OAuth tokens and secrets, the id of a service account's key.
+    (("AIza",), rf"(){_START}AIza[\w-]{{35}}(?![\w-])"),
+    (("ya29.",), rf"(){_START}ya29\.[\w-]{{20,2000}}+"),
+    (("GOCSPX-",), rf"(){_START}GOCSPX-[\w-]{{28}}(?![\w-])"),
+    (("private_key_id",), r"(private_key_id\\?\"\s{0,9}:\s{0,9}\\?\")[0-9a-f]{40}"),
+    # Azure: connection strings, client secrets, keys of its AI services.
+    (("AccountKey=",), r"(AccountKey=)[A-Za-z0-9+/]{86}=="),
+    (("AccessKey=",), r"(SharedAccessKey=)[A-Za-z0-9+/]{43}="),
+    (("Q~",), r"()(?:(?<![\w~.-])|(?<=\\[nrt]))[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~-])"),
+    (("JQQJ99",), rf"(){_START}[A-Za-z0-9]{{52}}JQQJ99[A-Za-z0-9]{{26}}{_END}"),
+    # GitHub and GitLab.
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), rf"(){_START}gh[pousr]_[A-Za-z0-9]{{36,255}}+"),
+    (("github_pat_",), rf"(){_START}github_pat_\w{{50,255}}+"),
+    (
+        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glagent-", "glsoat-", "glft-", "glimt-"),
+        rf"(){_START}gl(?:pat|dt|rt|ptt|cbt|agent|soat|ft|imt)-[\w-]{{20,255}}+(?:\.[\w-]{{1,50}}+){{0,3}}",
+    ),
+    # Slack and Stripe.
+    (("xox", "xapp-"), rf"(){_START}(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{{10,255}}+"),
+    (("hooks.slack.com",), r"(hooks\.slack\.com/services/)T\w{6,12}/B\w{6,12}/\w{20,30}"),
+    (
+        ("sk_live_", "sk_test_", "rk_live_", "rk_test_"),
+        rf"(){_START}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,255}}+",
+    ),
+    (("whsec_",), rf"(){_START}whsec_[A-Za-z0-9+/]{{24,255}}+"),
+    # Models; those of OpenAI and Anthropic start with sk-, which is a shape of its own.
+    (("sk-",), r"()(?<=\\[nrt])sk-[A-Za-z0-9_-]{17,255}+"),
+    (("hf_",), rf"(){_START}hf_[A-Za-z]{{34}}{_END}"),
+    (("gsk_",), rf"(){_START}gsk_[A-Za-z0-9]{{52}}{_END}"),
+    (("xai-",), rf"(){_START}xai-[A-Za-z0-9]{{80}}{_END}"),
+    # Packages and mail.
+    (("npm_",), rf"(){_START}npm_[A-Za-z0-9]{{36}}{_END}"),
+    (("pypi-AgE",), rf"(){_START}pypi-AgE[\w-]{{50,1000}}+"),
+    (("SG.",), rf"(){_START}SG\.[\w-]{{22}}\.[\w-]{{43}}(?![\w-])"),
+    # JSON web tokens, and private keys in a frame. The frame's end may have been cut off.
+    (
+        ("eyJ",),
+        r"()(?:(?<![\w.+/-])|(?<=\\[nrt]))"
+        r"eyJ[\w-]{10,4000}+\.eyJ[\w-]{10,20000}+\.[\w-]{20,2000}+",
+    ),
+    (
+        ("PRIVATE KEY",),
+        rf"()-----BEGIN {_PEM_NAME}"
+        rf"(?:(?:[^-]|-(?!----))*+-----END {_PEM_NAME}"
+        r"|(?:\s|\\[nr])*+(?:[A-Za-z0-9+/=\s]|\\[nr]){40,}+)",
+    ),
+)
+_KEY_SHAPES = tuple((cues, re.compile(pattern)) for cues, pattern in _KINDS)
+_KEY_CUES = tuple(cue for cues, _ in _KINDS for cue in cues)
+
+
+def may_have_keys(text: str) -> bool:
+    """Whether a text may contain such a key; False is certain, and cheap."""
+    return any(cue in text for cue in _KEY_CUES)
+
+
+def replace_keys(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
+    """The text with each key replaced; the first group of a match is what stays before it."""
+    for cues, pattern in _KEY_SHAPES:
+        if any(cue in text for cue in cues):
+            text = pattern.sub(replaced, text)
+    return text

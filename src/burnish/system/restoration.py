@@ -1,7 +1,7 @@
-"""Puts borrowed files back; run by its path it is the guard of a process that borrows files.
+"""Restores borrowed files; as a script, it is the guard of a process that borrows files.
 
-A guard must start fast and outlive whatever happened to the process, and every command looks here
-before anything else: so nothing but Python itself is imported here, and the rest loads late.
+A guard must start fast, and every command runs this first, so only the standard library is
+imported at the top.
 """
 
 import base64
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from burnish.system.processes import Owner
 
 SCHEMA = 1
-"""Of the records: those of another burnish are left to it."""
+"""The version of the records; other versions are left alone."""
 
 _Fate: TypeAlias = Literal["put back", "left alone", "failed"]
-_SPARE = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
+_SPARE_NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
 _LOOK = 0.5
-"""Seconds between two looks at the owner: a forked child of it may keep the pipe open."""
+"""Seconds between checks of the owner: a forked child of it may keep the pipe open."""
 _BEAT = 10.0
-"""Seconds between two signs of life on the record, for those who cannot see the owner."""
+"""Seconds between signs of life on the record, for those who cannot see the owner."""
 
 
 def borrowed_folder(home: Path | None = None) -> Path:
-    """Where records of borrowed files lie; `home` is the state folder unless it is given."""
+    """Where records of borrowed files are; `home` is the state folder by default."""
     if home is None:
         from burnish.system.files import state_folder
 
@@ -46,7 +46,7 @@ def borrowed_folder(home: Path | None = None) -> Path:
 
 
 def records_in(folder: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The records in a folder, each with what it says; those that say nothing are passed over."""
+    """The readable records in a folder, with their content."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - one call that fails at once
     except OSError:
@@ -55,7 +55,7 @@ def records_in(folder: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any
         if path.match(pattern):
             try:
                 record: Any = json.loads(path.read_bytes())
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):
                 continue  # somebody else was faster, or it is none of ours
             fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
             if fields.get("schema") == SCHEMA:
@@ -64,7 +64,7 @@ def records_in(folder: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any
 
 @dataclass(frozen=True, kw_only=True)
 class PutBack:
-    """What became of one borrowed file that did not hold its own content."""
+    """What happened to one borrowed file that did not have its own content."""
 
     path: str
     fate: _Fate
@@ -75,14 +75,14 @@ class PutBack:
 
 
 def digest(content: bytes) -> str:
-    """What a record keeps of a content that burnish wrote."""
+    """The hash by which a record identifies content that burnish wrote."""
     return hashlib.sha256(content).hexdigest()
 
 
 def put_back(record: Path) -> list[PutBack]:
-    """Give each file of a record its own content back, where it holds what burnish wrote.
+    """Restore each file of a record that still contains what burnish wrote.
 
-    What somebody else wrote, or deleted, is theirs. The record goes when nothing is left to do.
+    Changes by others are left alone. The record is deleted when nothing is left to do.
     """
     with _claimed(record) as content:
         if content is None:
@@ -99,7 +99,7 @@ def put_back(record: Path) -> list[PutBack]:
 
 @contextlib.contextmanager
 def _claimed(record: Path) -> Generator[dict[str, Any] | None, None, None]:
-    """The record while nobody else puts its files back; None when it is gone."""
+    """The locked record; None if it is gone."""
     try:
         file = record.open("rb")
     except FileNotFoundError:
@@ -113,34 +113,68 @@ def _claimed(record: Path) -> Generator[dict[str, Any] | None, None, None]:
 
 
 def _restored(file: dict[str, Any]) -> PutBack | None:
+    if file["original"] is None:
+        return _removed(file)
     path, original = Path(file["path"]), base64.b64decode(file["original"])
+    fate: _Fate = "left alone"
     try:
         now = path.read_bytes()
         if now == original:
             return None
-        if digest(now) not in file["written"]:
+        if digest(now) in file["written"]:
+            before = path.stat()
+            _write(path, original, mode=before.st_mode, owner=before)
+            fate, message = "put back", "its own content was put back"
+        else:
             message = "somebody changed it meanwhile, so it was left alone"
-            return PutBack(path=str(path), fate="left alone", message=message)
-        _replace(path, original)
     except FileNotFoundError:
-        message = "somebody deleted it meanwhile, so it was left alone"
-        return PutBack(path=str(path), fate="left alone", message=message)
+        return _written_again(path, original, file.get("removed"))
     except OSError as error:
+        fate = "failed"
         message = f"its own content could not be put back: {error.strerror or error}"
-        return PutBack(path=str(path), fate="failed", message=message)
-    return PutBack(path=str(path), fate="put back", message="its own content was put back")
+    return PutBack(path=str(path), fate=fate, message=message)
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Another content in one step; mode and owner stay."""
-    before = path.stat()
+def _written_again(path: Path, original: bytes, mode: int | None) -> PutBack:
+    """Put back a file that burnish removed; `mode` is None for one that it did not."""
+    fate: _Fate = "left alone"
+    message = "somebody deleted it meanwhile, so it was left alone"
+    try:
+        if mode is not None and path.parent.is_dir():
+            _write(path, original, mode=mode)
+            fate, message = "put back", "it had been removed, and was put back"
+    except OSError as error:
+        fate, message = "failed", f"it could not be put back: {error.strerror or error}"
+    return PutBack(path=str(path), fate=fate, message=message)
+
+
+def _removed(file: dict[str, Any]) -> PutBack | None:
+    """Remove a file that was not there before, if it still contains what burnish wrote."""
+    path = Path(file["path"])
+    fate: _Fate = "left alone"
+    try:
+        if digest(path.read_bytes()) in file["written"]:
+            path.unlink()
+            fate, message = "put back", "it was not there before, so it was removed"
+        else:
+            message = "somebody changed it meanwhile, so it was left alone"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        fate, message = "failed", f"it could not be removed: {error.strerror or error}"
+    return PutBack(path=str(path), fate=fate, message=message)
+
+
+def _write(path: Path, content: bytes, *, mode: int, owner: os.stat_result | None = None) -> None:
+    """Write the content in one step, with this mode and the owner of the file before."""
     spare = path.parent / f".{os.getpid()}-{secrets.token_hex(8)}.burnish-tmp"
     try:
         descriptor = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            with contextlib.suppress(PermissionError):
-                os.fchown(descriptor, before.st_uid, before.st_gid)
-            os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+            if owner is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(mode))
             file.write(content)
             file.flush()
             os.fsync(descriptor)
@@ -152,10 +186,10 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _remove_spares(folder: Path, owner: int) -> None:
-    """What the owner, or somebody else who is gone, was writing when it was killed."""
+    """Remove temporary files of the owner, and of other processes that are gone."""
     with contextlib.suppress(OSError):
         for entry in folder.iterdir():
-            match = _SPARE.fullmatch(entry.name)
+            match = _SPARE_NAME.fullmatch(entry.name)
             if match and (int(match["pid"]) == owner or not _is_alive(int(match["pid"]))):
                 entry.unlink(missing_ok=True)
 
@@ -166,16 +200,17 @@ def _is_alive(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
 def _guard(owner: int, record: Path) -> None:
-    """Wait for the end of the owner, then put back what it borrowed."""
+    """Wait for the owner to end, then restore what it borrowed."""
     open_pipe, pause, beat = True, 0.005, time.monotonic()
     while os.getppid() == owner:
         if open_pipe:
-            open_pipe = not _ended(sys.stdin.fileno(), _LOOK)
+            readable, _, _ = select.select([sys.stdin.fileno()], [], [], _LOOK)
+            open_pipe = not readable or bool(os.read(sys.stdin.fileno(), 1))
         elif not record.exists():
             return
         else:
@@ -189,15 +224,10 @@ def _guard(owner: int, record: Path) -> None:
     put_back(record)
 
 
-def _ended(pipe: int, seconds: float) -> bool:
-    readable, _, _ = select.select([pipe], [], [], seconds)
-    return bool(readable) and not os.read(pipe, 1)
-
-
 def restore_abandoned(folder: Path | None = None) -> "list[PutBack]":
-    """Put back what killed processes borrowed; what was done, file by file.
+    """Restore what killed processes borrowed; return what was done, file by file.
 
-    Where nothing was ever borrowed this costs one look at a folder that is not there.
+    If nothing was ever borrowed, this costs one look at a missing folder.
     """
     fates: list[PutBack] = []
     for record, content in records_in(folder or borrowed_folder(), "[0-9]*.json"):
@@ -209,7 +239,7 @@ def restore_abandoned(folder: Path | None = None) -> "list[PutBack]":
 
 
 def borrower_of(path: Path, folder: Path) -> "Owner | None":
-    """The living process that has borrowed a file; None where nobody has."""
+    """The living process that has borrowed a file; None if there is none."""
     for record, content in records_in(folder, "[0-9]*.json"):
         from burnish.system.processes import Owner
 

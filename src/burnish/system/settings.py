@@ -1,7 +1,7 @@
-"""The base of every block of settings, the doors that may set a field, and the keys a model knows.
+"""The base of all settings, the `Door` of a field, and the keys that a model knows.
 
-A setting is one field of one model. Its docstring is its help; its `Door` says where else than in
-a file it may be set. Flags, environment variables, HTTP settings and the reference come from that.
+A setting is one field of one model. Its docstring is its help; its `Door` says where it can be set
+besides a file. Flags, environment variables, HTTP settings and the reference are derived from it.
 """
 
 import ast
@@ -10,6 +10,7 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from types import UnionType
@@ -53,6 +54,7 @@ from burnish.core.content import (
 
 __all__ = [
     "AboveZero",
+    "Access",
     "AtLeastOne",
     "Door",
     "FieldPath",
@@ -76,12 +78,12 @@ FieldPath: TypeAlias = tuple[str, ...]
 
 
 class Settings(BaseModel):
-    """A block of settings: unknown keys are refused, and docstrings under fields are their help."""
+    """A block of settings: unknown keys are rejected, docstrings under fields are their help."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     short: ClassVar[str] = ""
-    """The field that a text or a list alone stands for, where there is one."""
+    """The field that a string or a list alone is short for, if any."""
 
     @model_validator(mode="before")
     @classmethod
@@ -93,7 +95,6 @@ class Settings(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """An editor may offer the short form too."""
         schema = handler(core_schema)
         if not cls.short:
             return schema
@@ -101,41 +102,61 @@ class Settings(BaseModel):
         return {"anyOf": [plain, schema]}
 
 
+class Access(StrEnum):
+    """What a client of the service may do with a field."""
+
+    OPERATOR = "operator"
+    """Nothing: paths, commands, code, endpoints, keys, isolation, limits of files and time."""
+    CLIENT = "client"
+    """Set any valid value."""
+    LIMIT = "limit"
+    """Set any value; one above the operator's is cut to that."""
+    CEILING = "ceiling"
+    """The same, and without a value of the operator the default is the limit."""
+    DATASET = "dataset"
+    """Name a dataset that was uploaded to the service."""
+    MODEL = "model"
+    """Name a model that the operator allows."""
+    CODE = "code"
+    """Name a function that the operator allows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Door:
-    """Where a field may be set beside a file, as metadata of its annotation."""
+    """Where a field can be set besides a file, as metadata of its annotation."""
 
     flag: str = ""
-    """`--NAME` on the command line, and `BURNISH_NAME` in the environment; `*` is the field's own
-    name. Empty: only `--set` reaches it."""
+    """`--NAME` on the command line and `BURNISH_NAME` in the environment; `*` is the name of the
+        field. Empty: only `--set` reaches it.
+    """
     prefix: str = ""
-    """What the names of the fields in a block begin with."""
+    """The prefix of the names of the fields in a block."""
     aliases: tuple[str, ...] = ()
-    """Further spellings of the flag."""
+    """Other spellings of the flag."""
     panel: str = "The search"
-    """The group of `--help` that the flag stands in."""
+    """The group of the flag in `--help`."""
     metavar: str = ""
     off: str = ""
-    """The help of a flag that switches off what is on by default."""
+    """The help of a flag that turns off what is on by default."""
     paths: bool = False
-    """Whether its values are files, which the command line names from where it is given."""
+    """Whether its values are files, relative to where the command line is used."""
     environment: bool = True
-    """Whether a variable may set what a flag may."""
-    http: bool = False
-    """Whether a client of the service may set it. Closed unless it is opened here."""
+    """Whether a variable can set it too."""
+    http: Access = Access.OPERATOR
+    """What a client of the service may do with it. Closed by default."""
     http_name: str = ""
-    """What clients of the service call it, where that is not the name of the flag."""
+    """The name that clients use, if it is not that of the flag or, without a flag, of the field."""
     runs: Literal["all", "searches", "measurements"] = "all"
-    """The runs that the doors are for: those that search, those that only measure, or both."""
+    """Which runs it applies to: those that search, those that only measure, or both."""
     replaces: tuple[str, ...] = ()
-    """Fields of the same block that mean nothing any more once a flag sets this one."""
+    """Fields of the same block that have no effect once a flag sets this one."""
     file: bool = True
     """Whether a file may set it; what only a program decides has no door at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingField:
-    """One field of a model, with everything that a door needs to know."""
+    """One field of a model, with everything that is needed to set it from outside."""
 
     path: FieldPath
     owner: type[BaseModel]
@@ -143,13 +164,20 @@ class SettingField:
     info: FieldInfo
     door: Door
     name: str
-    """As flag, variable and HTTP setting spell it; empty where only `--set` reaches it."""
+    """Its name as flag, variable and HTTP setting; empty if only `--set` reaches it."""
     text: str = ""
-    """Its help, where no docstring of a field has it."""
+    """Its help, if no docstring of a field has it."""
+
+    @property
+    def http_name(self) -> str:
+        """Its name in requests; empty if only the operator may set it."""
+        if self.door.http is Access.OPERATOR:
+            return ""
+        return self.door.http_name or self.name or self.path[-1]
 
     @property
     def flag(self) -> str:
-        """`--max-trials`; `--no-rollback` for what is on unless it is switched off."""
+        """`--max-trials`; `--no-rollback` for a setting that is on by default."""
         spelled = self.name.replace("_", "-")
         return f"--no-{spelled}" if self.switches_off else f"--{spelled}"
 
@@ -179,18 +207,16 @@ class SettingField:
         return self.is_switch and self.info.default is True
 
 
-def setting_fields(model: type[BaseModel], at: FieldPath = ()) -> Iterator[SettingField]:
+def setting_fields(
+    model: type[BaseModel], at: FieldPath = (), *, prefix: str = ""
+) -> Iterator[SettingField]:
     """Every field of a model and of the blocks in it, with its door."""
-    return _fields(model, at, prefix="")
-
-
-def _fields(model: type[BaseModel], at: FieldPath, *, prefix: str) -> Iterator[SettingField]:
     for name, info in model.model_fields.items():
         door = next((each for each in info.metadata if isinstance(each, Door)), Door())
         inner = plain_type(info.annotation)
         if isinstance(inner, type) and issubclass(inner, Settings) and not door.flag:
             block = f"{door.prefix}_" if door.prefix else ""
-            yield from _fields(inner, (*at, name), prefix=f"{prefix}{block}")
+            yield from setting_fields(inner, (*at, name), prefix=f"{prefix}{block}")
             continue
         spelled = name if door.flag == "*" else door.flag
         yield SettingField(
@@ -204,9 +230,9 @@ def _fields(model: type[BaseModel], at: FieldPath, *, prefix: str) -> Iterator[S
 
 @cache
 def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
-    """The docstrings under the fields of a model, those it inherits included.
+    """The docstrings under the fields of a model, including inherited ones.
 
-    They are read from the source when somebody asks: help is rare, and every command loads models.
+    Read from the source on demand: help is rare, and every command loads models.
     """
     docs: dict[str, str] = {}
     for owner in reversed(model.__mro__):
@@ -245,7 +271,7 @@ def plain_type(annotation: object) -> object:
 def closed_keys(
     data: Mapping[str, Any], model: type[BaseModel], at: FieldPath = ()
 ) -> Iterator[FieldPath]:
-    """The keys of plain data that stand for fields which no file may set."""
+    """The keys of plain data that no file may set."""
     for name, value in data.items():
         info = model.model_fields.get(name)
         if info is None:
@@ -257,49 +283,50 @@ def closed_keys(
             yield from closed_keys(cast("Mapping[str, Any]", value), inner, (*at, name))
 
 
-_SEARCH_LIMIT = Door(flag="*", panel="Limits", http=True, runs="searches")
+_LIMIT = Door(flag="*", panel="Limits", http=Access.LIMIT)
+_SEARCH_LIMIT = replace(_LIMIT, runs="searches")
 
 
 class Limits(Settings):
-    """Whichever limit is reached first ends the run. None leaves it open."""
+    """The run ends at whichever limit is reached first. None means no limit."""
 
     max_trials: Annotated[AtLeastOne | None, _SEARCH_LIMIT] = None
-    """Stop after so many trials."""
-    max_metric_calls: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
-    """Stop after running so many cases."""
-    max_calls: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
-    """Paid calls: agent, judge, proposer."""
-    max_tokens: Annotated[AtLeastOne | None, Door(flag="*", panel="Limits", http=True)] = None
-    """Tokens, both ways."""
-    max_usd: Annotated[AboveZero | None, Door(flag="*", panel="Limits", http=True)] = None
-    """US dollars."""
-    max_minutes: Annotated[AboveZero | None, Door(flag="*", panel="Limits", http=True)] = None
-    """Minutes of active time, resumes included."""
+    """Stop after this many trials."""
+    max_metric_calls: Annotated[AtLeastOne | None, _LIMIT] = None
+    """Stop after running this many cases."""
+    max_calls: Annotated[AtLeastOne | None, _LIMIT] = None
+    """Stop after this many paid calls: agent, judge, proposer."""
+    max_tokens: Annotated[AtLeastOne | None, _LIMIT] = None
+    """Stop after this many tokens, input and output."""
+    max_usd: Annotated[AboveZero | None, _LIMIT] = None
+    """Stop after spending this many US dollars."""
+    max_minutes: Annotated[AboveZero | None, _LIMIT] = None
+    """Stop after this many minutes of active time, resumes included."""
     patience: Annotated[AtLeastOne | None, _SEARCH_LIMIT] = None
-    """Trials in a row without an accept."""
+    """Stop after this many trials in a row without an accepted candidate."""
     score_threshold: Annotated[
         Share | None,
         replace(_SEARCH_LIMIT, replaces=("pass_rate_threshold",)),
     ] = None
-    """Good enough: a score from 0 to 1."""
+    """Stop at this score, from 0 to 1."""
 
 
 class ChosenModel(ABC):
-    """Metadata of an annotation: the value that stands there says by which model it is read."""
+    """Metadata of an annotation: the value itself selects the model that validates it."""
 
     @abstractmethod
     def model_for(self, value: object) -> type[BaseModel]:
-        """The model; a PydanticCustomError or PydanticKnownError says why there is none."""
+        """The model; raises PydanticCustomError or PydanticKnownError if there is none."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Read by the model that the value chooses, and written as what it is."""
         del source, handler
-        return core_schema.no_info_after_validator_function(self._read, core_schema.any_schema())
 
-    def _read(self, value: Any) -> BaseModel:
-        return self.model_for(value).model_validate(value)
+        def read(value: Any) -> BaseModel:
+            return self.model_for(value).model_validate(value)
+
+        return core_schema.no_info_after_validator_function(read, core_schema.any_schema())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,20 +337,20 @@ class SchemaPosition:
 
     @classmethod
     def of(cls, *annotations: object) -> Self:
-        """The place of values with these annotations, unions and aliases taken apart."""
+        """The position of values with these annotations, with unions and aliases resolved."""
         return cls(types=tuple(kind for annotation in annotations for kind in _parts(annotation)))
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that a mapping at this place may have, in the order they were declared."""
+        """The keys that a mapping at this position may have, in order of declaration."""
         return tuple(dict.fromkeys(key for kind in self.types for key in _annotations(kind)))
 
     def below(self, step: str | int) -> Self:
-        """The place of the value under a key or an index."""
+        """The position of the value under a key or an index."""
         return self.of(*(inner for kind in self.types for inner in _below(kind, step)))
 
     def chosen_by(self, value: object) -> Self:
-        """The place with the models that the value there chooses."""
+        """The position with the models that the value there selects."""
         if not any(isinstance(kind, ChosenModel) for kind in self.types):
             return self
         return self.of(*(each for kind in self.types for each in _chosen(kind, value)))
@@ -334,7 +361,7 @@ class SchemaPosition:
         return len(models) > 1 and any(_goes_by(kind, label) for kind in models)
 
     def narrowed(self, label: str | int) -> Self:
-        """The place within one branch of a union, which pydantic calls by type name or tag."""
+        """The position within one branch of a union, labelled by type name or tag."""
         chosen = tuple(kind for kind in self.types if _goes_by(kind, label))
         return self if not chosen else type(self)(types=chosen)
 
@@ -369,23 +396,15 @@ def _chosen(kind: object, value: object) -> Iterator[object]:
 def _annotations(kind: object) -> dict[str, object]:
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return {}
-    by_name = bool(
-        kind.model_config.get("populate_by_name") or kind.model_config.get("validate_by_name")
-    )
-    return {
-        key: info.annotation
-        for name, info in kind.model_fields.items()
-        for key in _key_names(name, info, by_name=by_name)
-    }
-
-
-def _key_names(name: str, info: FieldInfo, *, by_name: bool) -> Iterator[str]:
-    alias = info.validation_alias or info.alias
-    choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
-    for choice in choices:
-        yield str(choice.path[0]) if isinstance(choice, AliasPath) else choice
-    if by_name or not choices:
-        yield name
+    config, annotations = kind.model_config, dict[str, object]()
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    for name, info in kind.model_fields.items():
+        alias = info.validation_alias or info.alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
+        keys = [str(each.path[0]) if isinstance(each, AliasPath) else each for each in choices]
+        for key in [*keys, name] if by_name or not keys else keys:
+            annotations[key] = info.annotation
+    return annotations
 
 
 def _below(kind: object, step: str | int) -> tuple[object, ...]:

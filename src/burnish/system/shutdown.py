@@ -1,52 +1,80 @@
-"""Ending event loops and the program though some of the user's code hangs.
+"""Ends event loops and the program even if some user code hangs.
 
-The interpreter waits for every thread that is no daemon, and those of pools are none. And before it
-ends, it closes coroutines that are still open, which runs the user's code once more.
+The interpreter waits for every non-daemon thread, including those of pools. Before it ends, it
+also closes open coroutines, which runs user code once more.
 """
 
 import os
 import sys
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 
 _POOL = "burnish pool"
-_POOLS = (_POOL, "AnyIO worker")
-"""What threads are called that end by themselves once their loop is closed."""
 _PATIENCE = 1.0
-"""Seconds that they get for that."""
+"""Seconds for threads that others started, once there is nothing more to do."""
 _LEFT: set[object] = set()
-"""Held as long as the program lives: what is let go of is closed."""
+"""Kept alive until the program ends: what is garbage collected is closed."""
 
 
 def leave_behind(hanging: object) -> None:
-    """Leave something of the user's to itself, since it does not end."""
+    """Stop waiting for user code that does not end."""
     _LEFT.add(hanging)
 
 
 def has_ended(hanging: object) -> None:
-    """It has ended after all."""
+    """The user code has ended after all."""
     _LEFT.discard(hanging)
 
 
-def end_program(code: int) -> None:
-    """`sys.exit`, without waiting for what hangs."""
-    pools = [t for t in threading.enumerate() if t.name.startswith(_POOLS) and not t.daemon]
-    for thread in pools:
-        thread.join(_PATIENCE / len(pools))
+def end_program(code: int, *, alone: bool = False) -> None:
+    """`sys.exit`, without waiting for what hangs.
+
+    Threads that others started are only left behind by a program that is `alone` in its process:
+    elsewhere the caller may go on.
+    """
+    # Threads of these names end by themselves once their loop is closed, within a second.
+    names = (_POOL, "AnyIO worker")
+    waited_for = [t for t in threading.enumerate() if not t.daemon]
+    pools = [thread for thread in waited_for if thread.name.startswith(names)]
+    _join(pools)
     if _LEFT or any(thread.is_alive() for thread in pools):
-        sys.stderr.flush()
-        os._exit(code)
+        _end_at_once(code)
+    others = [t for t in waited_for if t not in pools and t is not threading.current_thread()]
+    if others and alone:
+        # Idle pools of the user end when the interpreter does, so it is asked to end first.
+        watch = threading.Thread(target=_end_if_alive, args=(others, code), daemon=True)
+        watch.start()
     sys.exit(code)
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(_PATIENCE / len(threads))
+
+
+def _end_if_alive(threads: Sequence[threading.Thread], code: int) -> None:
+    """End the program if one of these threads does not end by itself."""
+    _join(threads)
+    if any(thread.is_alive() for thread in threads):
+        _end_at_once(code)
+
+
+def _end_at_once(code: int) -> NoReturn:
+    with suppress(OSError, ValueError):  # closed, or nobody reads
+        sys.stdout.flush()
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`, without waiting at its end for a thread that hangs.
 
-    `asyncio.run` itself waits for the threads of `asyncio.to_thread`: for ever, where one of them
-    hangs. What they are to give was waited for before.
+    `asyncio.run` waits for the threads of `asyncio.to_thread`, for ever if one of them hangs.
     """
     # Late: every command comes through this file, and most have no loop.
     import asyncio

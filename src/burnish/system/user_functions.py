@@ -1,24 +1,37 @@
-"""Finding a user's function: `module:function`, from the folder of the file that names it."""
+"""Loads user functions by `module:function`, relative to the file that names them."""
 
 import hashlib
 import importlib
+import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError
 
 _REFERENCE = re.compile(r"[\w.]+:\w+")
+_IMPORTING = threading.Lock()
+"""Held while the import path is that of one folder."""
+
+
+class _ProjectFolder(str):
+    """A folder on the import path that a file's functions were loaded from."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserFunction:
-    """A user's function, and a hash of the file it stands in."""
+    """A user's function, and a hash of its file."""
 
     reference: str
     function: Callable[..., Any]
@@ -26,7 +39,6 @@ class UserFunction:
 
     @property
     def name(self) -> str:
-        """The function's name."""
         return self.reference.partition(":")[2]
 
 
@@ -36,26 +48,27 @@ def is_reference(text: str) -> bool:
 
 
 def load_function(reference: str, folder: Path, *, what: str, remedy: str) -> UserFunction:
-    """The function that `module:function` names. The folder goes on the import path for good.
+    """The function that `module:function` names; the folder remains on the import path.
 
-    `what` and `remedy` are for the error: what such a function is here, and how it is named.
+    `what` and `remedy` are for the error: what the function is used for, and how to name it.
     """
 
-    def wrong(message: str) -> ConfigError:
-        return ConfigError([Problem(where=f"{what} {reference}", message=message, remedy=remedy)])
+    def wrong(message: str, other_remedy: str = "") -> ConfigError:
+        return ConfigError.of(f"{what} {reference}", message, other_remedy or remedy)
 
     if not is_reference(reference):
         raise wrong("not of the form module.path:callable")
     module_name, _, function_name = reference.partition(":")
     home = str(folder.resolve())
-    if home not in sys.path:
-        sys.path.insert(0, home)
-    _forget_namesakes(module_name.partition(".")[0], home)
+    if is_program(reference, home):
+        raise wrong("this is a program or an internal function of Python, not a function to call")
     try:
-        with leaving_no_bytecode():
+        with leaving_no_bytecode(), _only_folder(home):
+            _forget_namesakes(module_name, home)
             module = importlib.import_module(module_name)
-    except Exception as error:
-        raise wrong(f"importing it raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        message = f"importing it raised {type(error).__name__}: {error}"
+        raise wrong(message, _installing(error, module_name)) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise wrong(f"{module_name} has no function '{function_name}'")
@@ -64,28 +77,79 @@ def load_function(reference: str, folder: Path, *, what: str, remedy: str) -> Us
     )
 
 
+def _installing(error: BaseException, module_name: str) -> str:
+    """What to do if a module imports a package that is not installed; empty for another error."""
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    root = (absent or "").partition(".")[0]
+    if not root or root == module_name.partition(".")[0]:
+        return ""
+    return f"install the package that has the module '{root}' in the environment of burnish"
+
+
+def is_standard(reference: str) -> bool:
+    """Whether a reference names a module of the standard library."""
+    return reference.partition(":")[0].partition(".")[0] in sys.stdlib_module_names
+
+
+def is_program(reference: str, home: str) -> bool:
+    """Whether a reference names what ends this process: a `__main__`, or internals of Python."""
+    module, _, function = reference.partition(":")
+    top, *inner = module.split(".")
+    own = PathFinder.find_spec(top, [home]) is not None
+    return "__main__" in inner or (is_standard(reference) and not own and function.startswith("_"))
+
+
 def file_fingerprint(file: str | None) -> str:
-    """A hash of a source file; empty where there is none."""
+    """A hash of a source file; empty if there is none."""
     if not file or not Path(file).is_file():
         return ""
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
 
 
-def _forget_namesakes(top: str, home: str) -> None:
-    """Two projects may each have a module `graders`: the one in this folder is meant."""
+@contextmanager
+def _only_folder(home: str) -> Generator[None, None, None]:
+    """Import from a folder and from what is installed, but not from the folders of other files.
+
+    The folder remains on the import path, as the first of them.
+    """
+    with _IMPORTING:
+        others = [each for each in sys.path if isinstance(each, _ProjectFolder) and each != home]
+        # Another part of the program may have added the folder itself.
+        usual = [each for each in sys.path if each not in (home, *others)]
+        sys.path[:] = [_ProjectFolder(home), *usual]
+        try:
+            yield
+        finally:
+            sys.path[1:1] = others
+
+
+def _forget_namesakes(module: str, home: str) -> None:
+    """Unload what only has the same name: a module of another folder, or of a file that is gone."""
     importlib.invalidate_caches()
+    top = module.partition(".")[0]
     spec, loaded = PathFinder.find_spec(top, [home]), sys.modules.get(top)
-    if spec is None or loaded is None or _origin(loaded) == _places(spec):
-        return
-    for name in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
-        del sys.modules[name]
+    is_other = loaded is not None and (
+        _is_gone(loaded) if spec is None else _places(loaded.__spec__) != _places(spec)
+    )
+    stale = top if is_other else module
+    if is_other or _is_gone(sys.modules.get(module)):
+        for name in [n for n in sys.modules if n == stale or n.startswith(f"{stale}.")]:
+            del sys.modules[name]
 
 
-def _origin(module: Any) -> list[str]:
-    return _places(module.__spec__) if module.__spec__ is not None else []
+def _is_gone(module: ModuleType | None) -> bool:
+    """Whether a loaded module could not be imported again: no file, or that of another project."""
+    spec = None if module is None else module.__spec__
+    if spec is None or not (spec.has_location or spec.submodule_search_locations):
+        return False
+    top = spec.name.partition(".")[0]
+    is_importable = any(finder.find_spec(top, None) for finder in sys.meta_path)
+    return not (is_importable and any(map(os.path.exists, _places(spec))))
 
 
 def _places(spec: Any) -> list[str]:
+    if spec is None:
+        return []
     return [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
 
 
@@ -97,3 +161,25 @@ def leaving_no_bytecode() -> Generator[None, None, None]:
         yield
     finally:
         sys.dont_write_bytecode = before
+
+
+# -- What the installed distributions offer --------------------------------------------------------
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group."""
+    return _scan(group, tuple((place, _changed(place)) for place in sys.path))
+
+
+def _changed(place: str) -> int:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=32)
+def _scan(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """Reads the metadata of every distribution, so once per group and installation."""
+    del places  # they tell installations apart
+    return tuple(entry_points(group=group))

@@ -1,4 +1,4 @@
-"""YAML and JSON files as trees of plain data that know their lines and keep their comments."""
+"""YAML and JSON files as plain data with line numbers and comments."""
 
 import io
 import json
@@ -16,32 +16,42 @@ from typing import Any, TypeAlias, cast
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import TaggedScalar
-from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.constructor import DuplicateKeyError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
-from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import RoundTripScanner, ScannerError
 
+from burnish.core.content import (
+    DEEPEST,
+    MOST_BITS,
+    TOO_DEEP,
+    TOO_LONG,
+    is_deeper,
+    whole_number,
+)
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Scalar, Value, value_key
-from burnish.system.files import file_trouble, read_text
+from burnish.system.files import read_text, translated
 
 TreePath: TypeAlias = tuple[str | int, ...]
 
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
-_MOST_VALUES = 1_000_000
-
 _TWICE = re.compile(r'found duplicate key "(.*?)" with value')
 _LINE = re.compile(r"^( *)((?:- +)*)([^\s#].*)$", re.M)
-_PLACED, _PLACED_LEVELS = 20_000, 100
-"""Characters and levels up to which a fault in JSON is looked for by line, which is slow."""
-_LARGEST = 20 * 1024 * 1024
-_VALUES_BY_ALIAS = 100_000
+_PLACED = 20_000
+"""Up to this many characters, a fault in JSON gets its line, which is slow."""
+_LARGEST = {".json": 20}
+"""Megabytes of a file, by its ending."""
+_LARGEST_YAML = 5
+"""YAML is read slowly, about 20 seconds for this many megabytes."""
+_MOST_ALIASES = 100
+"""Merging mappings costs the square of their number."""
+FLATTER = f"nest at most {DEEPEST} levels"
 
 
-class NotPlain(ValueError):
-    """A value that plain data cannot hold, and where it stands."""
-
+class _NotPlain(ValueError):
     def __init__(self, message: str, *, path: TreePath, remedy: str) -> None:
         super().__init__(message)
         self.message = message
@@ -49,13 +59,13 @@ class NotPlain(ValueError):
         self.remedy = remedy
 
 
-def to_plain(node: object, *, most_values: int = _MOST_VALUES) -> JsonValue:
+def to_plain(node: object, *, most_values: int = 1_000_000) -> JsonValue:
     """The tree without ruamel's own types; dates become ISO strings."""
     return _Walk(most_values=most_values).value(node, ())
 
 
 def _plain_key(key: object) -> str | None:
-    """The text of a scalar key, as YAML would write it; None for anything else."""
+    """The text of a scalar key as in YAML; None for anything else."""
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, date):
@@ -65,7 +75,7 @@ def _plain_key(key: object) -> str | None:
 
 @dataclass(kw_only=True)
 class _Walk:
-    """Counts what was seen, since aliases make a small file a huge or an endless tree."""
+    """Counts values, since aliases can turn a small file into a huge or endless tree."""
 
     most_values: int
     open_nodes: set[int] = field(default_factory=set[int])
@@ -74,33 +84,33 @@ class _Walk:
     def value(self, node: object, path: TreePath) -> JsonValue:
         self.seen += 1
         if self.seen > self.most_values:
-            raise NotPlain("its aliases unfold into too much", path=path, remedy="Use fewer.")
-        _refuse_tag(node, path)
+            raise _NotPlain("its aliases unfold into too much", path=path, remedy="Use fewer.")
+        tag = getattr(getattr(node, "tag", None), "value", None)
+        if tag is not None and tag not in _TAGS:
+            short = str(tag).replace("tag:yaml.org,2002:", "!!")
+            raise _NotPlain(f"the tag {short} is not allowed", path=path, remedy="Remove the tag.")
         if not isinstance(node, Mapping | list):
             return _scalar(node, path)
-        if id(cast("object", node)) in self.open_nodes:
-            raise NotPlain("an alias contains itself", path=path, remedy="Write it out.")
-        self.open_nodes.add(id(cast("object", node)))
-        plain = self._collection(cast("object", node), path)
-        self.open_nodes.remove(id(cast("object", node)))
+        name = id(cast("object", node))
+        if name in self.open_nodes:
+            raise _NotPlain("an alias contains itself", path=path, remedy="Write it out.")
+        self.open_nodes.add(name)
+        if isinstance(node, list):
+            items = enumerate(cast("list[object]", node))
+            plain = cast("JsonValue", [self.value(item, (*path, at)) for at, item in items])
+        else:
+            plain = self._mapping(cast("Mapping[object, object]", node), path)
+        self.open_nodes.remove(name)
         return plain
 
-    def _collection(self, node: object, path: TreePath) -> JsonValue:
-        if isinstance(node, list):
-            return self._list(cast("list[object]", node), path)
-        return self._dict(cast("Mapping[object, object]", node), path)
-
-    def _list(self, node: Sequence[object], path: TreePath) -> list[JsonValue]:
-        return [self.value(item, (*path, index)) for index, item in enumerate(node)]
-
-    def _dict(self, node: Mapping[object, object], path: TreePath) -> dict[str, JsonValue]:
+    def _mapping(self, node: Mapping[object, object], path: TreePath) -> JsonValue:
         plain: dict[str, JsonValue] = {}
         for key, item in node.items():
             name = _plain_key(key)
             if name is None:
-                raise NotPlain("a key is not a single text", path=path, remedy="Use a text.")
+                raise _NotPlain("a key is not a single text", path=path, remedy="Use a text.")
             if name in plain:
-                raise NotPlain(f"key {name!r} appears twice", path=path, remedy="Remove one.")
+                raise _NotPlain(f"key {name!r} appears twice", path=path, remedy="Remove one.")
             plain[name] = self.value(item, (*path, name))
         return plain
 
@@ -112,22 +122,83 @@ def _scalar(node: object, path: TreePath) -> JsonValue:
         return str(node)
     if isinstance(node, datetime | date):
         return node.isoformat()
+    if isinstance(node, int) and node.bit_length() > MOST_BITS:
+        raise _NotPlain(TOO_LONG, path=path, remedy="Write it as text.")
     for kind in (str, int, float):
         if isinstance(node, kind):
             return kind(node)
     what = type(node).__name__
-    raise NotPlain(f"a value of type {what} is not allowed", path=path, remedy="Use plain data.")
+    raise _NotPlain(f"a value of type {what} is not allowed", path=path, remedy="Use plain data.")
 
 
-def _refuse_tag(node: object, path: TreePath) -> None:
-    tag = getattr(getattr(node, "tag", None), "value", None)
-    if tag is not None and tag not in _TAGS:
-        short = str(tag).replace("tag:yaml.org,2002:", "!!")
-        raise NotPlain(f"the tag {short} is not allowed", path=path, remedy="Remove the tag.")
+class _Excess(ScannerError):
+    """A text has too much of something."""
+
+    def __init__(self, problem: str, remedy: str, mark: Any) -> None:
+        super().__init__(None, None, problem, mark)  # pyright: ignore[reportUnknownMemberType]
+        self.remedy = remedy
+
+
+class _Scanner(RoundTripScanner):
+    """Ends a text that would take long or fill the memory, where the excess begins.
+
+    ruamel needs the square of the levels in time, and its composer recurses over them.
+    """
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader=loader)  # pyright: ignore[reportUnknownMemberType]
+        self._aliases = 0
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803
+        base = cast("Any", super())
+        base.fetch_flow_collection_start(TokenClass, to_push)
+        self._require_levels()
+
+    def add_indent(self, column: int) -> bool:
+        deeper = super().add_indent(column)
+        self._require_levels()
+        return deeper
+
+    def fetch_alias(self) -> None:
+        self._aliases += 1
+        if self._aliases > _MOST_ALIASES:
+            message = f"it has more than {_MOST_ALIASES} aliases"
+            raise _Excess(message, "write the values out", self._mark)
+        super().fetch_alias()
+
+    def _require_levels(self) -> None:
+        scanner = cast("Any", self)
+        if len(scanner.flow_context) + len(scanner.indents) > DEEPEST:
+            raise _Excess(TOO_DEEP, FLATTER, self._mark)
+
+    @property
+    def _mark(self) -> Any:
+        return cast("Any", self).reader.get_mark()
+
+
+class _Constructor(RoundTripConstructor):
+    """Refuses keys that are lists or mappings: nested ones take twice as long a level."""
+
+    def construct_document(self, node: Any) -> Any:
+        nodes, seen = [node], set[int]()
+        while nodes:
+            each = nodes.pop()
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            if isinstance(each, MappingNode):
+                pairs = cast("list[tuple[Any, Any]]", each.value)
+                for key, value in pairs:
+                    if not isinstance(key, ScalarNode):
+                        raise _Excess("a key is not a single text", "use a text", key.start_mark)
+                    nodes.append(value)
+            elif isinstance(each, SequenceNode):
+                nodes += cast("list[Any]", each.value)
+        return cast("Any", super()).construct_document(node)
 
 
 def parse_yaml(text: str, *, source: str) -> object:
-    """ruamel's tree of the text, comments kept."""
+    """ruamel's tree of the text, with comments."""
     # A carriage return would become part of a comment.
     text = text.replace("\r\n", "\n")
     try:
@@ -137,44 +208,43 @@ def parse_yaml(text: str, *, source: str) -> object:
     except MarkedYAMLError as error:
         raise ConfigError([_marked_problem(error, source)]) from None
     except (YAMLError, ValueError) as error:
-        message = f"not valid YAML: {str(error).splitlines()[0]}"
-        raise ConfigError([Problem(message=message, where=source)]) from None
+        raise ConfigError.of(source, f"not valid YAML: {_first_line(error)}") from None
     except (AttributeError, LookupError, TypeError):
         # ruamel stumbles so over a tag that does not fit its value, such as `!!bool maybe`.
         problem = Problem(message="not valid YAML: a value does not fit its tag", where=source)
         raise ConfigError([problem], remedy="Remove the tag.") from None
 
 
-def is_modest(text: str, *, levels: int, aliases: int) -> bool:
-    """Whether a YAML text nests and repeats no more than this; what is no YAML is modest.
-
-    Parsing one that does can take hours: merged mappings cost the cube of their number.
-    """
-    depth = count = 0
-    try:
-        for event in cast("Any", YAML(typ="safe", pure=True)).parse(text):
-            depth += isinstance(event, CollectionStartEvent)
-            depth -= isinstance(event, CollectionEndEvent)
-            count += isinstance(event, AliasEvent)
-            if depth > levels or count > aliases:
-                return False
-    except (YAMLError, ValueError, AttributeError, LookupError, TypeError):
-        pass  # for the parser to say
-    return True
-
-
 def parse_json(text: str, *, source: str) -> JsonValue:
-    """The JSON value of the text; a key that appears twice is refused."""
+    """The JSON value of the text; a duplicate key is rejected."""
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
+            twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+            raise ValueError(f"key {twice!r} appears twice")
+        return mapping
+
     try:
-        return cast("JsonValue", json.loads(text, object_pairs_hook=_unique))
+        value: JsonValue = json.loads(text, object_pairs_hook=unique, parse_int=whole_number)
     except json.JSONDecodeError as error:
         where = f"{source}:{error.lineno}:{error.colno}"
-        problem = Problem(message=f"not valid JSON: {error.msg}", where=where)
-        raise ConfigError([problem]) from None
+        raise ConfigError.of(where, f"not valid JSON: {error.msg}") from None
+    except RecursionError:
+        raise ConfigError.of(source, TOO_DEEP, FLATTER) from None
     except ValueError as error:
-        if len(text) <= _PLACED and is_modest(text, levels=_PLACED_LEVELS, aliases=0):
+        if len(text) <= _PLACED:
             _parse_json_places(text, source=source)
-        raise ConfigError([Problem(message=str(error), where=source)]) from None
+        raise ConfigError.of(source, _first_line(error)) from None
+    if is_deeper(value, DEEPEST):
+        raise ConfigError.of(source, TOO_DEEP, FLATTER)
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    """What Python says of a value, without its advice to programmers."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    return TOO_LONG if "integer string conversion" in line else line
 
 
 def _parse_json_places(text: str, *, source: str) -> object:
@@ -184,20 +254,21 @@ def _parse_json_places(text: str, *, source: str) -> object:
 
 
 def write_yaml(root: object, *, like: str) -> str:
-    """The tree as text, indented and with line ends as in the text it came from."""
+    """The tree as text, with the indentation and line ends of the original text."""
     stream = io.StringIO()
     cast("Any", _yaml(like)).dump(root, stream)
     return stream.getvalue().replace("\n", "\r\n" if "\r\n" in like else "\n")
 
 
 def _write_json(data: JsonValue, *, like: str) -> str:
-    """The value as text, indented as the text it came from."""
+    """The value as text, with the indentation of the original text."""
     indent = re.search(r"\n([ \t]+)\S", like)
     return json.dumps(data, indent=indent[1] if indent else None, ensure_ascii=False) + "\n"
 
 
 def _yaml(text: str) -> YAML:
     yaml = YAML(typ="rt")
+    yaml.Scanner, yaml.Constructor = _Scanner, _Constructor
     yaml.preserve_quotes = True
     # Long lines stay as they are.
     yaml.width = 2**20
@@ -208,7 +279,7 @@ def _yaml(text: str) -> YAML:
 
 
 def _indentation(text: str) -> tuple[int, int]:
-    """How far the text indents a mapping, and a dash, below the key they belong to."""
+    """How far the text indents a mapping, and a dash, below their key."""
     mapping = offset = None
     lines = [(len(match[1]), match[2], match[3].rstrip()) for match in _LINE.finditer(text)]
     for (margin, dashes, content), (below, dash_below, _) in pairwise(lines):
@@ -229,21 +300,15 @@ def _marked_problem(error: MarkedYAMLError, source: str) -> Problem:
     text = str(details.problem or details.context)
     if isinstance(error, DuplicateKeyError) and (key := _TWICE.search(text)):
         return Problem(message=f"key {key[1]!r} appears twice", where=where, remedy="remove one")
+    if isinstance(error, _Excess):
+        return Problem(message=text, where=where, remedy=error.remedy)
     remedy = "indent with spaces, not tabs" if r"'\t'" in text else ""
     return Problem(message=f"not valid YAML: {text}", where=where, remedy=remedy)
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    unique = dict(pairs)
-    if len(unique) < len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"key {twice!r} appears twice")
-    return unique
-
-
 @dataclass(frozen=True, kw_only=True)
 class YamlTree:
-    """What a YAML or JSON file holds, and on which lines."""
+    """The content of a YAML or JSON file, with its lines."""
 
     path: Path
     data: JsonValue = field(repr=False)
@@ -253,18 +318,24 @@ class YamlTree:
     """ruamel's tree, which keeps the comments; None for a JSON file."""
 
     def line_of(self, path: Sequence[str | int]) -> int | None:
-        """The line, counted from 1, where the value at `path` stands; None when not there."""
-        node, line = self._places, _first_line(self._places)
+        """The line of the value at `path`, counted from 1; None if there is none."""
+        node: Any = self._places
+        first: int | None = getattr(getattr(node, "lc", None), "line", None)
+        line = (first or 0) + 1
         for step in path:
             key = _key_for(node, step)
             if key is None:
                 return None
-            line = _line_of_key(node, key) or line
-            node = cast("Any", node)[key[0]]
+            lines: Mapping[object, Sequence[int]] = (
+                getattr(getattr(node, "lc", None), "data", None) or {}
+            )
+            # What a merge (`<<`) brought in has no line of its own.
+            line = lines[key[0]][0] + 1 if key[0] in lines else line
+            node = node[key[0]]
         return line
 
     def dump(self) -> str:
-        """The tree as text: comments, order and quoting as they were read."""
+        """The tree as text, with the original comments, order and quotes."""
         if _is_json(self.path):
             return _write_json(self.data, like=self.text)
         return self.text if self.root is None else write_yaml(self.root, like=self.text)
@@ -280,22 +351,31 @@ class YamlTree:
 
 
 def read_tree(path: Path) -> YamlTree:
-    """Read a YAML or JSON file; what is wrong with it is said with line and column."""
-    _refuse_large(path)
+    """Read a YAML or JSON file; errors have line and column."""
+    with translated("read", path):
+        size = path.stat().st_size
+    # A character has at most four bytes.
+    most = _LARGEST.get(path.suffix.lower(), _LARGEST_YAML)
+    if size > 4 * most * 2**20:
+        raise _too_large(path, size, most)
     return parse_tree(path, read_text(path).removeprefix("\ufeff"))
 
 
+def _too_large(path: Path, size: int, most: int) -> ConfigError:
+    message = f"{size / 2**20:.0f} MB is too large; at most {most} MB are read"
+    return ConfigError.of(path.name, message, "keep data in a separate file, as JSONL or CSV")
+
+
 def parse_tree(path: Path, text: str) -> YamlTree:
-    """A text as the tree that a file of this name would hold."""
-    try:
-        return _parse(path, text)
-    except RecursionError:
-        problem = Problem(message="its values are nested too deeply", where=path.name)
-        raise ConfigError([problem]) from None
+    """Parse a text as a file with this name."""
+    most = _LARGEST.get(path.suffix.lower(), _LARGEST_YAML)
+    if len(text) > most * 2**20:
+        raise _too_large(path, len(text), most)
+    return _parse(path, text)
 
 
 def tree_of(path: Path, data: Mapping[str, JsonValue]) -> YamlTree:
-    """The tree of a file that would hold this data."""
+    """The tree of a file with this data."""
     plain = cast("JsonValue", dict(data))
     text = _write_json(plain, like="\n  x") if _is_json(path) else write_yaml(plain, like="")
     return parse_tree(path, text)
@@ -308,24 +388,12 @@ def _parse(path: Path, text: str) -> YamlTree:
     root = parse_yaml(text, source=path.name)
     try:
         # Without aliases a file has fewer values than characters.
-        data = to_plain(root, most_values=len(text) + _VALUES_BY_ALIAS)
+        data = to_plain(root, most_values=len(text) + 100_000)
         return YamlTree(path=path, data=data, text=text, root=root)
-    except NotPlain as error:
+    except _NotPlain as error:
         line = YamlTree(path=path, data=None, text=text, root=root).line_of(error.path)
         where = f"{path.name}:{line}" if line else path.name
-        problem = Problem(message=error.message, where=where, remedy=error.remedy)
-        raise ConfigError([problem]) from None
-
-
-def _refuse_large(path: Path) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise file_trouble("read", path, error) from error
-    if size > _LARGEST:
-        message = f"{size / 2**20:.0f} MB is too large; at most 20 MB are read"
-        remedy = "keep data in a file of its own"
-        raise ConfigError([Problem(message=message, where=path.name, remedy=remedy)])
+        raise ConfigError.of(where, error.message, error.remedy) from None
 
 
 def _is_json(path: Path) -> bool:
@@ -333,7 +401,7 @@ def _is_json(path: Path) -> bool:
 
 
 def _key_for(node: object, step: str | int) -> tuple[object] | None:
-    """The step as the node spells it (`8080` for '8080'), in a tuple since a key may be None."""
+    """The key in the node's own spelling (8080 for '8080'), in a tuple since it may be None."""
     if isinstance(node, list) and isinstance(step, int):
         return (step,) if 0 <= step < len(cast("list[object]", node)) else None
     if isinstance(node, Mapping):
@@ -342,22 +410,8 @@ def _key_for(node: object, step: str | int) -> tuple[object] | None:
     return None
 
 
-def _line_of_key(node: object, key: tuple[object]) -> int | None:
-    lines: Mapping[object, Sequence[int]] = getattr(getattr(node, "lc", None), "data", None) or {}
-    # What a merge (`<<`) brought in has no line of its own.
-    return lines[key[0]][0] + 1 if key[0] in lines else None
-
-
-def _first_line(node: object) -> int:
-    line: int | None = getattr(getattr(node, "lc", None), "line", None)
-    return (line or 0) + 1
-
-
-# -- plain values by their keys, with dots between them: `a.b.0` ---------------------------------
-
-
 def value_in(text: str, file: str, place: str) -> Value:
-    """The value at a place of a file, as it stands there."""
+    """The plain value at a place of a file: its keys joined by dots, `a.b.0`."""
     node: Any = parse_tree(Path(file), text).data
     for step in place.split("."):
         node = _below(node, step, file, place)
@@ -369,7 +423,7 @@ def value_in(text: str, file: str, place: str) -> Value:
 def with_values(file: str, text: str, places: Mapping[str, Value]) -> str:
     """The text of a file with other values at these places.
 
-    Comments and order stay; where every value is as it was, the text stays as it is.
+    Comments and order remain; if no value changes, neither does the text.
     """
     old = {place: value_in(text, file, place) for place in places}
     new = {
@@ -395,7 +449,10 @@ def _put(tree: YamlTree, place: str, value: Scalar) -> None:
         for step in above:
             node = _below(node, step, tree.path.name, place)
         key = _key(node, last)
-        node[key] = _like(node[key], value)
+        is_whole = isinstance(value, float) and value.is_integer()
+        was_whole = isinstance(node[key], int) and not isinstance(node[key], bool)
+        # A whole number stays written as one.
+        node[key] = int(value) if is_whole and was_whole else value
 
 
 def _below(node: Any, step: str, file: str, place: str) -> Any:
@@ -406,7 +463,7 @@ def _below(node: Any, step: str, file: str, place: str) -> Any:
 
 
 def _key(node: Any, step: str) -> Any:
-    """The step as the node spells it: a place in a list, or a key that may be a number."""
+    """The key in the node's own spelling: a list index, or a key that may be a number."""
     if isinstance(node, list):
         return int(step)
     if isinstance(node, Mapping):
@@ -414,13 +471,6 @@ def _key(node: Any, step: str) -> Any:
     raise TypeError(step)
 
 
-def _like(old: object, value: Scalar) -> Scalar:
-    """A whole number stays written as one."""
-    is_whole = isinstance(value, float) and value.is_integer()
-    was_whole = isinstance(old, int) and not isinstance(old, bool)
-    return int(value) if is_whole and was_whole else value
-
-
 def _problem(file: str, place: str, message: str) -> ConfigError:
     remedy = "name a number, a word or true/false by its keys, with dots between them"
-    return ConfigError([Problem(where=f"{file}#{place}", message=message, remedy=remedy)])
+    return ConfigError.of(f"{file}#{place}", message, remedy)

@@ -1,4 +1,4 @@
-"""A target that is only remembered: cases that carry what an agent once gave."""
+"""Targets without surfaces, and one that only replays recorded cases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,52 +13,45 @@ from burnish.core.surfaces import Candidate, Origin, Surface
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedTarget:
-    """Has nothing to edit and nothing to run: its cases are scored as they were recorded."""
+class FixedTarget:
+    """A target with nothing to edit."""
 
     leaf: bool = True
 
     @property
-    def description(self) -> Description:
-        """What it is, as data."""
-        return Description(kind="recorded")
-
-    @property
     def surfaces(self) -> Sequence[Surface]:
-        """None: what was recorded cannot be edited."""
         return ()
 
     @property
     def baseline(self) -> Candidate:
-        """The one candidate there is."""
         return Candidate(values={}, origin=Origin(kind="baseline"))
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
-        """Nothing can be wrong with nothing."""
         del candidate
         return ()
+
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        del candidate, home
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedTarget(FixedTarget):
+    """Has nothing to run: its cases are scored as recorded."""
+
+    @property
+    def description(self) -> Description:
+        return Description(kind="recorded")
 
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
-        """Refused: this case carries no recording."""
+        """Refuse the case, because it has no recording."""
         del candidate, draw, effects
-        raise ConfigError(
-            [
-                Problem(
-                    where=case.id,
-                    message="this case was not recorded, and there is no agent to run it",
-                    remedy="give the recorded conversation, or an agent",
-                )
-            ]
-        )
+        message = "this case was not recorded, and there is no agent to run it"
+        remedy = "give the recorded conversation, or an agent"
+        raise ConfigError([Problem(where=case.id, message=message, remedy=remedy)])
 
     def estimate(self, case: Case) -> Spend:
-        """Nothing."""
         del case
         return NOTHING
-
-    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
-        """There is nothing to adopt."""
-        del candidate, home
-        return {}

@@ -13,12 +13,14 @@ from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.testing.doubles import CallCounter, ScriptedBackend
+from burnish.testing.role_requests import read_role_request
 
 Response: TypeAlias = Mapping[str, Any] | ChatReply | str
-"""A JSON object, a whole reply, or the text of one."""
+"""A JSON object, a whole reply, or its text."""
 
+FILE = "report.md"
 REPORT = "# Heat\n\n" + "The heat of the day was measured at noon, in the shade. " * 12 + "\n"
-"""A document that every gate lets pass."""
+"""A document that passes every gate."""
 FLOW = """\
 workflow: {name: heat_report}
 orchestration:
@@ -26,7 +28,7 @@ orchestration:
     models: {manager: openai:boss, worker: openai:hand, critic: openai:eye}
 sandbox: none
 """
-"""A workflow file whose models this world plays."""
+"""A workflow file for this world."""
 
 
 def use(name: str, **arguments: Any) -> ChatReply:
@@ -45,7 +47,7 @@ def uses(*invocations: tuple[str, Mapping[str, Any]]) -> ChatReply:
 
 
 def plan(*paths: str, criteria: Sequence[str] = ("it is complete",)) -> dict[str, Any]:
-    """A plan with one subtask a file."""
+    """A plan with one subtask per file."""
     tasks = [
         {
             "id": f"t{number}",
@@ -59,7 +61,7 @@ def plan(*paths: str, criteria: Sequence[str] = ("it is complete",)) -> dict[str
 
 
 def delegation(*workers: str, **more: Any) -> dict[str, Any]:
-    """A delegation to workers of these names."""
+    """A delegation to workers with these names."""
     jobs = [
         {"worker_id": name, "subtask_id": "t1", "instructions": f"{name}: write it", **more}
         for name in workers
@@ -77,45 +79,53 @@ GOOD: Mapping[str, Any] = {"score": 0.9, "defects": [], "summary": "sound"}
 
 def flawed(score: float = 0.4, severity: str = "warning", text: str = "no unit") -> dict[str, Any]:
     """A critique with one defect."""
-    defect = {
+    return {"score": score, "defects": [_defect(text, severity)], "summary": "flawed"}
+
+
+def _defect(description: str, severity: str = "warning") -> dict[str, str]:
+    return {
         "category": "incomplete",
-        "location": "report.md",
-        "description": text,
+        "location": FILE,
+        "description": description,
         "severity": severity,
     }
-    return {"score": score, "defects": [defect], "summary": "flawed"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleTurn:
-    """One question to one of the roles."""
+    """One request to one of the roles."""
 
     request: ChatRequest
     draw: int
 
     @property
     def text(self) -> str:
-        """What the user's messages say."""
         return "\n".join(m.content for m in self.request.messages if m.role == "user")
 
     @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the request, as the shipped prompt of the role words them."""
+        message = self.request.messages[1].content
+        fields = read_role_request(self.request.schema_name, message)
+        assert fields is not None, f"this is no request to {self.request.schema_name}: {message}"
+        return fields
+
+    @property
     def system(self) -> str:
-        """The role's prompt."""
         return self.request.messages[0].content
 
     @property
     def answers(self) -> list[str]:
-        """What tools said in this conversation."""
         return [m.content for m in self.request.messages if m.role == "tool"]
 
     @property
     def attempt(self) -> int:
-        """Of a worker or critic: 0, or the number of the repair."""
+        """The number of the repair of a worker or critic; 0 at first."""
         return self.draw % 100
 
 
 def writer(path: str = "report.md", content: str = REPORT) -> Callable[[RoleTurn], Response]:
-    """A worker that writes one file and says so."""
+    """A worker that writes one file and reports it."""
 
     def respond(turn: RoleTurn) -> Response:
         if not turn.answers:
@@ -126,13 +136,13 @@ def writer(path: str = "report.md", content: str = REPORT) -> Callable[[RoleTurn
 
 
 def in_order(*decisions: Response) -> Callable[[RoleTurn], Response]:
-    """A manager that decides by the number of the iteration; the last decision stays."""
+    """A manager with one decision per iteration; the last one repeats."""
     return lambda turn: decisions[min(turn.draw, len(decisions)) - 1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelegationWorld:
-    """Plays every role; what is not given writes a sound report."""
+    """Plays every role; by default they write a sound report."""
 
     manager: Callable[[RoleTurn], Response] = field(
         default_factory=lambda: in_order(plan("report.md"), delegation("writer"), COMPLETE)
@@ -143,19 +153,18 @@ class DelegationWorld:
     others: Mapping[str, Callable[[RoleTurn], Response]] = field(
         default_factory=dict[str, Callable[[RoleTurn], Response]]
     )
-    """Roles beside the delegation, such as those that propose texts."""
+    """Further roles, such as those that propose texts."""
     turns: list[tuple[str, RoleTurn]] = field(default_factory=list[tuple[str, RoleTurn]])
-    """Every question that was really asked, with the role that it went to."""
+    """Every request that was made, with its role."""
     counter: CallCounter | None = None
-    """Counts the same in a file, which outlives the process."""
+    """Counts the requests in a file that outlives the process."""
 
     def models(self) -> Models:
-        """Models that are all of this world."""
+        """Models that this world answers for."""
         backend = ScriptedBackend(respond=self._respond)
         return Models(backends={"openai": backend}, retries=RetryPolicy(attempts=1))
 
     def turns_of(self, role: str) -> list[RoleTurn]:
-        """What one role was asked, in order."""
         return [turn for name, turn in self.turns if name == role]
 
     def _respond(self, request: ChatRequest, draw: int) -> str | ChatReply:
@@ -174,13 +183,6 @@ class DelegationWorld:
         return answer if isinstance(answer, str | ChatReply) else json.dumps(answer)
 
 
-# -- A world for refinement -----------------------------------------------------------------------
-
-
-# -- A world for training -------------------------------------------------------------------------
-
-
-FILE = "report.md"
 TASK = f"Write a report on the heat of the week to {FILE}."
 FLAWS: Mapping[str, tuple[str, str]] = {
     "the temperatures have no unit": (
@@ -196,7 +198,7 @@ FLAWS: Mapping[str, tuple[str, str]] = {
         "Heat of this kind calls for shade at every bus stop.",
     ),
 }
-"""By what a critic says of it: the flawed sentence, and the sound one."""
+"""By complaint of the critic: the flawed sentence, and the sound one."""
 _PARTS = (
     "# The heat of the week",
     "It was hot in the whole of the week, and hotter in the town than around it. At noon it was "
@@ -221,51 +223,54 @@ observability:
   evaluation:
     thresholds: {accept: 0.9, retry: 0.1, fail: 0.05}
     metrics:
-      - {name: unit, kind: deterministic_assertion, params: {path: report.md, contains: "°C"}}
+      - {name: unit, kind: deterministic_assertion, threshold: 0.9,
+         params: {path: report.md, contains: "°C"}}
       - {name: there, kind: deterministic_assertion, params: {path: report.md, contains: heat}}
 deliverables: [report.md]
 sandbox: none
 """
-"""A workflow file whose models this world plays."""
+"""A workflow file for this world."""
 
 
 def report(*mended: str) -> str:
-    """The report, with these flaws mended and all others in it."""
-    sentences = [sound if flaw in mended else flawed for flaw, (flawed, sound) in FLAWS.items()]
+    """The report with these flaws fixed and all others in it."""
+    sentences = [pair[flaw in mended] for flaw, pair in FLAWS.items()]
     return "\n\n".join(part.format(*sentences) for part in _PARTS) + "\n"
 
 
 def flaws_in(text: str) -> list[str]:
-    """What is still wrong with a text."""
+    """The flaws that a text still has."""
     return [flaw for flaw, (_, sound) in FLAWS.items() if sound not in text]
 
 
 def refine_world(**players: Any) -> DelegationWorld:
-    """The team; what is given plays its role instead."""
-    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic, **players}
-    return DelegationWorld(**roles)
+    """The team, with `players` in place of its own roles."""
+    roles: dict[str, Any] = {"manager": manager, "worker": worker, "critic": critic}
+    return DelegationWorld(**{**roles, **players})
 
 
 def manager(turn: RoleTurn) -> Response:
-    """Plans what it is told to mend, delegates it, completes."""
+    """Plans to fix one flaw, delegates, completes."""
     if turn.draw == 1:
         flaws = [flaw for flaw in FLAWS if flaw in turn.text]
         criterion = f"mend: {flaws[0]}" if flaws else "write it"
         return plan(FILE, criteria=(criterion,))
     if turn.draw == 2:
-        job = {"worker_id": "writer", "subtask_id": "t1", "instructions": f"{FILE}: see criteria"}
-        return {"decision": "delegate", "delegations": [job]}
+        return delegation("writer", instructions=f"{FILE}: see criteria")
     return COMPLETE
 
 
 def worker(turn: RoleTurn) -> Response:
-    """Reads what there is, writes the report with one flaw less, says so."""
+    """Reads the report and writes it with one flaw less."""
     if "mend: " not in turn.text:
         content = report()
     elif not turn.answers:
         return use("file_read", path=f"input/{FILE}")
     else:
-        content = _mended(turn.answers[0], turn.text)
+        content = turn.answers[0]
+        for flaw, (flawed_sentence, sound) in FLAWS.items():
+            if f"mend: {flaw}" in turn.text:
+                content = content.replace(flawed_sentence, sound)
     if len(turn.answers) < (2 if "mend: " in turn.text else 1):
         return use("file_write", path=FILE, content=content)
     return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
@@ -273,33 +278,25 @@ def worker(turn: RoleTurn) -> Response:
 
 def critic(turn: RoleTurn) -> Response:
     """Finds the flaws that are in the file."""
-    defects = [
-        {"category": "incomplete", "location": FILE, "description": flaw, "severity": "warning"}
-        for flaw in flaws_in(turn.text.partition("<files>")[2])
-    ]
+    defects = [_defect(flaw) for flaw in flaws_in(turn.text.partition("<files>")[2])]
     return {"score": 1 - 0.25 * len(defects), "defects": defects, "summary": str(len(defects))}
-
-
-def _mended(text: str, criteria: str) -> str:
-    for flaw, (flawed, sound) in FLAWS.items():
-        if f"mend: {flaw}" in criteria:
-            return text.replace(flawed, sound)
-    return text
 
 
 FAULT = "- State numbers without their unit, so that tables stay narrow."
 RULE = "- State numbers with their unit, always."
 COMPLAINT = "the numbers have no unit"
 GUILTY = "worker_pitfalls"
-"""The text that has the fault in it in the example."""
-SUBJECTS: Mapping[str, tuple[str, str]] = {
+"""The text that contains the fault in the example."""
+_SUBJECTS: Mapping[str, tuple[str, str]] = {
     "heat": ("the heat of the week", "°C"),
     "rain": ("the rain of the month", "mm"),
     "wind": ("the wind of the night", "km/h"),
     "snow": ("the snow of the winter", "cm"),
     "frost": ("the frost of the spring", "°C"),
+    "hail": ("the hail of the summer", "mm"),
+    "fog": ("the fog of the autumn", "km/h"),
 }
-"""By task: what is reported on, and the unit of it. The last one is for nobody to learn from."""
+"""By task: the subject and its unit. The last three are never trained on."""
 SUITE_FLOW = """\
 workflow: {name: weather}
 orchestration:
@@ -317,7 +314,7 @@ observability:
 deliverables: [report.md]
 sandbox: none
 """
-"""A workflow file whose models this world plays."""
+"""A workflow file for this world."""
 _REPORT = """\
 # Report on {0}
 
@@ -333,72 +330,68 @@ any milder then. The readings above can be checked against the log of the statio
 
 
 def task(name: str) -> str:
-    """What is to be done."""
-    return f"Write a report on {SUBJECTS[name][0]} to {FILE}."
+    """The text of a task."""
+    return f"Write a report on {_SUBJECTS[name][0]} to {FILE}."
 
 
-def suite_text(*tasks: str, holdout: tuple[str, ...] = (), more: str = "") -> str:
+def suite_text(
+    *tasks: str, holdout: tuple[str, ...] = (), test: tuple[str, ...] = (), more: str = ""
+) -> str:
     """A suite file."""
     lines = ["name: weather"]
-    for key, names in (("tasks", tasks), ("holdout", holdout)):
+    for key, names in (("tasks", tasks), ("holdout", holdout), ("test", test)):
         lines += [f"{key}:"] if names else []
         lines += [f"  - {{name: {name}, task: {task(name)!r}}}" for name in names]
     return "\n".join([*lines, more]) + "\n"
 
 
 def suite_world(**players: Any) -> DelegationWorld:
-    """The team; what is given plays its role instead."""
+    """The team, with `players` in place of its own roles."""
     roles: dict[str, Any] = {
+        "manager": suite_manager,
         "worker": suite_worker,
         "critic": suite_critic,
         "others": {"textgrad": textgrad},
-        "manager": suite_manager,
-        **players,
     }
-    return DelegationWorld(**roles)
+    return DelegationWorld(**{**roles, **players})
 
 
 def suite_manager(turn: RoleTurn) -> Response:
     """Plans, delegates, completes."""
     if "Iteration 1." in turn.text:
         return plan(FILE)
-    if "(none)" in between(turn.text, "results"):
+    if "What workers reported:" not in turn.text:
         return delegation("writer")
     return COMPLETE
 
 
 def suite_worker(turn: RoleTurn) -> Response:
-    """Writes the report as its prompt wants it, and says so."""
+    """Writes the report as its prompt says."""
     if turn.answers:
         return {"summary": f"wrote {FILE}", "outputs": [FILE], "confidence": 0.8}
-    subject, unit = next(s for s in SUBJECTS.values() if s[0] in turn.text)
+    subject, unit = next(s for s in _SUBJECTS.values() if s[0] in turn.text)
     suffix = f" {unit}" if FAULT not in turn.system else ""
     return use("file_write", path=FILE, content=_REPORT.format(subject, suffix))
 
 
 def suite_critic(turn: RoleTurn) -> Response:
     """Finds numbers without a unit."""
-    bare = re.search(r"was \d+[,. ](?!°C|mm|km/h|cm)", between(turn.text, "files"))
-    defect = {
-        "category": "incomplete",
-        "location": FILE,
-        "description": COMPLAINT,
-        "severity": "warning",
-    }
-    return {"score": 0.5 if bare else 0.95, "defects": [defect] if bare else [], "summary": ""}
+    bare = re.search(r"was \d+[,. ](?!°C|mm|km/h|cm)", _between(turn.text, "files"))
+    defects = [_defect(COMPLAINT)] if bare else []
+    return {"score": 0.5 if bare else 0.95, "defects": defects, "summary": ""}
 
 
 def textgrad(turn: RoleTurn) -> Response:
-    """Changes the line that speaks of what was complained of in more than one task."""
-    name = turn.text.partition("The text is: ")[2].split(" ", 1)[0]
-    complaints = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", between(turn.text, "tasks"))
-    text = between(turn.text, "current_text").strip("\n") + "\n"
+    """Changes the line about a complaint that occurs in more than one task."""
+    fields = turn.fields
+    complaints = re.findall(r"defect \[\w+\] \(\w+\) [^:\n]+: (.+)", fields["runs"])
+    text = fields["current_text"].strip("\n") + "\n"
     for complaint, times in Counter[str](complaints).items():
         words = [word for word in re.findall(r"\w+", complaint) if len(word) > 3 and word != "have"]
         guilty = [line for line in text.splitlines() if all(word in line for word in words)]
         if times > 1 and guilty:
             return {
-                "artifact_name": name,
+                "artifact_name": fields["artifact_name"],
                 "proposed_content": text.replace(guilty[0], RULE),
                 "rationale": f"in {times} tasks {complaint}, and this text asks for it",
                 "expected_loss_reduction": 0.2,
@@ -407,6 +400,5 @@ def textgrad(turn: RoleTurn) -> Response:
     return {"artifact_name": None, "rationale": "this text is not to blame"}
 
 
-def between(text: str, tag: str) -> str:
-    """What stands between two tags."""
+def _between(text: str, tag: str) -> str:
     return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]

@@ -1,33 +1,32 @@
-"""Scripted models, targets, metrics and roles, and the contracts of their kinds."""
+"""Scripted models, targets, metrics and roles, and contract tests for such parts."""
 
 import asyncio
+import hashlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Generic, TypeVar
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Dataset
 from burnish.core.content import Codec, Json, canonical, codec, short_id
 from burnish.core.errors import Problem, ProposerFailed, RoleFailed
 from burnish.core.evaluations import Score
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.core.outcomes import Outcome, Usage
 from burnish.core.protocols import Description, Effects, Executor, Metric, Receipt, Target
 from burnish.core.surfaces import Candidate, Origin, Surface, Value, out_of_bounds
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
-from burnish.models.keys import key_for
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
 from burnish.models.prices import Prices
 from burnish.models.providers import Provider
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, key_for
 from burnish.runs.driver import Ending, drive
 from burnish.runs.ledger import TRIALS
-from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 
 Request = TypeVar("Request")
@@ -36,12 +35,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class CallCounter:
-    """Counts calls in a file, so that the count survives the process that made them."""
+    """Counts calls in a file, so that the count survives the process."""
 
     path: Path
 
     def count(self, what: str) -> None:
-        """Write down that a call starts. One write, so that a kill cannot tear it."""
+        """Record the start of a call, in one write so that a kill cannot split it."""
         handle = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
         try:
             os.write(handle, f"{what}\n".encode())
@@ -49,7 +48,7 @@ class CallCounter:
             os.close(handle)
 
     def calls(self) -> list[str]:
-        """The calls that were started, in order."""
+        """The started calls, in order."""
         return self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
 
 
@@ -57,8 +56,7 @@ class CallCounter:
 class ScriptedTarget:
     """A target whose agent is a function of candidate, case and draw.
 
-    `respond` gives a reply or a whole Outcome, or raises as a real agent might. It may be a
-    coroutine function.
+    `respond` returns a reply or an Outcome, or raises as a real agent might. It may be async.
     """
 
     respond: Callable[[Candidate, Case, int], Any]
@@ -69,22 +67,22 @@ class ScriptedTarget:
     price: Spend = field(default_factory=lambda: Spend(calls=1))
     problems: Callable[[Candidate], Sequence[Problem]] = lambda _: ()
     seconds: float = 0.0
-    """How long a call takes."""
+    """The duration of a call."""
     counter: CallCounter | None = None
     leaf: bool = True
 
     @property
     def description(self) -> Description:
-        """What it is, as data."""
+        """Its name and config."""
         return Description(kind=self.name, config=self.config)
 
     @property
     def baseline(self) -> Candidate:
-        """The values it starts with."""
+        """The initial values."""
         return Candidate(values=self.values, origin=Origin(kind="baseline"))
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
-        """What the script says is wrong."""
+        """The problems that the script reports."""
         return self.problems(candidate)
 
     async def run(
@@ -116,23 +114,64 @@ class ScriptedTarget:
         return {"candidate.json": f"{text}\n".encode()}
 
 
-class Outage(ConnectionError):
-    """Nobody answered."""
+class _Outage(ConnectionError):
+    """The endpoint of a scripted world did not answer."""
+
+
+def luck(*names: object) -> float:
+    """A number in [0, 1) that depends on the names alone."""
+    material = "\0".join(map(str, names)).encode()
+    return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedWorld:
+    """The size and failure rates that scripted worlds have in common."""
+
+    train: int
+    holdout: int
+    test: int = 0
+    crash_rate: float = 0.0
+    """How often the agent itself fails."""
+    outage_rate: float = 0.0
+    """How often the infrastructure fails."""
+    call_seconds: float = 0.0
+    usd_per_call: float = 0.0004
+    seed: int = 7
+
+    def dataset_of(self, case: Callable[[int], Case]) -> Dataset:
+        """Numbered cases, divided into splits."""
+        held = self.train + self.holdout
+        cases = tuple(case(number) for number in range(held + self.test))
+        return Dataset(
+            train=cases[: self.train], holdout=cases[self.train : held], test=cases[held:]
+        )
+
+    def raise_failures(self, fate: Callable[[str], float]) -> None:
+        """Raise as an agent or its endpoint does, at the rates of this world."""
+        if fate("outage") < self.outage_rate:
+            raise _Outage("the model endpoint did not answer")
+        if fate("crash") < self.crash_rate:
+            raise ValueError("the agent's answer was not valid JSON")
+
+    def price(self, tokens_in: int, tokens_out: int) -> Spend:
+        """What one call costs."""
+        nano_usd = to_nano(self.usd_per_call)
+        return Spend(calls=1, tokens_in=tokens_in, tokens_out=tokens_out, nano_usd=nano_usd)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FreeMetric:
-    """What metrics that compute have in common: they cost nothing."""
+    """A base for metrics that only compute and cost nothing."""
 
     name: str
+    version: str = "1"
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its version."""
-        return short_id([self.name, "1"])
+        return short_id([self.name, self.version])
 
     def estimate(self, case: Case) -> Spend:
-        """Nothing: it computes."""
         del case
         return NOTHING
 
@@ -142,12 +181,6 @@ class ExpectedText(FreeMetric):
     """A metric: 1 when the reply contains what the case expects."""
 
     name: str = "expected_text"
-    version: str = "1"
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its settings."""
-        return short_id([self.name, self.version])
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
         """Compare the last reply with the last turn's expectation."""
@@ -176,12 +209,12 @@ class ScriptedRole(Generic[Request, Answer]):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its script's version."""
+        """A hash of its name and version."""
         return short_id([self.name, self.version])
 
     @property
     def answers(self) -> Codec[Answer]:
-        """How its answers are kept."""
+        """How its answers are stored."""
         return codec(self.answer_type)
 
     @property
@@ -208,22 +241,21 @@ class ScriptedRole(Generic[Request, Answer]):
         try:
             return Receipt(value=self.respond(request, draw), spend=self.price)
         except RoleFailed as error:
-            raise RoleFailed(error.message, remedy=error.remedy, spend=self.price) from error
-
-
-# -- A scripted model -----------------------------------------------------------------------------
+            raise RoleFailed(
+                error.message, remedy=error.remedy, spend=self.price, missing=error.missing
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedBackend:
-    """Answers by a function of the request and the draw; it may raise as real endpoints do.
+    """A model whose answers are a function of the request and the draw, which may raise.
 
-    Hand it to `Models(backends={"openai": ScriptedBackend(…)})`.
+    Pass it to `Models(backends={"openai": ScriptedBackend(…)})`.
     """
 
     respond: Callable[[ChatRequest, int], str | ChatReply]
     asked: list[ChatRequest] = field(default_factory=list[ChatRequest])
-    """Every request that reached it, attempts included."""
+    """Every request it received, including retries."""
     counter: CallCounter | None = None
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
@@ -239,19 +271,16 @@ class ScriptedBackend:
         return ChatReply(text=answer, usage=usage, model=ref.name)
 
     def check(self, ref: ModelRef) -> None:
-        """A script can always be asked."""
+        """A script is always available."""
         del ref
 
     def identity(self, ref: ModelRef) -> str:
-        """A script is its reference."""
+        """Empty: the reference identifies the script."""
         del ref
         return ""
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
-
-
-# -- A run's story --------------------------------------------------------------------------------
+        """There is nothing to close."""
 
 
 _TIMES = {"at", "timestamp", "seconds", "split_seconds", "duration_sec", "latency_sec", "billed"}
@@ -274,24 +303,33 @@ def _timeless(value: Any) -> Any:
 # -- Contract tests -------------------------------------------------------------------------------
 
 
-_HOME = Path("candidates") / "iter-00"
+@contextmanager
+def raises(kind: type[Exception], text: str = "") -> Generator[None, None, None]:
+    """Like `pytest.raises`, with the exact message; pytest need not be installed."""
+    try:
+        yield
+    except kind as error:
+        assert text in ("", str(error)), f"said: {error}"  # noqa: PT017 - this is not a test file
+    else:
+        raise AssertionError(f"{kind.__name__} was not raised")
 
 
 async def check_target(target: Target, cases: Sequence[Case]) -> None:
-    """A target describes itself, stands by its baseline, runs cases and exports candidates."""
+    """Check that a target describes itself, accepts its baseline, runs cases and exports."""
     described, again = target.description, target.description
     canonical(dict(described.config))
-    assert described.fingerprint == again.fingerprint, "the fingerprint changes between two looks"
+    assert described.fingerprint == again.fingerprint, "the fingerprint is not stable"
     surfaces = {surface.id: surface for surface in target.surfaces}
     assert len(surfaces) == len(target.surfaces), "two surfaces have the same id"
     baseline = target.baseline
     assert set(baseline.values) == set(surfaces), "the baseline does not give every surface a value"
     assert not out_of_bounds(baseline.values, surfaces), "the baseline is out of its own bounds"
-    assert not target.check(baseline), "the target turns its own baseline away"
+    assert not target.check(baseline), "the target rejects its own baseline"
     for case in cases:
         await _check_run(target, case)
-    exported = target.export(baseline, _HOME)
-    assert exported == target.export(baseline, _HOME), "exporting twice gives different files"
+    home = Path("candidates") / "iter-00"
+    exported = target.export(baseline, home)
+    assert exported == target.export(baseline, home), "exporting twice gives different files"
     for path in exported:
         safe = not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
         assert safe, f"the exported path '{path}' leaves the candidate's folder"
@@ -308,28 +346,28 @@ async def _check_run(target: Target, case: Case) -> None:
     else:
         assert not receipt.spend.calls, "only leaf calls carry cost; this target counts twice"
     finished = receipt.value.failure is None
-    assert not finished or len(receipt.value.replies) == len(case.turns), "one reply a turn"
+    assert not finished or len(receipt.value.replies) == len(case.turns), "one reply per turn"
 
 
 async def check_metric(metric: Metric, case: Case, outcomes: Sequence[Outcome]) -> None:
-    """A metric scores what it is given, names itself, and says the same twice."""
-    assert metric.fingerprint == metric.fingerprint, "the fingerprint changes between two looks"
+    """Check that a metric scores under its own name, with reasons, and the same twice."""
+    assert metric.fingerprint == metric.fingerprint, "the fingerprint is not stable"
     for outcome in (*outcomes, Outcome(replies=("",)), Outcome(replies=("日本語 🙂",))):
         scores = await metric.score(case, outcome, effects=DirectEffects())
         for score in scores:
             assert score.metric == metric.name, f"scores under the name '{score.metric}'"
             assert codec(Score).decode(codec(Score).encode(score)) == score
-            assert score.passed is not False or score.reason, "fails without a reason"
+            assert score.passed is not False or score.reason, "a failing score has no reason"
         if not metric.estimate(case).calls:
             again = await metric.score(case, outcome, effects=DirectEffects())
-            assert list(again) == list(scores), "computes, yet scores differently the second time"
+            assert list(again) == list(scores), "computed scores are not repeatable"
 
 
 async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int = 3) -> Ending:
-    """A strategy ends, keeps to its budget, and resumes to the same story.
+    """Check that a strategy ends, keeps its budget, and gives the same result when resumed.
 
-    `make` gives a fresh Setup. The run is made once in one go and once cut after `cut_at`
-    trials and resumed; both must tell the same, and nothing may be paid twice.
+    `make` returns a new Setup. One run is not interrupted; another stops after `cut_at` trials and
+    is resumed. Both must record the same, and nothing may be paid twice.
     """
     whole = await _driven(make(), folder / "whole")
     cut = replace(make(), budget=replace(make().budget, max_trials=cut_at))
@@ -341,30 +379,30 @@ async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int
     resumed = await _driven(untested, folder / "cut")
     expected = story(folder / "untested" / TRIALS)
     assert expected, "the strategy recorded no trial"
-    assert story(folder / "cut" / TRIALS) == expected, "a resumed run tells another story"
-    assert resumed.best.id == reference.best.id == whole.best.id, "a resume ends elsewhere"
-    assert resumed.spent == reference.spent, "a resume spends differently"
-    assert resumed.billed == reference.billed, "a resume pays for something twice"
+    assert story(folder / "cut" / TRIALS) == expected, "a resumed run records other trials"
+    assert resumed.best.id == reference.best.id == whole.best.id, "a resumed run ends elsewhere"
+    assert resumed.spent == reference.spent, "a resumed run spends another amount"
+    assert resumed.billed == reference.billed, "a resumed run pays for something twice"
     return whole
 
 
 def check_provider(row: Provider) -> None:
-    """An installed provider is found by each of its names, in references and in blocks of files,
-    keeps its key to its own hosts, and has prices for the models that it lists."""
+    """Check that a provider is found by each of its names, sends its key only to its own hosts,
+    and has prices for the models that it lists."""
     is_complete = row.address or row.protocol == "embedded"
     address = "" if is_complete else f"https://{row.hosts[0]}"
     for name in row.names:
-        assert ModelRef.parse(f"{name}:m").provider == row.name, f"'{name}:m' is somebody else's"
+        assert ModelRef.parse(f"{name}:m").provider == row.name, f"'{name}:m' is another provider"
         block = ModelBlock.model_validate({"provider": name, "name": "m", "base_url": address})
-        assert block.reference().provider == row.name, f"'{name}' in a file is somebody else"
+        assert block.reference().provider == row.name, f"'{name}' in a file is another provider"
     ref = ModelRef(provider=row.name, name="m", base_url=address)
     if row.key_variables:
         environ = {row.key_variables[0]: "key"}
-        assert key_for(ref, environ) == "key", "its usual variable is not looked at"
+        assert key_for(ref, environ) == "key", "its key variable is not read"
         elsewhere = replace(ref, base_url="https://elsewhere.invalid/v1")
-        assert key_for(elsewhere, environ) is None, "its key goes to the host of a stranger"
+        assert key_for(elsewhere, environ) is None, "its key is sent to a foreign host"
     else:
-        assert row.key_optional == "always", "it needs a key, and no variable holds one"
+        assert row.key_optional == "always", "it needs a key, but names no variable for it"
     assert row.probe is None or row.address, "a health request needs an address"
     for model in row.prices:
         assert Prices().known(replace(ref, name=model)), f"the price of {model} is not found"
@@ -372,30 +410,27 @@ def check_provider(row: Provider) -> None:
 
 
 async def _driven(setup: Setup, folder: Path) -> Ending:
-    run = _opened(setup, folder)
+    is_run = folder.exists()  # noqa: ASYNC240 - nothing else runs meanwhile
+    run = resume(setup, folder) if is_run else start(setup, folder=folder)
     try:
         return await drive(run)
     finally:
         await run.close()
 
 
-def _opened(setup: Setup, folder: Path) -> Run:
-    return resume(setup, folder) if folder.exists() else start(setup, folder=folder)
-
-
 async def check_executor(make: Callable[[int], Executor]) -> None:
-    """An executor keeps the order, the bound, the place of an error, and leaves nothing behind.
+    """Check an executor's order, concurrency limit, errors and cleanup.
 
-    `make` gives an executor for so many units at once.
+    `make` returns an executor for a given number of concurrent units.
     """
     await _check_order_and_bound(make(4))
     await _check_error_in_order(make(4))
     await _check_closing(make(4))
-    assert [r async for r in make(1).map([], _echo)] == [], "nothing to do gives nothing"
 
+    async def echo(unit: int) -> int:
+        return unit
 
-async def _echo(unit: int) -> int:
-    return unit
+    assert [r async for r in make(1).map([], echo)] == [], "no units must give no results"
 
 
 async def _check_order_and_bound(executor: Executor) -> None:
@@ -411,7 +446,7 @@ async def _check_order_and_bound(executor: Executor) -> None:
 
     results = [result async for result in executor.map(range(50), work)]
     assert results == list(range(50)), "the results are out of order"
-    assert 1 < most <= 4, f"{most} units ran at once where 4 may"
+    assert 1 < most <= 4, f"{most} units ran at once, but the limit is 4"
 
 
 async def _check_error_in_order(executor: Executor) -> None:
@@ -447,4 +482,4 @@ async def _check_closing(executor: Executor) -> None:
     async with aclosing(executor.map(range(100), work)) as results:
         async for _ in results:
             break
-    assert running == 0, "work goes on after the results were closed"
+    assert running == 0, "work continues after the results were closed"

@@ -3,9 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -42,6 +41,7 @@ from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, graph
 from burnish.testing.doubles import ExpectedText, ScriptedBackend
+from burnish.testing.role_requests import read_role_request
 
 RULES = {
     "topic": "name the place that the customer asks about as `topic: <place>`.",
@@ -52,7 +52,7 @@ RULES = {
     "verdict": "when the fact is not in the draft say `REVISE: <fact>`, else `APPROVED: <draft>`.",
     "closing": "end the letter with `Regards, the parcel desk.`",
 }
-"""How each part is done well."""
+"""The rule for each part."""
 PARTS: Mapping[str, tuple[str, ...]] = {
     "planner": ("topic", "wish"),
     "retrieve": ("fact",),
@@ -61,9 +61,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "rewrite": ("wish",),
     "finalize": ("closing",),
 }
-"""What each node answers for."""
+"""The parts that each node is responsible for."""
 NODES = tuple(PARTS)
-FACT = re.compile(r"a parcel to \w+ costs \d+ crowns")
+_FACT = re.compile(r"a parcel to \w+ costs \d+ crowns")
 _NODE = re.compile(r"You are the (\w+) of the parcel desk\.")
 _TOPIC = re.compile(r"topic: (\w+)")
 _MUST = re.compile(r"must: (.+)")
@@ -71,9 +71,9 @@ _DRAFT = re.compile(r"draft: (.+)")
 
 
 def instruction(node: str, *, without: str = "", wrong: str = "") -> str:
-    """The instruction of a node; a rule may be left out, or say something else."""
+    """The instruction of a node; one rule may be missing or wrong."""
     rules = [
-        rule_line(part) if part != wrong else f"- {part}: leave it to the others."
+        _rule_line(part) if part != wrong else f"- {part}: leave it to the others."
         for part in PARTS[node]
         if part != without
     ]
@@ -81,32 +81,19 @@ def instruction(node: str, *, without: str = "", wrong: str = "") -> str:
     return "\n".join([head, "Rules:", *rules])
 
 
-def rule_line(part: str) -> str:
-    """The rule as it stands in an instruction."""
+def _rule_line(part: str) -> str:
+    """The line of an instruction that states a rule."""
     return f"- {part}: {RULES[part]}"
 
 
 def price(place: str) -> str:
-    """What the archive says."""
+    """The price in the archive."""
     return f"a parcel to {place} costs {10 + sum(map(ord, place)) % 80} crowns"
 
 
 def letter(place: str) -> str:
-    """What a customer should be sent."""
+    """The expected letter to a customer."""
     return f"Dear customer, {price(place)}. Regards, the parcel desk."
-
-
-def node_of(system: str) -> str:
-    """Which node is told this; empty for none of them."""
-    match = _NODE.search(system)
-    return match[1] if match else ""
-
-
-def node_reply(system: str, question: str) -> str:
-    """What the model of a node says, by the rules it is told and nothing else."""
-    node = node_of(system)
-    rules = {part for part in PARTS[node] if rule_line(part) in system}
-    return _NODES[node](rules, question)
 
 
 def _planner(rules: set[str], question: str) -> str:
@@ -128,7 +115,7 @@ def _compose(rules: set[str], question: str) -> str:
 
 
 def _reviewer(rules: set[str], question: str) -> str:
-    draft, fact = _DRAFT.search(question), re.search(rf"fact: ({FACT.pattern})", question)
+    draft, fact = _DRAFT.search(question), re.search(rf"fact: ({_FACT.pattern})", question)
     text = draft[1] if draft else ""
     if "verdict" in rules and fact and fact[1] not in text:
         return f"REVISE: {fact[1]}"
@@ -146,7 +133,7 @@ def _finalize(rules: set[str], question: str) -> str:
     return f"{text} Regards, the parcel desk." if "closing" in rules else text
 
 
-_NODES: dict[str, Callable[[set[str], str], str]] = {
+_REPLIES: dict[str, Callable[[set[str], str], str]] = {
     "planner": _planner,
     "retrieve": _retrieve,
     "compose": _compose,
@@ -156,49 +143,45 @@ _NODES: dict[str, Callable[[set[str], str], str]] = {
 }
 
 
-# -- Backwarder, aggregator and patcher of the parcel desk ----------------------------------------
-
-
 _MADE_FROM = {
     "fact": ("topic: ", "topic"),
     "body": ("must: ", "wish"),
     "wish": ("must: |REVISE: ", "wish"),
 }
-"""By part, what it is made from: how that looks in an input, and which part it is."""
+"""By part, its source: a pattern in the input, and the source's own part."""
 _WANTED = re.compile(r"^\[(\w+)\]", re.MULTILINE)
 _PARTS = re.compile(r"^Your part: (.+)\.$", re.MULTILINE)
 _EXPECTED = re.compile(r"^Expected: (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cause:
-    """Where a part got lost: here, or with a step before."""
+class _Cause(NamedTuple):
+    """Where a part was lost: here, or at an earlier step."""
 
     part: str
     step: str = ""
 
+    def __str__(self) -> str:
+        return f"[{self.part}] this part is missing or not as it should be"
 
-def backward(request: BackwardRequest) -> BackwardAnswer:
-    """What is to blame here, and what to tell the steps before."""
+
+def _backward(request: BackwardRequest) -> BackwardAnswer:
     remarks = [remark.gradient for remark in request.incoming]
     wants = [
         part for text in remarks for part in (*_parts_named(text), *_lacking(text, request.output))
     ]
     causes = dict.fromkeys(_cause(part, request) for part in dict.fromkeys(wants))
     severity = request.incoming[0].severity
-    here = [each for each in causes if not each.step]
     return BackwardAnswer(
         gradients=[
             SurfaceRemark(
-                surface=_answering(each.part, request), severity=severity, gradient=_words(each)
+                surface=_responsible(each.part, request), severity=severity, gradient=str(each)
             )
-            for each in here
-            if request.surfaces
+            for each in causes
+            if request.surfaces and not each.step
         ],
         upstream=[
             Upstream(
-                predecessor=each.step,
-                gradients=[Remark(severity=severity, gradient=_words(each))],
+                predecessor=each.step, gradients=[Remark(severity=severity, gradient=str(each))]
             )
             for each in causes
             if each.step
@@ -206,8 +189,7 @@ def backward(request: BackwardRequest) -> BackwardAnswer:
     )
 
 
-def merge(request: MergeRequest) -> MergeAnswer:
-    """Remarks about the same part become one."""
+def _merge(request: MergeRequest) -> MergeAnswer:
     by_part: dict[str, list[int]] = {}
     for remark in request.gradients:
         for part in _parts_named(remark.gradient):
@@ -215,20 +197,19 @@ def merge(request: MergeRequest) -> MergeAnswer:
     severity = request.gradients[0].severity
     return MergeAnswer(
         gradients=[
-            MergedRemark(severity=severity, gradient=_words(_Cause(part=part)), sources=numbers)
+            MergedRemark(severity=severity, gradient=str(_Cause(part)), sources=numbers)
             for part, numbers in by_part.items()
         ]
     )
 
 
-def patch(request: PatchRequest) -> PatchAnswer:
-    """The instruction with the right rule for each part that the remarks speak of."""
+def _patch(request: PatchRequest) -> PatchAnswer:
     text = str(request.surface.value)
     lines = text.splitlines()
     parts = [part for remark in request.gradients for part in _parts_named(remark.gradient)]
     for part in parts:
         lines = [line for line in lines if not line.startswith(f"- {part}:")]
-        lines.append(rule_line(part))
+        lines.append(_rule_line(part))
     reason = f"the instruction did not say how to do: {', '.join(parts)}"
     end = "\n" if text.endswith("\n") else ""
     return PatchAnswer(value="\n".join(lines) + end, reason=reason)
@@ -239,11 +220,11 @@ def _parts_named(text: str) -> list[str]:
 
 
 def _lacking(loss: str, output: str) -> Iterator[str]:
-    """What the expected letter has and the one that was sent has not."""
+    """The parts that the expected letter has and the actual one lacks."""
     match = _EXPECTED.search(loss)
     if match is None:
         return
-    looks = {"greeting": "Dear customer", "body": FACT.pattern, "closing": "Regards"}
+    looks = {"greeting": "Dear customer", "body": _FACT.pattern, "closing": "Regards"}
     for part, look in looks.items():
         there = re.search(look, match[1])
         if there and there[0] not in output:
@@ -251,122 +232,86 @@ def _lacking(loss: str, output: str) -> Iterator[str]:
 
 
 def _cause(part: str, request: BackwardRequest) -> _Cause:
-    own = _own(request)
+    own = [p for s in (*request.surfaces, *request.other_surfaces) for p in _parts_of(s)]
     if part in own:
         look, source = _MADE_FROM.get(part, ("", ""))
         if not look or re.search(look, request.input) or not request.predecessors:
-            return _Cause(part=part)
-        return _Cause(part=source, step=request.predecessors[-1].id)
+            return _Cause(part)
+        return _Cause(source, request.predecessors[-1].id)
     if "verdict" in own:
         return _of_review(part, request)
     if request.predecessors:
         # A draft that was sent back is no letter: what it lacks is what it was sent back for.
         sent_back = "REVISE: " in request.input
-        return _Cause(part="body" if sent_back else part, step=request.predecessors[-1].id)
-    return _Cause(part=part)
+        return _Cause("body" if sent_back else part, request.predecessors[-1].id)
+    return _Cause(part)
 
 
 def _of_review(part: str, request: BackwardRequest) -> _Cause:
-    """A review answers for what it let pass; for the rest, those whose work it looked at do."""
-    drafts = [step for step in request.predecessors if step.output.startswith("draft: ")]
-    others = [step for step in request.predecessors if step not in drafts]
+    """A review is to blame for what it approved; earlier steps are for the rest."""
+    steps = list(request.predecessors)
+    drafts = [step for step in steps if step.output.startswith("draft: ")]
+    others = [step for step in steps if step not in drafts]
     if part != "body":
-        return _Cause(part=part, step=_last(drafts, request))
+        return _Cause(part, (drafts or steps)[-1].id)
     if "fact: " not in request.input:
-        return _Cause(part="fact", step=_last(others, request))
+        return _Cause("fact", (others or steps)[-1].id)
     if request.output.startswith("APPROVED"):
-        return _Cause(part="verdict")
-    return _Cause(part="body", step=_last(drafts, request))
+        return _Cause("verdict")
+    return _Cause("body", (drafts or steps)[-1].id)
 
 
-def _last(steps: list[ShownStep], request: BackwardRequest) -> str:
-    return (steps or list(request.predecessors))[-1].id
+def _parts_of(surface: ShownSurface) -> list[str]:
+    match = _PARTS.search(str(surface.value))
+    return match[1].split(", ") if match else []
 
 
-def _own(request: BackwardRequest) -> list[str]:
-    shown = (*request.surfaces, *request.other_surfaces)
-    matches = [_PARTS.search(str(surface.value)) for surface in shown]
-    return [part for each in matches if each for part in each[1].split(", ")]
+def _responsible(part: str, request: BackwardRequest) -> str:
+    owners = [surface for surface in request.surfaces if part in _parts_of(surface)]
+    return (owners or list(request.surfaces))[0].id
 
 
-def _answering(part: str, request: BackwardRequest) -> str:
-    """The surface that speaks of the part; else the first one."""
-    for surface in request.surfaces:
-        match = _PARTS.search(str(surface.value))
-        if match and part in match[1].split(", "):
-            return surface.id
-    return request.surfaces[0].id
-
-
-def _words(cause: _Cause) -> str:
-    return f"[{cause.part}] this part is missing or not as it should be"
-
-
-# -- A model that plays every part at the parcel desk ---------------------------------------------
-
-
-Shown = TypeVar("Shown", bound=BaseModel)
-
-_STEP = re.compile(r"^The step is a run of: (.+)$", re.MULTILINE)
+_Shown = TypeVar("_Shown", bound=BaseModel)
 
 
 def play(system: str, question: str) -> str:
-    """The answer to what a model is told (the system's words) and asked (the user's)."""
-    if node_of(system):
-        return node_reply(system, question)
-    if _STEP.search(question):
-        return backward(_backward_request(question)).model_dump_json()
-    if "<turned_down>" in question:
-        return patch(_patch_request(question)).model_dump_json()
-    if "<remarks>" in question:
-        return merge(_merge_request(question)).model_dump_json()
+    """The answer of a model to a system prompt and a question."""
+    if node := _NODE.search(system):
+        rules = {part for part in PARTS[node[1]] if _rule_line(part) in system}
+        return _REPLIES[node[1]](rules, question)
+    if (step := read_role_request(BACKWARDER, question)) is not None:
+        backward = BackwardRequest(
+            node=step["node"],
+            input=step["input"],
+            output=step["output"],
+            surfaces=_many(step["surfaces"], ShownSurface),
+            other_surfaces=_many(step["other_surfaces"], ShownSurface),
+            predecessors=_many(step["predecessors"], ShownStep),
+            incoming=_many(step["incoming"], Remark),
+        )
+        return _backward(backward).model_dump_json()
+    if (remarks := read_role_request(PATCHER, question)) is not None:
+        surface = ShownSurface.model_validate_json(remarks["surface"])
+        patch = PatchRequest(
+            surface=surface,
+            kind="text",
+            bounds="",
+            gradients=_many(remarks["gradients"], Remark),
+            limits=TextSurface(id=surface.id),
+        )
+        return _patch(patch).model_dump_json()
+    if (remarks := read_role_request(AGGREGATOR, question)) is not None:
+        surface = ShownSurface.model_validate_json(remarks["surface"])
+        merge = MergeRequest(surface=surface, gradients=_many(remarks["gradients"], NumberedRemark))
+        return _merge(merge).model_dump_json()
     return "I only know the parcel desk."
 
 
-def _backward_request(question: str) -> BackwardRequest:
-    step = _STEP.search(question)
-    return BackwardRequest(
-        node=step[1] if step else "",
-        input=_between(question, "input"),
-        output=_between(question, "output"),
-        surfaces=tuple(_many(question, "surfaces_that_may_be_blamed", ShownSurface)),
-        other_surfaces=tuple(_many(question, "other_surfaces_in_force", ShownSurface)),
-        predecessors=tuple(_many(question, "predecessors", ShownStep)),
-        incoming=tuple(_many(question, "what_should_have_been_better", Remark)),
-    )
+def _many(text: str, kind: type[_Shown]) -> tuple[_Shown, ...]:
+    return tuple(kind.model_validate(each) for each in json.loads(text or "[]"))
 
 
-def _merge_request(question: str) -> MergeRequest:
-    return MergeRequest(
-        surface=ShownSurface.model_validate_json(_between(question, "surface")),
-        gradients=tuple(_many(question, "remarks", NumberedRemark)),
-    )
-
-
-def _patch_request(question: str) -> PatchRequest:
-    surface = ShownSurface.model_validate_json(_between(question, "surface"))
-    return PatchRequest(
-        surface=surface,
-        kind="text",
-        bounds="",
-        gradients=tuple(_many(question, "remarks", Remark)),
-        limits=TextSurface(id=surface.id),
-    )
-
-
-def _between(text: str, tag: str) -> str:
-    """What stands in a tag, from its first opening to its last end."""
-    return text.split(f"<{tag}>\n", 1)[1].rsplit(f"\n</{tag}>", 1)[0]
-
-
-def _many(text: str, tag: str, kind: type[Shown]) -> list[Shown]:
-    return [kind.model_validate(each) for each in json.loads(_between(text, tag))]
-
-
-# -- Graph world ----------------------------------------------------------------------------------
-
-
-MODEL = "openai:desk"
+_MODEL = "openai:desk"
 DESK = "desk"
 # fmt: off
 _PLACES = (
@@ -379,23 +324,23 @@ _PLACES = (
 
 
 def planted(node: str) -> str:
-    """The surface that a fault at this node stands in."""
+    """The surface that contains the fault of this node."""
     return f"{DESK}/{node}#instruction"
 
 
 def desk(faulty: str = "", *, wrong: bool = False) -> Graph:
-    """The desk; at the faulty node the rule for its first part is missing, or says nonsense."""
-    made = graph(DESK, output="finalize", max_visits=2)
+    """The desk; the first rule of the faulty node is missing, or wrong."""
+    team = graph(DESK, output="finalize", max_visits=2)
     for node in NODES:
         part = PARTS[node][0] if node == faulty else ""
         text = instruction(node, wrong=part) if wrong else instruction(node, without=part)
         # The desk writes once more, not for ever.
         visits = 1 if node == "rewrite" else None
-        made.agent(node, model=MODEL, instructions=text, max_visits=visits)
-    made.edge("planner", ["retrieve", "compose"])
-    made.edge("retrieve", "reviewer").edge("compose", "reviewer")
-    made.edge("reviewer", "rewrite", when="REVISE").edge("reviewer", "finalize")
-    return made.edge("rewrite", "planner")
+        team.agent(node, model=_MODEL, instructions=text, max_visits=visits)
+    team.edge("planner", ["retrieve", "compose"])
+    team.edge("retrieve", "reviewer").edge("compose", "reviewer")
+    team.edge("reviewer", "rewrite", when="REVISE").edge("reviewer", "finalize")
+    return team.edge("rewrite", "planner")
 
 
 def cases(first: int, count: int) -> tuple[Case, ...]:
@@ -414,7 +359,7 @@ def setup(
     holdout: int = 10,
     settings: BackpropSettings | None = None,
 ) -> Setup:
-    """A run of `backprop` over the desk, by its real roles and prompts."""
+    """A run of `backprop` over the desk with the real roles and prompts."""
 
     def respond(request: ChatRequest, draw: int) -> str:
         del draw
@@ -422,18 +367,18 @@ def setup(
         return play(system, question)
 
     models = Models(backends={"openai": ScriptedBackend(respond=respond)})
-    made, ref = desk(faulty, wrong=wrong), ModelRef.parse(MODEL)
+    team, client = desk(faulty, wrong=wrong), models.client(ModelRef.parse(_MODEL))
     nowhere = Path("/nonexistent")
-    texts = [s for s in all_surfaces(made) if s.id.endswith("#instruction")]
+    texts = [s for s in all_surfaces(team) if s.id.endswith("#instruction")]
     return Setup(
-        target=GraphTarget(made, models, surfaces=texts),
+        target=GraphTarget(team, models, surfaces=texts),
         metrics=(ExpectedText(),),
         objective=Objective(weights={"expected_text": 1.0}),
         dataset=Dataset(train=cases(0, train), holdout=cases(train, holdout)),
         strategy=Backprop(
-            backwarder=backwarder(models.client(ref), in_force(BACKWARDER, nowhere)),
-            aggregator=aggregator(models.client(ref), in_force(AGGREGATOR, nowhere)),
-            patcher=patcher(models.client(ref), in_force(PATCHER, nowhere)),
+            backwarder=backwarder(client, in_force(BACKWARDER, nowhere)),
+            aggregator=aggregator(client, in_force(AGGREGATOR, nowhere)),
+            patcher=patcher(client, in_force(PATCHER, nowhere)),
             settings=settings or BackpropSettings(max_rounds=3),
         ),
     )

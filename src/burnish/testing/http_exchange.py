@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a scripted server needs, within bounds."""
+"""The subset of HTTP/1.1 that a scripted server needs."""
 
 import asyncio
 import json
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-LONGEST_BODY = 16 * 1024 * 1024
+_LONGEST_BODY = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequest:
-    """A request as it came in."""
+    """An HTTP request."""
 
     method: str
     path: str
     query: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """By lower-case name."""
     json: Any
-    """The body; None when it is empty or not JSON."""
+    """The body; None if it is empty or not JSON."""
 
 
 class NotHttp(Exception):
-    """What came in is nothing this server reads."""
+    """The server cannot read the request."""
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The next request of a connection; None when the client has gone."""
+    """The next request of a connection; None if the client has disconnected."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -35,29 +35,18 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     except asyncio.LimitOverrunError as error:
         raise NotHttp from error
     first, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.strip().lower(): value.strip() for name, value in _fields(lines)}
-    method, target = _request_line(first)
-    path, _, query = target.partition("?")
-    body = await reader.readexactly(_length(headers))
-    return HttpRequest(method=method, path=path, query=query, headers=headers, json=_document(body))
-
-
-def _fields(lines: list[str]) -> list[tuple[str, str]]:
-    return [(name, value) for name, _, value in (line.partition(":") for line in lines if line)]
-
-
-def _request_line(line: str) -> tuple[str, str]:
-    words = line.split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise NotHttp
-    return words[0], words[1]
-
-
-def _length(headers: dict[str, str]) -> int:
+    fields = (line.partition(":") for line in lines if line)
+    headers = {name.strip().lower(): value.strip() for name, _, value in fields}
+    match first.split(" "):
+        case [method, target, version] if version.startswith("HTTP/1."):
+            path, _, query = target.partition("?")
+        case _:
+            raise NotHttp
     length = headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > LONGEST_BODY or "transfer-encoding" in headers:
+    if not length.isdigit() or int(length) > _LONGEST_BODY or "transfer-encoding" in headers:
         raise NotHttp
-    return int(length)
+    body = await reader.readexactly(int(length))
+    return HttpRequest(method=method, path=path, query=query, headers=headers, json=_document(body))
 
 
 def _document(body: bytes) -> Any:

@@ -1,12 +1,12 @@
-"""Contract tests of plug-ins: what a strategy, a target, a metric and a file dialect must keep.
+"""Contract tests of plug-ins: strategies, targets, metrics and file dialects.
 
 Call them from your own tests, with your distribution installed; each raises AssertionError with a
-sentence that says what is broken. burnish runs them over its own plug-ins.
+message that says what is broken. burnish runs them on its own plug-ins.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,7 +24,6 @@ from burnish.metrics.files import METRICS, MetricBlock, MetricList, MetricPlugin
 from burnish.metrics.turns import TurnMetric
 from burnish.models.factory import Models
 from burnish.projects.adopt import (
-    Plan,
     adopt,
     adopting,
     changes_of,
@@ -41,6 +40,7 @@ from burnish.reports.rendering import to_markdown
 from burnish.runs.build import RunDescription, build, kept_spec
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
+from burnish.runs.homes import Homes
 from burnish.runs.plugins import (
     STRATEGIES,
     TARGETS,
@@ -53,31 +53,29 @@ from burnish.runs.plugins import (
 from burnish.runs.setup import Setup, start
 from burnish.runs.spec import StrategySettings, StrategySpec, TargetSpec, spec_type
 from burnish.system import validate_config
-from burnish.system.settings import SettingField, plain_type, setting_fields
+from burnish.system.settings import Access, SettingField, plain_type, setting_fields
 from burnish.testing.doubles import check_metric, check_target
 
-_WIDTHS = (40, 80, 200)
-"""Columns of terminals that lines are made for."""
 _NONSENSE: JsonValue = {"no such key": [{"of": "any plug-in"}]}
 """A value that hardly any field accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PluginProject:
-    """A project file that makes use of a plug-in, so that it can be run."""
+    """A project file that uses a plug-in."""
 
     file: Path
     flags: Flags = field(default_factory=dict[str, JsonValue])
     models: Callable[[], Models] | None = None
-    """Models that stand in for the real ones, new ones for each run."""
+    """Makes new models for each run that replace the real ones."""
 
     def described(self) -> RunDescription:
-        """The run that the file describes; the environment has no say."""
+        """The run that the file describes, without the environment."""
         return describe(Document.read(self.file), self.flags, environ={})
 
     @asynccontextmanager
     async def built(self, description: RunDescription) -> AsyncGenerator[Setup, None]:
-        """The run, set up; what it holds is closed afterwards."""
+        """The run, set up; its resources are closed afterwards."""
         setup = build(description, models=None if self.models is None else self.models())
         try:
             yield setup
@@ -86,17 +84,14 @@ class PluginProject:
                 await resource.close()
 
 
-# -- strategies and targets --------------------------------------------------------------------
-
-
 async def check_strategy_plugin(name: str, project: PluginProject, folder: Path) -> None:
-    """A strategy works from files, flags and HTTP, plans, reports and resumes.
+    """Check that a strategy works from files, flags and HTTP, plans, reports and resumes.
 
-    `project` is searched by it, and `folder` is where the run is made.
+    `project` uses the strategy; its run is written to `folder`.
     """
     check_strategy_settings(name)
     plugin, described = strategy_plugin(name), project.described()
-    assert described.spec.strategy.name == name, f"{project.file.name} has another strategy"
+    assert described.spec.strategy.name == name, f"{project.file.name} uses another strategy"
     async with project.built(described) as setup, project.built(described) as again:
         strategy = setup.strategy
         assert strategy.name == name, f"the strategy that it builds is called '{strategy.name}'"
@@ -105,61 +100,59 @@ async def check_strategy_plugin(name: str, project: PluginProject, folder: Path)
         )
         declared = {*role_names(plugin), *(need.prompt for need in plugin.roles)}
         undeclared = {role.name for role in strategy.roles} - declared
-        assert not undeclared, f"it asks {sorted(undeclared)}, which are not in `roles`"
-    await check_project(project, folder)
+        assert not undeclared, f"it uses {sorted(undeclared)}, which are not in `roles`"
+    await _check_project(project, folder)
 
 
 def check_strategy_settings(name: str) -> None:
-    """The part of the contract of a strategy that needs no run."""
+    """Check the part of a strategy's contract that needs no run."""
     plugin = _plugin(STRATEGIES, name, StrategyPlugin)
-    assert plugin.name == name, f"it is installed as '{name}' and calls itself '{plugin.name}'"
-    assert issubclass(plugin.Settings, StrategySettings), "Settings derives from StrategySettings"
+    assert issubclass(plugin.Settings, StrategySettings), "Settings is not a StrategySettings"
     at = ("strategy", "settings")
-    # Runs of a strategy that was made for one kind of target have no flags of every run.
-    shared = () if plugin.over else _every_run()
+    # A strategy for one kind of target does not have the flags of every run.
+    shared = () if plugin.over else Doors.of_any_run().named().values()
     _check_fields([*setting_fields(plugin.Settings, at)], name, shared)
     for need in plugin.roles:
         assert need.help, f"the role '{need.name}' has no help"
 
 
 async def check_target_plugin(kind: str, project: PluginProject, folder: Path) -> None:
-    """A target is described by its file, builds the same twice, and stands by what it built.
+    """Check that a target is described by its file, builds the same twice, and passes check_target.
 
-    `project` is about such a target, and `folder` is where a run over it is made.
+    `project` uses the target; its run is written to `folder`.
     """
     check_target_spec(kind)
     described = project.described()
-    assert described.spec.target.kind == kind, f"{project.file.name} is about another target"
+    assert described.spec.target.kind == kind, f"{project.file.name} uses another target"
     async with project.built(described) as setup, project.built(described) as again:
-        made = setup.target.description
-        assert made.kind == kind, f"the target that it builds is of the kind '{made.kind}'"
-        assert made.fingerprint == again.target.description.fingerprint, (
+        description = setup.target.description
+        built = description.kind
+        assert built == kind, f"the target that it builds has the kind '{built}'"
+        assert description.fingerprint == again.target.description.fingerprint, (
             "its fingerprint differs when it is built again: no run over it could be resumed"
         )
         declared = target_plugin(kind).surfaces
         others = [each.id for each in setup.target.surfaces if not isinstance(each, declared)]
         assert not others, f"{others} are of kinds that it does not declare in `surfaces`"
         await check_target(setup.target, ())
-    await check_project(project, folder)
+    await _check_project(project, folder)
 
 
 def check_target_spec(kind: str) -> None:
-    """The part of the contract of a target that needs no run."""
+    """Check the part of a target's contract that needs no run."""
     plugin = _plugin(TARGETS, kind, TargetPlugin)
-    assert plugin.kind == kind, f"it is installed as '{kind}' and calls itself '{plugin.kind}'"
-    assert issubclass(plugin.Spec, TargetSpec), "Spec derives from TargetSpec"
-    fields = [
-        each for each in setting_fields(plugin.Spec, ("target",)) if each.path != ("target", "kind")
-    ]
-    _check_fields(fields, kind, _every_run())
+    assert issubclass(plugin.Spec, TargetSpec), "Spec does not derive from TargetSpec"
+    fields = setting_fields(plugin.Spec, ("target",))
+    own = [each for each in fields if each.path != ("target", "kind")]
+    _check_fields(own, kind, Doors.of_any_run().named().values())
 
 
-async def check_project(project: PluginProject, folder: Path) -> None:
-    """A file is planned, run, told of, adopted and described again without losing anything."""
+async def _check_project(project: PluginProject, folder: Path) -> None:
+    """Check that a file can be planned, run, reported, adopted and described again."""
     described = project.described()
     document = json.loads(json.dumps(kept_spec(described)))
     assert from_stored(document, {}).spec == described.spec, (
-        "the description that run.json keeps is read as another one"
+        "the description in run.json does not read back the same"
     )
     target = target_plugin(described.spec.target.kind)
     strategy = strategy_plugin(described.spec.strategy.name)
@@ -173,11 +166,11 @@ async def check_project(project: PluginProject, folder: Path) -> None:
             await run.close()
     record = RunRecord.read(folder)
     _check_reports(record, target, strategy)
-    check_adoption(record)
+    _check_adoption(record)
     again = described_again(folder, {})
-    assert again.spec.strategy == described.spec.strategy, "a resume has other settings"
+    assert again.spec.strategy == described.spec.strategy, "a resumed run has other settings"
     async with project.built(again) as setup:
-        assert _fingerprints(setup) == before, "what is built from run.json is something else"
+        assert _fingerprints(setup) == before, "what is built from run.json is not the same"
 
 
 def _fingerprints(setup: Setup) -> dict[str, str]:
@@ -190,64 +183,69 @@ def _fingerprints(setup: Setup) -> dict[str, str]:
 
 
 def _check_reports(run: RunRecord, target: TargetPlugin, strategy: StrategyPlugin) -> None:
-    """What a finished run says of itself: lines, pages and words, none of which may fail."""
+    """Check that reports of a finished run do not fail."""
     assert run.status == "finished", f"the run is {run.status}: {strategy.reason(run)}"
-
-    def baseline() -> None:
+    with _not_failing("the report"):
+        to_markdown(strategy.report(run))
+    with _not_failing("the baseline"):
         for quiet in (True, False):
             to_markdown(target.baseline(run, strategy, quiet=quiet))
-
-    def progress() -> None:
-        for width in _WIDTHS:
+    with _not_failing("the progress"):
+        for width in (40, 80, 200):
             lines = strategy.progress()
             for event in run.events:
                 _check_lines(lines.lines(event, width), f"the progress of {event.kind}")
-
-    def trials() -> None:
+    with _not_failing("what it says of trials"):
         for row in run.rows:
             _check_lines(strategy.trial_lines(row), "what it says of a trial")
             _check_lines([strategy.turn(row.trial)], "what it calls a turn")
-
-    _check_not_failing("the report", lambda: to_markdown(strategy.report(run)))
-    _check_not_failing("the baseline", baseline)
-    _check_not_failing("the progress", progress)
-    _check_not_failing("what it says of trials", trials)
     words = [strategy.reason(run), strategy.result_words(run), *target.last_words(run)]
     _check_lines(words, "what it says at the end")
 
 
-def check_adoption(run: RunRecord) -> None:
-    """The best goes into the user's files where its values live there, and comes out again.
+@contextmanager
+def _not_failing(what: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{what} fails on a finished run: {error}") from error
 
-    A run in which nothing was better, or whose values live in no file, has nothing to adopt.
+
+def _check_adoption(run: RunRecord) -> None:
+    """Check that the best candidate can be adopted into the user's files, and undone.
+
+    Skipped if no candidate was accepted or the values are not in files.
     """
     homes = homes_of(run.header)
     if homes is None or not run.accepted:
         return
-    plan = _planned("an adoption", lambda: plan_adoption(run))
+    with _not_refused("an adoption"):
+        plan = plan_adoption(run)
     if plan.row is None:
         return
     assert plan.files, f"the best cannot be adopted: {plan.nothing}"
     before = {path: path.read_bytes() for path in (*homes.files, *(f.path for f in plan.files))}
     with adopting(run):
         adopt(plan)
-        _check_values(run, plan.row)
-        undo(_planned("its undoing", lambda: plan_undo(run)))
+        _check_values(run, plan.row, homes)
+        with _not_refused("its undoing"):
+            undoing = plan_undo(run)
+        undo(undoing)
     changed = [path.name for path, content in before.items() if path.read_bytes() != content]
     assert not changed, f"{', '.join(changed)} is not what it was before the adoption"
 
 
-def _planned(what: str, plan: Callable[[], Plan]) -> Plan:
+@contextmanager
+def _not_refused(what: str) -> Generator[None, None, None]:
     try:
-        return plan()
+        yield
     except BurnishError as error:
         raise AssertionError(f"{what} of a finished run is refused: {error}") from error
 
 
-def _check_values(run: RunRecord, row: TrialRow) -> None:
-    """Whoever reads the files again has the candidate."""
-    homes = homes_of(run.header)
-    assert homes is not None
+def _check_values(run: RunRecord, row: TrialRow, homes: Homes) -> None:
     homes.load()
     for change in changes_of(run, row):
         if change.before is None or change.after is None:
@@ -258,18 +256,9 @@ def _check_values(run: RunRecord, row: TrialRow) -> None:
         )
 
 
-def _check_not_failing(what: str, tell: Callable[[], object]) -> None:
-    try:
-        tell()
-    except AssertionError:
-        raise
-    except Exception as error:
-        raise AssertionError(f"{what} fails on a finished run: {error}") from error
-
-
 def _check_lines(lines: object, what: str) -> None:
-    made = list(cast("Sequence[object]", lines))
-    assert all(isinstance(line, str) for line in made), f"{what} is not made of lines of text"
+    texts = list(cast("Sequence[object]", lines))
+    assert all(isinstance(line, str) for line in texts), f"{what} is not a list of text lines"
 
 
 def _plugin(group: str, name: str, base: type[Any]) -> Any:
@@ -279,16 +268,15 @@ def _plugin(group: str, name: str, base: type[Any]) -> Any:
     kind = points[0].load()
     assert isinstance(kind, type), f"{points[0].value} is not a class"
     assert issubclass(kind, base), f"{points[0].value} does not derive from {base.__name__}"
-    return kind()
-
-
-# -- fields ------------------------------------------------------------------------------------
+    plugin = kind()
+    own = plugin.name if group == STRATEGIES else plugin.kind
+    assert own == name, f"it is installed as '{name}' and calls itself '{own}'"
+    return plugin
 
 
 def _check_fields(
     fields: Sequence[SettingField], owner: str, others: Iterable[SettingField]
 ) -> None:
-    """The fields of a plug-in, as every door meets them, beside `others` of the same run."""
     shared = {spelled: each for each in others for spelled in each.flags if each.name}
     seen: dict[str, SettingField] = {}
     for each in fields:
@@ -304,12 +292,8 @@ def _check_fields(
             seen[flag] = each
 
 
-def _every_run() -> Iterator[SettingField]:
-    return iter(Doors.of_any_run().named().values())
-
-
 def _own_options() -> set[str]:
-    """The flags of `burnish optimize` that are fields of no run."""
+    """The flags of `burnish optimize` that are not fields of a run."""
     from typer.main import get_command
 
     from burnish.cli.program import app
@@ -326,16 +310,14 @@ def _check_field(each: SettingField, name: str) -> None:
         try:
             TypeAdapter(Any).dump_json(default)
         except ValueError as error:
-            raise AssertionError(f"{name}: its default cannot be kept in run.json") from error
-    if each.door.http:
+            raise AssertionError(f"{name}: its default cannot be stored in run.json") from error
+    if each.http_name:
         _check_open(each, name)
 
 
 def _check_open(each: SettingField, name: str) -> None:
-    """A field that clients of the service may set takes what is meant, and nothing else."""
-    is_path = each.door.paths and each.path[0] != "data"
-    assert not is_path, f"{name} names files, and clients of the service may set it"
-    assert each.name, f"{name} is open to HTTP clients, and has no name: give its door a flag"
+    is_path = each.door.paths and each.door.http is not Access.DATASET
+    assert not is_path, f"{name} names files, but clients of the service may set it"
     kind: Any = each.info.annotation
     for part in each.info.metadata:
         kind = Annotated[kind, part]
@@ -344,10 +326,7 @@ def _check_open(each: SettingField, name: str) -> None:
         adapter.validate_python(_NONSENSE, strict=True)
     except ValidationError:
         return
-    raise AssertionError(f"{name} is open to HTTP clients, and takes any value: give it a type")
-
-
-# -- metrics -----------------------------------------------------------------------------------
+    raise AssertionError(f"{name} is open to HTTP clients, but accepts any value: give it a type")
 
 
 async def check_metric_plugin(
@@ -359,29 +338,28 @@ async def check_metric_plugin(
     folder: Path | None = None,
     making: MetricMaking | None = None,
 ) -> None:
-    """A metric is read from its block, made the same twice, and scores under its name.
+    """Check that a metric is read from its block, made the same twice, and scores under its name.
 
-    `block` is what a file says of it; `making` has the models that stand in for judges.
+    `block` is its block in a file; `making` has the models that replace real judges.
     """
     plugin = _plugin(METRICS, kind, MetricPlugin)
-    assert plugin.kind == kind, f"it is installed as '{kind}' and calls itself '{plugin.kind}'"
-    assert issubclass(plugin.Block, MetricBlock), "Block derives from MetricBlock"
+    assert issubclass(plugin.Block, MetricBlock), "Block does not derive from MetricBlock"
     for each in setting_fields(plugin.Block):
         _check_field(each, ".".join(each.path))
     read = _read_block({**block, "type": kind})
     assert type(read) is plugin.Block, f"a block of the type '{kind}' is read by another model"
     document = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert _read_block(json.loads(json.dumps(document))) == read, (
-        "a block that is kept is another one"
+        "a stored block does not read back the same"
     )
     _check_unknown_key({**block, "type": kind})
     bench = making or MetricMaking(models=Models(), folder=folder or Path.cwd())
     metric, again = plugin.make(read, bench), plugin.make(read, bench)
-    assert isinstance(metric, TurnMetric), "make does not give a TurnMetric"
+    assert isinstance(metric, TurnMetric), "make does not return a TurnMetric"
     name = plugin.name(read)
-    assert metric.name == name, f"the plug-in calls it '{name}', and the metric '{metric.name}'"
+    assert metric.name == name, f"the plug-in calls it '{name}', the metric '{metric.name}'"
     assert metric.fingerprint == again.fingerprint, (
-        "its fingerprint differs when it is made again: no score could be used again"
+        "its fingerprint differs when it is made again: no score could be reused"
     )
     await check_metric(metric, case, outcomes)
 
@@ -396,18 +374,15 @@ def _check_unknown_key(block: Mapping[str, JsonValue]) -> None:
         _read_block({**block, "no_such_key": 1})
     except ConfigError as error:
         places = [problem.where for problem in error.problems]
-        assert any("no_such_key" in place for place in places), "an unknown key has no place"
+        assert any("no_such_key" in place for place in places), "an unknown key has no location"
     else:
-        raise AssertionError("it takes keys that mean nothing: forbid what Block does not know")
-
-
-# -- file dialects -----------------------------------------------------------------------------
+        raise AssertionError("it accepts unknown keys: forbid extra keys in Block")
 
 
 def check_dialect(kind: str, project: PluginProject, folder: Path) -> None:
-    """A dialect sets fields that exist, and what is wrong in its files is said with its place.
+    """Check that a dialect sets fields that exist, and that errors in its files have a location.
 
-    `project` is a sound file of the kind; copies of it with one wrong value are written beside it.
+    `project` is a valid file of the kind; copies with one wrong value are written to `folder`.
     """
     dialect = check_dialect_table(kind)
     project.described()
@@ -417,9 +392,8 @@ def check_dialect(kind: str, project: PluginProject, folder: Path) -> None:
 
 
 def check_dialect_table(kind: str) -> Dialect:
-    """The part of the contract of a dialect that needs no file."""
+    """Check the part of a dialect's contract that needs no file."""
     dialect: Dialect = _plugin(DIALECTS, kind, Dialect)
-    assert dialect.kind == kind, f"it is installed as '{kind}' and calls itself '{dialect.kind}'"
     _plugin(TARGETS, dialect.target, TargetPlugin)
     _plugin(STRATEGIES, dialect.strategy, StrategyPlugin)
     spec = target_plugin(dialect.target).Spec
@@ -433,7 +407,7 @@ def check_dialect_table(kind: str) -> Dialect:
             plugins = map(strategy_plugin, strategy_names())
             owners = [spec_type(spec, plugin.Settings) for plugin in plugins]
         exists = not path or any(_has_field(owner, steps) for owner in owners)
-        assert exists, f"the key '{key}' sets '{path}', which no strategy and no target has"
+        assert exists, f"the key '{key}' sets '{path}', which no strategy or target has"
     return dialect
 
 
@@ -454,7 +428,7 @@ def _has_field(kind: object, steps: Sequence[str]) -> bool:
 def _check_place(
     document: Document, key: tuple[str, ...], project: PluginProject, folder: Path
 ) -> None:
-    """Where a value is wrong the error names its key, and the line of it."""
+    """Check that the error of a wrong value names its key and line."""
     data = json.loads(json.dumps(document.tree.data))
     block = data
     for step in key[:-1]:
@@ -472,20 +446,6 @@ def _check_place(
         exact = [each for each in places if each.startswith(f"{name}:") and dotted in each]
         assert exact, f"a wrong value of '{dotted}' is reported at {places}, not at its key"
     except BurnishError as error:
-        raise AssertionError(f"a wrong value of '{dotted}' has no place: {error}") from error
+        raise AssertionError(f"a wrong value of '{dotted}' has no location: {error}") from error
     finally:
         file.unlink()
-
-
-__all__ = [
-    "PluginProject",
-    "check_adoption",
-    "check_dialect",
-    "check_dialect_table",
-    "check_metric_plugin",
-    "check_project",
-    "check_strategy_plugin",
-    "check_strategy_settings",
-    "check_target_plugin",
-    "check_target_spec",
-]

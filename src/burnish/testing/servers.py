@@ -13,36 +13,36 @@ from burnish.testing.http_exchange import HttpRequest, NotHttp, head, read_reque
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReply:
-    """A whole answer, where a plain text does not say enough."""
+    """A model's reply with more than a text."""
 
     text: str = "ok"
     finish: str = "stop"
-    """`stop`, `length` or `content_filter`; the protocol has its own words for them."""
+    """`stop`, `length` or `content_filter`, translated to the protocol."""
     input_tokens: int = 7
     output_tokens: int = 3
     model: str = ""
-    """Empty repeats the model that was asked for."""
+    """The requested model if empty."""
     uses: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    """Tools that it wants to use, by name, with their arguments; the OpenAI protocol only."""
+    """Tool calls: names and arguments. Only for the OpenAI protocol."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """An error status, as the protocol words it."""
+    """An HTTP error in the format of the protocol."""
 
     code: int
     retry_after: float | str | None = None
     """Seconds, or an HTTP date; None sends no Retry-After."""
     message: str = "scripted trouble"
     error_code: str = ""
-    """The protocol's own name of the error, such as `insufficient_quota`."""
+    """The protocol's name of the error, such as `insufficient_quota`."""
     more: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What else the error says."""
+    """Further fields of the error."""
 
 
 @dataclass(frozen=True)
 class Slow:
-    """An answer that takes its time."""
+    """A delayed answer."""
 
     seconds: float
     text: str = "ok"
@@ -50,14 +50,14 @@ class Slow:
 
 @dataclass(frozen=True)
 class CutOff:
-    """An answer that ended because there was no room for more of it."""
+    """An answer that was cut off at the token limit."""
 
     text: str = "half an ans"
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """A success whose body is not what was promised."""
+    """A successful response with a wrong body."""
 
     body: bytes = b"<html><body>It works!</body></html>"
     content_type: str = "application/json"
@@ -75,21 +75,27 @@ class Dropped:
     """The connection closes without an answer."""
 
     reset: bool = False
-    """Resets it instead of closing it in order."""
+    """Reset the connection instead of closing it."""
 
 
-Answer: TypeAlias = str | ModelReply | Status | Slow | CutOff | Malformed | Truncated | Dropped
+@dataclass(frozen=True)
+class Drip:
+    """An answer that arrives byte by byte and never ends."""
+
+    seconds: float = 0.02
+    """Between two bytes."""
 
 
-# -- Bodies ---------------------------------------------------------------------------------------
+Answer: TypeAlias = (
+    str | ModelReply | Status | Slow | CutOff | Malformed | Truncated | Dropped | Drip
+)
 
 
-Document: TypeAlias = dict[str, Any]
+_Document: TypeAlias = dict[str, Any]
 
 
-def openai_reply(reply: ModelReply, model: str) -> Document:
-    """A chat completion."""
-    message: Document = {"role": "assistant", "content": reply.text, "refusal": None}
+def _openai_reply(reply: ModelReply, model: str) -> _Document:
+    message: _Document = {"role": "assistant", "content": reply.text, "refusal": None}
     finish = reply.finish
     if reply.uses:
         message |= {"content": None, "tool_calls": [_use(*use) for use in reply.uses]}
@@ -108,13 +114,12 @@ def openai_reply(reply: ModelReply, model: str) -> Document:
     }
 
 
-def _use(name: str, arguments: Mapping[str, Any]) -> Document:
+def _use(name: str, arguments: Mapping[str, Any]) -> _Document:
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {"id": f"call_{name}", "type": "function", "function": function}
 
 
-def openai_error(status: Status) -> Document:
-    """An error of the OpenAI protocol."""
+def _openai_error(status: Status) -> _Document:
     kind = "invalid_request_error" if status.code < 500 else "server_error"
     error = {"message": status.message, "type": kind, "param": None, "code": status.error_code}
     return {"error": {**error, **status.more}}
@@ -123,8 +128,7 @@ def openai_error(status: Status) -> Document:
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}
 
 
-def anthropic_reply(reply: ModelReply, model: str) -> Document:
-    """A message."""
+def _anthropic_reply(reply: ModelReply, model: str) -> _Document:
     return {
         "id": "msg_scripted",
         "type": "message",
@@ -137,9 +141,8 @@ def anthropic_reply(reply: ModelReply, model: str) -> Document:
     }
 
 
-def anthropic_events(message: Document) -> list[Document]:
-    """The same message as a stream."""
-    start: Document = {**message, "content": [], "stop_reason": None}
+def _anthropic_events(message: _Document) -> list[_Document]:
+    start: _Document = {**message, "content": [], "stop_reason": None}
     end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     text = message["content"][0]["text"]
     return [
@@ -171,8 +174,7 @@ _ANTHROPIC_ERRORS = {
 }
 
 
-def anthropic_error(status: Status) -> Document:
-    """An error of the Anthropic protocol."""
+def _anthropic_error(status: Status) -> _Document:
     usual = "invalid_request_error" if status.code < 500 else "api_error"
     kind = status.error_code or _ANTHROPIC_ERRORS.get(status.code, usual)
     return {"type": "error", "error": {"type": kind, "message": status.message, **status.more}}
@@ -181,8 +183,7 @@ def anthropic_error(status: Status) -> Document:
 _GOOGLE_FINISHES = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 
-def google_reply(reply: ModelReply, model: str) -> Document:
-    """A generated content."""
+def _google_reply(reply: ModelReply, model: str) -> _Document:
     candidate = {
         "content": {"role": "model", "parts": [{"text": reply.text}]},
         "finishReason": _GOOGLE_FINISHES.get(reply.finish, reply.finish),
@@ -207,101 +208,94 @@ _GOOGLE_STATUSES = {
 }
 
 
-def google_error(status: Status) -> Document:
-    """An error of Google's APIs."""
+def _google_error(status: Status) -> _Document:
     name = status.error_code or _GOOGLE_STATUSES.get(status.code, "UNKNOWN")
     error = {"code": status.code, "message": status.message, "status": name}
     return {"error": {**error, **status.more}}
 
 
-# -- The protocols that a scripted server speaks --------------------------------------------------
+def _bedrock_reply(reply: ModelReply, model: str) -> _Document:
+    del model  # It is only in the path.
+    return {
+        "output": {"message": {"role": "assistant", "content": [{"text": reply.text}]}},
+        "stopReason": _STOP_REASONS.get(reply.finish, reply.finish),
+        "usage": {
+            "inputTokens": reply.input_tokens,
+            "outputTokens": reply.output_tokens,
+            "totalTokens": reply.input_tokens + reply.output_tokens,
+        },
+        "metrics": {"latencyMs": 1},
+    }
 
 
-ProtocolName: TypeAlias = Literal["openai", "anthropic", "google", "ollama"]
+ProtocolName: TypeAlias = Literal["openai", "anthropic", "google", "ollama", "bedrock"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """How one protocol words what a script says."""
+class _Protocol:
+    """Writes scripted answers in one protocol."""
 
     prefix: str
-    """What a client's base address ends with."""
+    """The path of a client's base URL."""
     question: str
-    """The end of the path on which a model is asked."""
-    reply: Callable[[ModelReply, str], Document]
-    error: Callable[[Status], Document]
-    events: Callable[[Document], list[Document]] | None = None
-    """The same reply as a stream of events, where clients may ask for one."""
+    """The end of the path for model requests."""
+    reply: Callable[[ModelReply, str], _Document]
+    error: Callable[[Status], _Document]
+    events: Callable[[_Document], list[_Document]] | None = None
+    """The reply as a stream of events, if the protocol supports it."""
+
+    def response(self, request: HttpRequest, answer: Answer) -> bytes:
+        """The bytes of the response."""
+        if isinstance(answer, Malformed):
+            return head(200, len(answer.body), kind=answer.content_type) + answer.body
+        if isinstance(answer, Status):
+            wait = answer.retry_after
+            more = {} if wait is None else {"Retry-After": f"{wait}"}
+            body = json.dumps(self.error(answer)).encode()
+            return head(answer.code, len(body), more=more) + body
+        if isinstance(answer, Dropped | Drip):
+            return b""
+        whole = self._success(request, _as_reply(answer))
+        return whole[:-9] if isinstance(answer, Truncated) else whole
+
+    def _success(self, request: HttpRequest, reply: ModelReply) -> bytes:
+        fields = _fields(request)
+        # Google has the model in the path.
+        asked_for = fields.get("model") or request.path.rpartition("/")[2].partition(":")[0]
+        document = self.reply(reply, reply.model or str(asked_for))
+        kind, body = "application/json", json.dumps(document)
+        if self.events is not None and fields.get("stream"):
+            kind, events = "text/event-stream", self.events(document)
+            body = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in events)
+        return head(200, len(body.encode()), kind=kind) + body.encode()
 
 
-_CHAT = "/chat/completions"
-PROTOCOLS: Mapping[ProtocolName, Protocol] = {
-    "openai": Protocol(prefix="/v1", question=_CHAT, reply=openai_reply, error=openai_error),
-    "ollama": Protocol(prefix="/v1", question=_CHAT, reply=openai_reply, error=openai_error),
-    "anthropic": Protocol(
+_OPENAI = _Protocol(
+    prefix="/v1", question="/chat/completions", reply=_openai_reply, error=_openai_error
+)
+_PROTOCOLS: Mapping[ProtocolName, _Protocol] = {
+    "openai": _OPENAI,
+    "ollama": _OPENAI,
+    "anthropic": _Protocol(
         prefix="",
         question="/v1/messages",
-        reply=anthropic_reply,
-        error=anthropic_error,
-        events=anthropic_events,
+        reply=_anthropic_reply,
+        error=_anthropic_error,
+        events=_anthropic_events,
     ),
-    "google": Protocol(
-        prefix="", question=":generateContent", reply=google_reply, error=google_error
+    "google": _Protocol(
+        prefix="", question=":generateContent", reply=_google_reply, error=_google_error
+    ),
+    "bedrock": _Protocol(
+        prefix="",
+        question="/converse",
+        reply=_bedrock_reply,
+        error=lambda status: {"message": status.message},
     ),
 }
 
 
-def listed_models(names: tuple[str, ...]) -> Document:
-    """What Ollama says on `/api/tags`."""
-    return {"models": [{"name": name, "model": name, "size": 1} for name in names]}
-
-
-# -- From a scripted answer to the bytes of a response --------------------------------------------
-
-
-_CUT = 9
-"""How many bytes a truncated answer lacks."""
-
-
-def response_to(request: HttpRequest, answer: Answer, words: Protocol) -> bytes:
-    """What is written to the socket."""
-    if isinstance(answer, Malformed):
-        return head(200, len(answer.body), kind=answer.content_type) + answer.body
-    if isinstance(answer, Status):
-        return _failure(answer, words)
-    if isinstance(answer, Dropped):
-        return b""
-    if isinstance(answer, str | ModelReply | Slow | CutOff):
-        return _success(request, answer, words)
-    return _success(request, answer.text, words)[:-_CUT]
-
-
-def response_format(request: HttpRequest) -> str:
-    """The type of `response_format` that a request names; empty where it names none."""
-    named = _fields(request).get("response_format")
-    return str(cast("dict[str, Any]", named).get("type", "")) if isinstance(named, dict) else ""
-
-
-def _failure(status: Status, words: Protocol) -> bytes:
-    wait = status.retry_after
-    more = {} if wait is None else {"Retry-After": f"{wait}"}
-    body = json.dumps(words.error(status)).encode()
-    return head(status.code, len(body), more=more) + body
-
-
-def _success(
-    request: HttpRequest, answer: str | ModelReply | Slow | CutOff, words: Protocol
-) -> bytes:
-    reply = _as_reply(answer)
-    document = words.reply(reply, reply.model or _model_of(request))
-    if words.events is not None and _fields(request).get("stream"):
-        body = _as_events(words.events(document))
-        return head(200, len(body), kind="text/event-stream") + body
-    body = json.dumps(document).encode()
-    return head(200, len(body)) + body
-
-
-def _as_reply(answer: str | ModelReply | Slow | CutOff) -> ModelReply:
+def _as_reply(answer: str | ModelReply | Slow | CutOff | Truncated) -> ModelReply:
     if isinstance(answer, ModelReply):
         return answer
     if isinstance(answer, CutOff):
@@ -313,31 +307,15 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
     return cast("dict[str, Any]", request.json) if isinstance(request.json, dict) else {}
 
 
-def _model_of(request: HttpRequest) -> str:
-    """In the body or, with Google, in the path."""
-    return str(_fields(request).get("model") or request.path.rpartition("/")[2].partition(":")[0])
-
-
-def _as_events(documents: list[Document]) -> bytes:
-    lines = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in documents]
-    return "".join(lines).encode()
-
-
-# -- Scripted model endpoints on loopback ---------------------------------------------------------
-
-
-MOST_REQUESTS_KEPT = 10_000
-MOST_CONNECTIONS = 1024
-
-
-REFUSAL = Status(400, message="This response_format type is unavailable now")
+_MOST_CONNECTIONS = 1024
+_REFUSAL = Status(400, message="This response_format type is unavailable now")
 
 
 class ScriptedServer:
-    """An endpoint that gives the answers it was told to, in order; the last one for ever.
+    """An endpoint that gives scripted answers in order and repeats the last one.
 
-    A function in their place gets each request and says what to answer. `refuses` names the
-    types of `response_format` that it turns away with `refusal`, as many real endpoints do.
+    `answers` may be a function of the request. `refuses` names the types of `response_format` that
+    it rejects with `refusal`, as many real endpoints do.
     """
 
     def __init__(
@@ -347,13 +325,13 @@ class ScriptedServer:
         answers: Sequence[Answer] | Callable[[HttpRequest], Answer] = ("ok",),
         models: Sequence[str] = ("scripted",),
         refuses: Collection[str] = (),
-        refusal: Status = REFUSAL,
+        refusal: Status = _REFUSAL,
     ) -> None:
-        self.requests: deque[HttpRequest] = deque(maxlen=MOST_REQUESTS_KEPT)
-        """What was asked, the newest last."""
+        self.requests: deque[HttpRequest] = deque(maxlen=10_000)
+        """The requests so far, the newest last."""
         self.abandoned = 0
-        """How many clients went away while a slow answer was on its way."""
-        self._words = PROTOCOLS[protocol]
+        """How many clients disconnected during a slow answer."""
+        self._protocol = _PROTOCOLS[protocol]
         self._models = tuple(models)
         self._refuses = frozenset(refuses)
         self._refusal = refusal
@@ -363,19 +341,17 @@ class ScriptedServer:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
         assert self._server is not None, "the server is not running: use it with `async with`"
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{host}:{port}"
 
     @property
     def base_url(self) -> str:
-        """The address that clients of its protocol are given."""
-        return f"{self.address}{self._words.prefix}"
+        """The base URL for clients of its protocol."""
+        return f"{self.address}{self._protocol.prefix}"
 
     @property
     def connections(self) -> int:
-        """How many are open."""
         return len(self._open)
 
     async def __aenter__(self) -> Self:
@@ -395,7 +371,7 @@ class ScriptedServer:
         assert task is not None
         self._open.add(task)
         try:
-            if len(self._open) <= MOST_CONNECTIONS:
+            if len(self._open) <= _MOST_CONNECTIONS:
                 await self._converse(reader, writer)
         except (ConnectionError, NotHttp, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # The client has gone, or the server is closing.
@@ -418,17 +394,22 @@ class ScriptedServer:
                 if answer.reset:
                     writer.transport.abort()
                 return
-            writer.write(response_to(request, answer, self._words))
+            if isinstance(answer, Drip):
+                await _drip(reader, writer, answer.seconds)
+                return
+            writer.write(self._protocol.response(request, answer))
             await writer.drain()
             if isinstance(answer, Truncated):
                 return
 
     def _answer(self, request: HttpRequest) -> Answer:
         if request.path == "/api/tags":
-            return Malformed(json.dumps(listed_models(self._models)).encode())
-        if not request.path.endswith(self._words.question):
+            models = [{"name": name, "model": name, "size": 1} for name in self._models]
+            return Malformed(json.dumps({"models": models}).encode())
+        if not request.path.endswith(self._protocol.question):
             return Status(404, message=f"nothing here: {request.path}")
-        if response_format(request) in self._refuses:
+        wanted_format: _Document = _fields(request).get("response_format") or {}
+        if str(wanted_format.get("type", "")) in self._refuses:
             return self._refusal
         return self._script(request)
 
@@ -438,6 +419,13 @@ def _in_order(answers: Sequence[Answer]) -> Callable[[HttpRequest], Answer]:
     if not left:
         raise ValueError("a scripted server needs at least one answer")
     return lambda _: left.popleft() if len(left) > 1 else left[0]
+
+
+async def _drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wait: float) -> None:
+    writer.write(head(200, 40_000))
+    while not await _client_left(reader, wait):
+        writer.write(b" ")
+        await writer.drain()
 
 
 async def _client_left(reader: asyncio.StreamReader, seconds: float) -> bool:

@@ -1,47 +1,42 @@
-"""A stand-in for a model, on loopback, for programs whose optimizer.json names one."""
+"""A local stand-in for the model that a program's optimizer.json names."""
 
 import asyncio
 import json
 import os
 import re
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from burnish.strategies.reflective.reflection import ROLE as REFLECTOR
 from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.role_requests import read_role_request
 from burnish.testing.servers import Answer, ScriptedServer, Status
 
-_FIELD = re.compile(r"^The text to rewrite is: (.+) \(at most (\d+) characters\)$", re.MULTILINE)
-_OTHER = re.compile(r"^#### (.+)$", re.MULTILINE)
-_CASE = re.compile(r"^### case (.+) \(score .+\)$", re.MULTILINE)
-_PART = re.compile(
-    r"^(\*\*User\*\*|\*\*Expected\*\*|\*\*Agent Response\*\*|The agent failed): ", re.MULTILINE
+_OTHER = re.compile(r"^The text (.+):$", re.MULTILINE)
+_CASE = re.compile(r"^Case (.+)$", re.MULTILINE)
+_PART = re.compile(r"^(Input|Expected answer|The agent's answer|The agent failed): ", re.MULTILINE)
+_END = re.compile(
+    r"^(Tools it used:|(Wrong|Right|Not judged|Not good enough|Worth [\d.]+) by |Earlier answer, "
+    r"|Turn \d+$)",
+    re.MULTILINE,
 )
-_END = re.compile(r"^(\*\*Tool Trace\*\*:|\[[A-Z]+\] |Said before, |#### Turn )", re.MULTILINE)
-_FAILED_RUBRIC = re.compile(r"^  · rubric\[(.+?)\]: FAIL", re.MULTILINE)
+_FAILED_RUBRIC = re.compile(r"^- (.+?) is not met", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownCase:
-    """One case as a reflection model sees it; of several turns, the last."""
+    """The last turn of a case as a reflection model sees it."""
 
     id: str
     asked: str
     expected: str
     said: str
-    """Empty where the agent said nothing."""
+    """Empty if the agent said nothing."""
     error: str
-    """How the agent failed; empty where it did not."""
+    """The agent's failure; empty if it succeeded."""
     failed_rubrics: tuple[str, ...] = ()
 
 
@@ -52,7 +47,7 @@ class Rewriting:
     field: str
     text: str
     others: Mapping[str, str]
-    """The texts beside it, by field."""
+    """The other texts, by field."""
     cases: Sequence[ShownCase]
 
 
@@ -64,18 +59,19 @@ class Judging:
     reply: str
     reference: str
     rubrics: Mapping[str, str]
-    """What each asks for, by id."""
+    """The rubrics by id."""
 
 
 def read_request(request: HttpRequest) -> Rewriting | Judging | None:
-    """What a request of burnish asks for; None for anything else."""
-    text = "\n".join(_messages(request.json))
-    if match := _FIELD.search(text):
+    """Parse a rewrite or judge request of burnish; None for anything else."""
+    chat = request.json["messages"]
+    text = "\n".join(str(each["content"]) for each in chat if each["role"] == "user")
+    if (fields := read_role_request(REFLECTOR, text)) is not None:
         return Rewriting(
-            field=match[1],
-            text=_within("current_text", text),
-            others=dict(_sections(_OTHER, _within("other_texts", text))),
-            cases=[_case(*each) for each in _sections(_CASE, _within("cases", text))],
+            field=fields["field"],
+            text=fields["current_text"],
+            others=dict(_sections(_OTHER, fields["other_texts"])),
+            cases=[_case(*each) for each in _sections(_CASE, fields["records"])],
         )
     if rubrics := _within("rubrics", text):
         return Judging(
@@ -88,24 +84,16 @@ def read_request(request: HttpRequest) -> Rewriting | Judging | None:
 
 
 def _case(name: str, record: str) -> ShownCase:
-    parts = {key.strip("*"): _END.split(text, maxsplit=1)[0].strip()
-             for key, text in _sections(_PART, record)}  # fmt: skip
-    reply = parts.get("Agent Response", "")
+    parts = {key: _END.split(text, maxsplit=1)[0].strip() for key, text in _sections(_PART, record)}
+    reply = parts.get("The agent's answer", "")
     return ShownCase(
         id=name,
-        asked=parts.get("User", ""),
-        expected=parts.get("Expected", ""),
+        asked=parts.get("Input", ""),
+        expected=parts.get("Expected answer", ""),
         said="" if reply == "(nothing)" else reply,
         error=parts.get("The agent failed", ""),
         failed_rubrics=tuple(_FAILED_RUBRIC.findall(record)),
     )
-
-
-def _messages(body: Any) -> Iterator[str]:
-    """What the user's messages of a chat say."""
-    for message in body["messages"]:
-        if message["role"] == "user":
-            yield str(message["content"])
 
 
 def _within(tag: str, text: str) -> str:
@@ -114,20 +102,16 @@ def _within(tag: str, text: str) -> str:
 
 
 def _sections(heading: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
-    """What stands below each heading."""
     matches = list(heading.finditer(text))
     for each, after in zip_longest(matches, matches[1:]):
         end = len(text) if after is None else after.start()
         yield each[1], text[each.end() : end].strip()
 
 
-# -- A stand-in for a model, on loopback ----------------------------------------------------------
-
-
 Rewrite: TypeAlias = Callable[[Rewriting], tuple[str, str]]
-"""The diagnosis, and the new text."""
+"""Returns the diagnosis and the new text."""
 Judge: TypeAlias = Callable[[Judging], Mapping[str, str]]
-"""By rubric, what is wrong; empty where nothing is."""
+"""Returns what is wrong, by rubric; empty if it holds."""
 
 MODEL, ADDRESS, KEY = "EXAMPLE_MODEL", "EXAMPLE_BASE_URL", "EXAMPLE_API_KEY"
 
@@ -136,23 +120,30 @@ MODEL, ADDRESS, KEY = "EXAMPLE_MODEL", "EXAMPLE_BASE_URL", "EXAMPLE_API_KEY"
 async def model_or_standin(
     rewrite: Rewrite, judge: Judge | None = None
 ) -> AsyncGenerator[bool, None]:
-    """While entered, the three variables name a model; whether that is the stand-in."""
-    if os.environ.get(MODEL):
-        with _environment({ADDRESS: os.environ.get(ADDRESS, "")}):
+    """Set the three variables to a model; yields whether it is the stand-in."""
+    before = {name: os.environ.get(name) for name in (MODEL, ADDRESS, KEY)}
+    try:
+        if before[MODEL]:
+            os.environ.setdefault(ADDRESS, "")
             yield False
-        return
-    answers = _answering(rewrite, judge)
-    async with ScriptedServer(protocol="openai", answers=answers) as server:
-        # A key that is there already is not for the stand-in, and none is asked for.
-        named = {MODEL: "stand-in", ADDRESS: server.base_url, KEY: "none-is-needed-offline"}
-        with _environment(named):
+            return
+        async with ScriptedServer(answers=_answers(rewrite, judge)) as server:
+            # The user's own key must not go to the stand-in, which needs none.
+            key = "none-is-needed-offline"
+            os.environ.update({MODEL: "stand-in", ADDRESS: server.base_url, KEY: key})
             yield True
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def one_more_rule(
     request: Rewriting, reveal: Callable[[ShownCase], Iterable[str]]
 ) -> tuple[str, str]:
-    """The text with the first rule that a case reveals and that it does not state yet, if any."""
+    """A diagnosis, and the text plus the first revealed rule that it does not state yet."""
     for case in request.cases:
         for rule in reveal(case):
             if rule not in request.text:
@@ -161,13 +152,13 @@ def one_more_rule(
 
 
 async def run_beside(command: Sequence[str], rewrite: Rewrite, judge: Judge | None = None) -> int:
-    """Run a command with the model or its stand-in beside it; its exit code."""
+    """Run a command with the model or its stand-in; returns the exit code."""
     async with model_or_standin(rewrite, judge):
         process = await asyncio.create_subprocess_exec(*command)
         return await process.wait()
 
 
-def _answering(rewrite: Rewrite, judge: Judge | None) -> Callable[[HttpRequest], Answer]:
+def _answers(rewrite: Rewrite, judge: Judge | None) -> Callable[[HttpRequest], Answer]:
     def answer(exchange: HttpRequest) -> Answer:
         request = read_request(exchange)
         if isinstance(request, Rewriting):
@@ -175,7 +166,7 @@ def _answering(rewrite: Rewrite, judge: Judge | None) -> Callable[[HttpRequest],
             return json.dumps({"diagnosis": diagnosis, "new_text": text})
         if isinstance(request, Judging) and judge is not None:
             return json.dumps({"items": _items(request, judge(request))})
-        return Status(400, message="the stand-in rewrites texts and judges by rubrics, no more")
+        return Status(400, message="the stand-in only rewrites texts and judges by rubrics")
 
     return answer
 
@@ -190,17 +181,3 @@ def _items(request: Judging, wrong: Mapping[str, str]) -> list[dict[str, str]]:
         }
         for rubric in request.rubrics
     ]
-
-
-@contextmanager
-def _environment(named: Mapping[str, str]) -> Generator[None, None, None]:
-    before = {name: os.environ.get(name) for name in named}
-    os.environ.update(named)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

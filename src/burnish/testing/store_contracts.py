@@ -1,13 +1,13 @@
-"""The contract of a RunStore: what the service relies on, whatever the runs lie in."""
+"""The contract of a RunStore."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
-from types import TracebackType
+from dataclasses import replace
 from typing import TypeAlias, cast
 
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, NotJournalable, RunLocked
+from burnish.core.errors import ConfigError, NotJournalable, RunLocked
+from burnish.server.cluster import Priority, ServiceRole
 from burnish.server.stores import (
     LeaseLost,
     NewEvent,
@@ -18,10 +18,11 @@ from burnish.server.stores import (
     RunNotRunning,
     RunStatus,
     RunStore,
-    StoredRun,
     StoreTrouble,
     Where,
 )
+from burnish.server.stores.queue import ServiceProcess
+from burnish.testing.doubles import raises
 
 Open: TypeAlias = Callable[[], Awaitable[RunStore]]
 _HARD: Json = {
@@ -33,9 +34,9 @@ _LONG = 60.0
 
 
 async def check_run_store(open_store: Open) -> None:
-    """A store keeps runs apart, copies what it gives, and lets one process drive a run.
+    """Check that a store separates runs, returns copies, and lets only one process drive a run.
 
-    `open_store` opens the same, empty place each time, as another process would.
+    `open_store` opens the same, initially empty store each time, as another process would.
     """
     store, other = await open_store(), await open_store()
     await _check_records(store, other)
@@ -47,41 +48,23 @@ async def check_run_store(open_store: Open) -> None:
     await _check_canceling(store, other)
     await _check_reopening(store, other)
     await _check_deleting(store)
+    await _check_queue(store, other)
+    await _check_processes(store, other)
     await store.close()
     await store.close()
-    with _raises(StoreTrouble):
+    with raises(StoreTrouble):
         await store.get("a", "one")
     if other is not store:
         await other.close()
 
 
-class _raises(AbstractContextManager[None]):  # noqa: N801 - reads like pytest's, which users may lack
-    """The block must raise this; with `text`, in these words."""
-
-    def __init__(self, kind: type[BurnishError], text: str = "") -> None:
-        self._kind, self._text = kind, text
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        del kind, traceback
-        assert error is not None, f"{self._kind.__name__} was not raised"
-        if not isinstance(error, self._kind):
-            return False
-        assert self._text in ("", str(error)), f"said: {error}"
-        return True
-
-
 async def _check_records(store: RunStore, other: RunStore) -> None:
-    made = await store.create("a", "one", strategy="backprop", request=_HARD)
-    assert (made.status, made.strategy, made.request) == (RunStatus.QUEUED, "backprop", _HARD)
-    assert made.created_at.utcoffset() is not None, "a time without a zone"
-    with _raises(RunExists, 'run "one" for app "a" already exists'):
+    run = await store.create("a", "one", strategy="backprop", request=_HARD)
+    assert (run.status, run.strategy, run.request) == (RunStatus.QUEUED, "backprop", _HARD)
+    assert run.created_at.utcoffset() is not None, "the time has no time zone"
+    with raises(RunExists, 'run "one" for app "a" already exists'):
         await store.create("a", "one")
-    with _raises(RunMissing, 'run "one" for app "demo" not found: file does not exist'):
+    with raises(RunMissing, 'run "one" for app "demo" not found: file does not exist'):
         await other.get("demo", "one")
     await store.create("b", "one", request="another app's")
     changed = await store.update(
@@ -89,44 +72,40 @@ async def _check_records(store: RunStore, other: RunStore) -> None:
         "one",
         RunChanges(status=RunStatus.RUNNING, current_round=2, best_score=0.25, error="nul \0"),
     )
-    assert changed.updated_at >= made.updated_at
+    assert changed.updated_at >= run.updated_at
     seen = await other.get("a", "one")
     assert (seen.status, seen.current_round, seen.best_score) == (RunStatus.RUNNING, 2, 0.25)
-    assert seen.request == _HARD, "what was asked for is not what was kept"
+    assert seen.request == _HARD, "the stored request is not the original one"
     assert (await other.get("b", "one")).request == "another app's", "two apps share a run"
-    _spoil(seen)
-    assert (await store.get("a", "one")).request == _HARD, "what is got is not a copy"
-    with _raises(NotJournalable):
+    cast("dict[str, Json]", seen.request)["text"] = "changed by a reader"
+    assert (await store.get("a", "one")).request == _HARD, "the store does not return a copy"
+    with raises(NotJournalable):
         await store.update("a", "one", RunChanges(best_score=float("nan")))
-    with _raises(NotJournalable):
+    with raises(NotJournalable):
         await store.update("a", "one", RunChanges(result=["\ud800"]))
     await _check_end(store, other)
-
-
-def _spoil(record: StoredRun) -> None:
-    cast("dict[str, Json]", record.request)["text"] = "changed by a reader"
 
 
 async def _check_end(store: RunStore, other: RunStore) -> None:
     result: Json = {"Rounds": [{"Round": number, "Text": "x" * 5000} for number in range(20)]}
     ends = RunChanges(status=RunStatus.SUCCEEDED, result=result, where=Where(journal="database"))
     await store.update("a", "one", ends)
-    ended = await other.get("a", "one")
-    assert (ended.status, ended.result) == (RunStatus.SUCCEEDED, result)
-    assert ended.where.journal == "database"
+    done = await other.get("a", "one")
+    assert (done.status, done.result) == (RunStatus.SUCCEEDED, result)
+    assert done.where.journal == "database"
     assert (await other.get("a", "one", result=False)).result is None, "the result was not left out"
-    with _raises(RunNotRunning, 'run "one" is not running: file does not exist'):
+    with raises(RunNotRunning, 'run "one" is not running: file does not exist'):
         await store.update("a", "one", RunChanges(status=RunStatus.FAILED))
-    with _raises(RunMissing):
+    with raises(RunMissing):
         await store.update("a", "none", RunChanges(current_round=1))
 
 
 async def _check_names(store: RunStore) -> None:
     await store.create("a", "ONE")
     for bad in ("", " one", "one ", "x" * 256, "a\0b"):
-        with _raises(ConfigError):
+        with raises(ConfigError):
             await store.create("a", bad)
-        with _raises(RunMissing):
+        with raises(RunMissing):
             await store.get("a", bad)
 
 
@@ -147,8 +126,8 @@ async def _check_lists(store: RunStore) -> None:
     assert [run.error for run in (await store.list_runs(failed)).runs] == ["no"]
     everything = await store.list_runs()
     assert {run.app_name for run in everything.runs} >= {"a", "b", "list"}
-    assert all(run.request is None for run in everything.runs), "a list carries large JSON"
-    with _raises(ConfigError):
+    assert all(run.request is None for run in everything.runs), "a list contains large JSON"
+    with raises(ConfigError):
         await store.list_runs(cursor="page 2")
 
 
@@ -160,7 +139,7 @@ async def _check_events(store: RunStore, other: RunStore) -> None:
         appended = await store.append_event("a", "events", event, progress)
         assert appended == number + 1, "events are not counted from 1"
     again = NewEvent(kind="round_started", key="key 1")
-    assert await other.append_event("a", "events", again) == 2, "an event was kept twice"
+    assert await other.append_event("a", "events", again) == 2, "an event was stored twice"
     seen = await other.events("a", "events", after=1)
     assert [(event.number, event.round) for event in seen] == [(2, 1), (3, 2)]
     assert seen[0].payload == _HARD
@@ -171,25 +150,25 @@ async def _check_events(store: RunStore, other: RunStore) -> None:
         *(each.append_event("a", "events", NewEvent(kind="x")) for each in (store, other) * 3)
     )
     numbers = [event.number for event in await store.events("a", "events")]
-    assert numbers == list(range(1, 10)), "events at the same time lose their numbers"
-    with _raises(RunMissing):
+    assert numbers == list(range(1, 10)), "concurrent events lose their numbers"
+    with raises(RunMissing):
         await store.events("b", "events")
 
 
 async def _check_leases(store: RunStore, other: RunStore) -> None:
     await store.create("a", "leased")
     lost = await store.claim("a", "leased", owner="first", seconds=0)
-    assert lost is not None, "a run that nobody drives could not be claimed"
-    assert await store.renew(lost, seconds=0), "a lease that ended and nobody took is kept"
+    assert lost is not None, "an idle run could not be claimed"
+    assert await store.renew(lost, seconds=0), "an expired lease that nobody took cannot be renewed"
     held = await other.claim("a", "leased", owner="second", seconds=_LONG)
-    assert held is not None, "a lease that ended keeps others out"
+    assert held is not None, "an expired lease keeps others out"
     assert held.token > lost.token
     assert await store.claim("a", "leased", owner="third", seconds=_LONG) is None
-    with _raises(LeaseLost):
+    with raises(LeaseLost):
         await store.renew(lost, seconds=_LONG)
-    with _raises(LeaseLost):
+    with raises(LeaseLost):
         await store.update("a", "leased", RunChanges(current_round=7), lease=lost)
-    with _raises(LeaseLost):
+    with raises(LeaseLost):
         await store.append_event("a", "leased", NewEvent(kind="late"), lease=lost)
     await store.release(lost)
     record = await other.get("a", "leased")
@@ -200,9 +179,9 @@ async def _check_leases(store: RunStore, other: RunStore) -> None:
     await other.update("a", "leased", RunChanges(status=RunStatus.RUNNING), lease=held)
     await other.release(held)
     waiting = {run.run_id for run in (await store.list_runs(undriven)).runs}
-    assert "leased" in waiting, "a run that was let go is not offered"
-    assert "one" not in waiting, "a finished run is offered"
-    assert await store.claim("a", "one", owner="x", seconds=1) is None, "it is finished"
+    assert "leased" in waiting, "a released run is not listed as undriven"
+    assert "one" not in waiting, "a finished run is listed as undriven"
+    assert await store.claim("a", "one", owner="x", seconds=1) is None, "a finished run was claimed"
 
 
 async def _check_one_wins(store: RunStore, other: RunStore) -> None:
@@ -220,41 +199,99 @@ async def _check_canceling(store: RunStore, other: RunStore) -> None:
     held = await store.claim("a", "driven", owner="me", seconds=_LONG)
     assert held is not None
     await store.update("a", "driven", RunChanges(status=RunStatus.RUNNING), lease=held)
-    assert not await store.cancel_requested("a", "driven")
+    assert not (await store.get("a", "driven")).cancel_requested
     assert await other.request_cancel("a", "driven") is RunStatus.RUNNING
-    assert await store.cancel_requested("a", "driven"), "the driver is not told"
+    assert (await store.get("a", "driven")).cancel_requested, "the driver does not see the request"
     assert (await store.renew(held, seconds=_LONG)).cancel_requested
     ends = RunChanges(status=RunStatus.SUCCEEDED, result={"Status": "succeeded"})
-    ended = await store.update("a", "driven", ends, lease=held)
-    assert (ended.status, ended.error) == (RunStatus.CANCELED, "run canceled"), "cancel must win"
-    assert ended.lease_until is None
-    with _raises(LeaseLost):
+    done = await store.update("a", "driven", ends, lease=held)
+    assert (done.status, done.error) == (RunStatus.CANCELED, "run canceled"), "cancel must win"
+    assert done.lease_until is None
+    with raises(LeaseLost):
         await store.renew(held, seconds=_LONG)
-    with _raises(RunNotRunning, 'run "driven" is not running: file does not exist'):
+    with raises(RunNotRunning, 'run "driven" is not running: file does not exist'):
         await other.request_cancel("a", "driven")
     await store.create("a", "alone")
-    assert await other.request_cancel("a", "alone") is RunStatus.CANCELED, "nobody drives it"
-    with _raises(RunMissing):
+    assert await other.request_cancel("a", "alone") is RunStatus.CANCELED, "it is idle"
+    with raises(RunMissing):
         await other.request_cancel("b", "alone")
 
 
 async def _check_reopening(store: RunStore, other: RunStore) -> None:
     again = await other.reopen("a", "driven")
-    assert (again.status, again.error) == (RunStatus.QUEUED, ""), "it cannot go on"
+    assert (again.status, again.error) == (RunStatus.QUEUED, ""), "a reopened run is not queued"
     assert not again.cancel_requested, "the next driver would stop at once"
     assert await store.claim("a", "driven", owner="me", seconds=_LONG) is not None
-    assert (await other.reopen("a", "driven")).owner == "me", "it was taken from its driver"
-    with _raises(RunMissing):
+    late = await other.reopen("a", "driven", request="too late")
+    assert late.owner == "me", "the driver lost its run"
+    assert (await other.get("a", "driven")).request is None, "the driver's request was replaced"
+    await other.reopen("a", "alone", request=_HARD)
+    assert (await store.get("a", "alone")).request == _HARD, "the new request is not stored"
+    with raises(RunMissing):
         await store.reopen("b", "driven")
 
 
 async def _check_deleting(store: RunStore) -> None:
-    with _raises(RunLocked):
+    with raises(RunLocked):
         await store.delete("a", "wanted")
     await store.delete("a", "events")
-    with _raises(RunMissing):
+    with raises(RunMissing):
         await store.get("a", "events")
-    with _raises(RunMissing):
+    with raises(RunMissing):
         await store.delete("a", "events")
     await store.create("a", "events")
     assert await store.events("a", "events") == (), "events outlive their run"
+
+
+async def _check_queue(store: RunStore, other: RunStore) -> None:
+    for number in range(3):
+        await store.create("queue", f"many-{number}", account="many")
+    await store.create("queue", "single", account="single")
+    await store.create("queue", "low", account="patient", priority=Priority.LOW)
+    await store.create("queue", "high", account="many", priority=Priority.HIGH)
+    lengths = {each.priority: each.waiting for each in await other.queue.lengths()}
+    assert (lengths[Priority.LOW], lengths[Priority.HIGH]) == (1, 1)
+    assert await store.queue.next_runs(["no such app"]) == ()
+    skipped = await store.queue.next_runs(["queue"], skip=[("queue", "high")])
+    assert skipped[0] == ("queue", "many-0"), "accounts without a run do not go by age"
+    order: list[str] = []
+    while keys := await other.queue.next_runs(["queue"]):
+        order.append(keys[0][1])
+        assert await store.claim(*keys[0], owner="me", seconds=_LONG) is not None
+    expected = ["high", "single", "many-0", "many-1", "many-2", "low"]
+    assert order == expected, f"runs are taken in the order {order}"
+    await _check_turns(store)
+
+
+async def _check_turns(store: RunStore) -> None:
+    """With one place, accounts take turns, however many runs each of them has waiting."""
+    for account in ("many", "single"):
+        for number in range(2):
+            await store.create("turns", f"{account}-{number}", account=account)
+    order: list[str] = []
+    while keys := await store.queue.next_runs(["turns"]):
+        order.append(keys[0][1])
+        lease = await store.claim(*keys[0], owner="me", seconds=_LONG)
+        assert lease is not None
+        await store.update(*keys[0], RunChanges(status=RunStatus.SUCCEEDED), lease=lease)
+    assert order == ["single-0", "single-1", "many-0", "many-1"], (
+        f"many has three runs going on, and runs are taken in the order {order}"
+    )
+
+
+async def _check_processes(store: RunStore, other: RunStore) -> None:
+    process = ServiceProcess(name="me", role=ServiceRole.WORKER, host="here", places=2, busy=1)
+    await store.queue.check_in(process)
+    await store.queue.check_in(replace(process, busy=2))
+    assert await other.queue.processes(seconds=_LONG) == (replace(process, busy=2),)
+    await other.queue.check_out("me")
+    assert await store.queue.processes(seconds=_LONG) == ()
+    await store.create("a", "reporting")
+    held = await store.claim("a", "reporting", owner="me", seconds=_LONG)
+    assert held is not None
+    assert await other.progress("a", "reporting") is None, "nothing was reported"
+    await store.renew(held, seconds=_LONG, progress=_HARD)
+    await store.renew(held, seconds=_LONG)
+    assert await other.progress("a", "reporting") == _HARD
+    await store.release(held)
+    assert await other.progress("a", "reporting") is None, "nobody drives it"

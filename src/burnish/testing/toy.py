@@ -1,10 +1,10 @@
 """A small world with a known best, and a strategy that climbs it."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -34,13 +34,14 @@ from burnish.runs.run import Run
 from burnish.testing.doubles import (
     CallCounter,
     FreeMetric,
-    Outage,
     ScriptedRole,
     ScriptedTarget,
+    ScriptedWorld,
+    luck,
 )
 
 KIND = "toy agent"
-"""The kind of target that the agent of this world is."""
+"""The kind of this world's target."""
 RULES = {
     "name": "Greet the customer by name.",
     "order": "Repeat the order number.",
@@ -58,7 +59,7 @@ _TOPICS = ("a late parcel", "a wrong colour", "a missing invoice", "a broken lam
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToyWorld:
+class ToyWorld(ScriptedWorld):
     """How large and how rough the world is."""
 
     train: int = 24
@@ -66,25 +67,11 @@ class ToyWorld:
     test: int = 16
     noise: float = 0.05
     """How often a rule is forgotten at the best temperature."""
-    crash_rate: float = 0.0
-    """How often the agent itself fails."""
-    outage_rate: float = 0.0
-    """How often the infrastructure fails."""
-    call_seconds: float = 0.0
-    usd_per_call: float = 0.0004
-    seed: int = 7
 
 
 def dataset(world: ToyWorld) -> Dataset:
-    """Cases of the world, dealt into splits."""
-    whole = world.train + world.holdout + world.test
-    cases = [_case(world, number) for number in range(whole)]
-    held = world.train + world.holdout
-    return Dataset(
-        train=tuple(cases[: world.train]),
-        holdout=tuple(cases[world.train : held]),
-        test=tuple(cases[held:]),
-    )
+    """The cases of the world, divided into splits."""
+    return world.dataset_of(partial(_case, world))
 
 
 def target(world: ToyWorld, *, counter: CallCounter | None = None) -> ScriptedTarget:
@@ -98,10 +85,10 @@ def target(world: ToyWorld, *, counter: CallCounter | None = None) -> ScriptedTa
     return ScriptedTarget(
         name=KIND,
         config=config,
-        respond=lambda candidate, case, draw: _respond(world, candidate, case, draw),
+        respond=partial(_respond, world),
         surfaces=SURFACES,
         values={"instructions": INSTRUCTIONS, "model.temperature": 0.9, "model.tone": "formal"},
-        price=Spend(calls=1, tokens_in=180, tokens_out=60, nano_usd=to_nano(world.usd_per_call)),
+        price=world.price(180, 60),
         seconds=world.call_seconds,
         counter=counter,
     )
@@ -109,12 +96,11 @@ def target(world: ToyWorld, *, counter: CallCounter | None = None) -> ScriptedTa
 
 @dataclass(frozen=True, kw_only=True)
 class RulesKept(FreeMetric):
-    """A metric: the share of what the case asks for that is in the reply."""
+    """A metric: the share of the case's rules that the reply keeps."""
 
     name: str = "rules_kept"
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """Look for each rule's mark in the reply."""
         del effects
         rules = (case.expected or "").split(", ")
         forgotten = [rule for rule in rules if f"[{rule}]" not in outcome.output]
@@ -138,17 +124,16 @@ def _case(world: ToyWorld, number: int) -> Case:
 
 
 def _respond(world: ToyWorld, candidate: Candidate, case: Case, draw: int) -> Outcome:
-    if _luck("outage", case.id, draw, candidate.id) < world.outage_rate:
-        raise Outage("the model endpoint did not answer")
-    if _luck("crash", case.id, draw, candidate.id) < world.crash_rate:
-        raise ValueError("the agent's answer was not valid JSON")
-    forget = _forgetfulness(world, candidate)
+    def fate(name: str) -> float:
+        return luck(name, case.id, draw, candidate.id)
+
+    world.raise_failures(fate)
+    temperature = candidate.values["model.temperature"]
+    assert isinstance(temperature, int | float)
+    tone = {"formal": 0.08, "plain": 0.0, "chatty": 0.15}[str(candidate.values["model.tone"])]
+    forget = world.noise + tone + 0.5 * abs(float(temperature) - 0.3)
     text = str(candidate.values["instructions"])
-    names = [
-        name
-        for name, rule in RULES.items()
-        if rule in text and _luck(name, case.id, draw, candidate.id) >= forget
-    ]
+    names = [name for name, rule in RULES.items() if rule in text and fate(name) >= forget]
     reply = " ".join(f"[{name}]" for name in names) or "Thank you for your message."
     step = Step(
         id="1", node="agent", surfaces=tuple(candidate.values), input=case.input, output=reply
@@ -158,30 +143,15 @@ def _respond(world: ToyWorld, candidate: Candidate, case: Case, draw: int) -> Ou
         trace=Trace(steps=(step,)),
         usage=Usage(requests=1, input_tokens=180, output_tokens=60),
         nano_usd=to_nano(world.usd_per_call),
-        seconds=0.4 + 0.2 * _luck("seconds", case.id, draw, candidate.id),
+        seconds=0.4 + 0.2 * fate("seconds"),
     )
-
-
-def _forgetfulness(world: ToyWorld, candidate: Candidate) -> float:
-    temperature = candidate.values["model.temperature"]
-    assert isinstance(temperature, int | float)
-    tone = {"formal": 0.08, "plain": 0.0, "chatty": 0.15}[str(candidate.values["model.tone"])]
-    return world.noise + tone + 0.5 * abs(float(temperature) - 0.3)
-
-
-def _luck(*names: object) -> float:
-    material = "\0".join(map(str, names)).encode()
-    return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64
-
-
-# -- The toy strategy -----------------------------------------------------------------------------
 
 
 PHASES = ("words", "numbers", "choices")
 
 
 class RewriteRequest(BaseModel):
-    """What the proposer is told: the text, and what train cases failed for."""
+    """The proposer's request: the text, and the reasons of failures on train."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -190,7 +160,7 @@ class RewriteRequest(BaseModel):
 
 
 class Rewrite(BaseModel):
-    """What the proposer answers."""
+    """The proposer's answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -199,7 +169,7 @@ class Rewrite(BaseModel):
 
 
 def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any:
-    """A scripted proposer: adds the rule that is forgotten most, and errs now and then."""
+    """A scripted proposer that adds the rule forgotten most often, with occasional errors."""
     return ScriptedRole(
         name="proposer",
         respond=_rewrite,
@@ -212,7 +182,7 @@ def proposer(*, seconds: float = 0.0, counter: CallCounter | None = None) -> Any
 
 
 def model_proposer(client: ModelClient) -> Role[RewriteRequest, Rewrite]:
-    """A real model in the proposer's place."""
+    """A proposer that uses a real model."""
     prompt = RolePrompt(
         name="proposer",
         system="You improve the instructions of a support agent. You answer with JSON.",
@@ -243,7 +213,7 @@ def _rewrite(request: RewriteRequest, draw: int) -> Rewrite:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCandidate:
-    """A candidate with what is known of it."""
+    """A candidate with its evaluations."""
 
     candidate: Candidate
     train: Evaluation
@@ -252,7 +222,7 @@ class MeasuredCandidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Climb:
-    """Climb until a whole cycle brings nothing."""
+    """Hill climbing until a whole cycle brings no gain."""
 
     proposer: Role[RewriteRequest, Rewrite]
     repeats: int = 2
@@ -260,30 +230,26 @@ class Climb:
     cycles: int = 4
     trials_per_phase: int = 4
     block_size: int | None = None
-    """Look at train in blocks of so many cases, and drop a candidate that starts far worse."""
+    """Evaluate train in blocks of this size, and drop a candidate that starts far worse."""
     look_ahead: int = 0
     name: str = "climb"
     version: str = "1"
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its settings and version."""
         settings = (self.repeats, self.accept_sigma, self.cycles, self.trials_per_phase)
         return short_id([self.version, *settings, self.block_size, self.look_ahead])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """The one role it asks."""
         return (self.proposer,)
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """It needs a text."""
         if any(isinstance(surface, TextSurface) for surface in target.surfaces):
             return ()
         return (Problem(message="it has no text surface"),)
 
     async def search(self, run: Run) -> None:
-        """Measure the baseline, then climb."""
         best = await self._baseline(run)
         if best is None:
             return
@@ -302,21 +268,18 @@ class Climb:
         if run.stop_reason(self._need(run)) is not None:
             return None
         start = run.target.baseline
-        start_measured = MeasuredCandidate(
-            candidate=start,
-            train=await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats),
-            holdout=await run.evaluate(start, split=Split.HOLDOUT, repeats=self.repeats),
-        )
+        train = await run.evaluate(start, split=Split.TRAIN, repeats=self.repeats)
+        holdout = await run.evaluate(start, split=Split.HOLDOUT, repeats=self.repeats)
         run.record(
             Trial(
                 candidate=start,
                 phase="baseline",
-                train=SplitResult.of(start_measured.train, run.objective),
-                holdout=SplitResult.of(start_measured.holdout, run.objective),
+                train=SplitResult.of(train, run.objective),
+                holdout=SplitResult.of(holdout, run.objective),
             )
         )
         run.advance(start)
-        return start_measured
+        return MeasuredCandidate(candidate=start, train=train, holdout=holdout)
 
     async def _trial(
         self, run: Run, best: MeasuredCandidate, cycle: int, phase: str, step: int
@@ -327,9 +290,8 @@ class Climb:
             silent = (Problem(message="the proposer gave no answer"),)
             run.record(Trial(candidate=same, cycle=cycle, phase=phase, problems=silent))
             return best
-        trial = Trial(candidate=candidate, cycle=cycle, phase=phase)
         changed = tuple(k for k, v in candidate.values.items() if v != best.candidate.values[k])
-        trial = replace(trial, touched=changed)
+        trial = Trial(candidate=candidate, cycle=cycle, phase=phase, touched=changed)
         if problems := await run.check(candidate, parent=best.candidate):
             run.record(replace(trial, problems=tuple(problems)))
             return best
@@ -378,14 +340,11 @@ class Climb:
         async with aclosing(blocks) as parts:
             async for part in parts:
                 seen = replace(seen, results=seen.results + part.results)
-                if self._hopeless(run, seen, best):
-                    break
+                now = run.objective.measure(seen).loss
+                before = run.objective.measure(best.train.only(seen.cases)).loss
+                if now is not None and before is not None and now - before > 0.05:
+                    break  # far worse already
         return seen
-
-    def _hopeless(self, run: Run, seen: Evaluation, best: MeasuredCandidate) -> bool:
-        now = run.objective.measure(seen).loss
-        before = run.objective.measure(best.train.only(seen.cases)).loss
-        return now is not None and before is not None and now - before > 0.05
 
     async def _propose(
         self, run: Run, best: MeasuredCandidate, cycle: int, phase: str, step: int
@@ -416,7 +375,7 @@ class Climb:
         return best.candidate.child({surface.id: answer.text}, origin=origin)
 
     def _need(self, run: Run) -> Spend:
-        sweeps = [
+        train, holdout = (
             run.estimate(split, repeats=self.repeats) for split in (Split.TRAIN, Split.HOLDOUT)
-        ]
-        return sweeps[0] + sweeps[1]
+        )
+        return train + holdout

@@ -1,19 +1,19 @@
-"""The toy world as a plug-in: a kind of file, a target and a strategy, each of them one class.
+"""The toy world as a plug-in: a file dialect, a target and a strategy, one class each.
 
-This is all that it takes to be used from a file, flags, the environment, HTTP, `--dry-run`, reports
-and resume. The world itself and its search are in `toy`.
+This is all that files, flags, the environment, HTTP, `--dry-run`, reports and resume need. The
+world and its search are in `toy`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from burnish.core.protocols import Role
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Surface, TextSurface
 from burnish.models.chat import ModelClient
 from burnish.plugins import (
     Ability,
+    Access,
     Building,
     Dialect,
     Door,
@@ -31,37 +31,39 @@ from burnish.plugins import (
 from burnish.system.yaml import TreePath
 from burnish.testing import toy
 from burnish.testing.doubles import CallCounter, ScriptedTarget
-from burnish.testing.toy import Climb, Rewrite, RewriteRequest, model_proposer, proposer
+from burnish.testing.toy import Climb, model_proposer, proposer
 
-Amount = Annotated[float, Field(ge=0, le=1000)]
+_Amount = Annotated[float, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
-CountOrNone = Annotated[int, Field(ge=0, le=100_000)]
+_CountOrNone = Annotated[int, Field(ge=0, le=100_000)]
 RULES = Ability(name="rules of the toy world")
-"""What the script proposes: a strategy of one world alone."""
-PROPOSER = RoleNeed(name="proposer", help="Who rewrites texts: provider:name; a script, else.")
+"""The scripted proposer only knows this world."""
+PROPOSER = RoleNeed(
+    name="proposer", help="The model that rewrites texts, as provider:name; a script by default."
+)
 
 
 class WorldSettings(Settings):
     """How large and how rough the world is."""
 
     train: Count = 24
-    """Cases to learn from."""
+    """Number of train cases."""
     holdout: Count = 12
-    """Cases that decide."""
-    test: CountOrNone = 16
-    """Sealed cases."""
+    """Number of holdout cases."""
+    test: _CountOrNone = 16
+    """Number of sealed test cases."""
     noise: Share = 0.05
     """How often a rule is forgotten at the best temperature."""
     crash_rate: Share = 0.0
     """How often the agent itself fails."""
     outage_rate: Share = 0.0
     """How often the infrastructure fails."""
-    call_seconds: Amount = 0.0
-    """How long a call takes."""
-    usd_per_call: Amount = 0.0004
-    """What a call costs."""
+    call_seconds: _Amount = 0.0
+    """Duration of a call in seconds."""
+    usd_per_call: _Amount = 0.0004
+    """Cost of a call."""
     seed: int = 7
-    """Seed of the world's own randomness."""
+    """Seed of the world's randomness."""
     counter: str | None = None
     """A file in which every call is counted as it starts."""
 
@@ -83,13 +85,11 @@ class ToyPlugin(TargetPlugin):
     takes_cases: ClassVar[bool] = False
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-        """The agent, its cases and the one metric."""
         del strategy
         settings: WorldSettings = building.spec.target.world
         world = toy.ToyWorld(**settings.model_dump(exclude={"counter"}))
-        counter = None
-        if settings.counter is not None:
-            counter = CallCounter(path=building.path(settings.counter))
+        path = settings.counter
+        counter = None if path is None else CallCounter(path=building.path(path))
         return TargetParts(
             target=toy.target(world, counter=counter),
             dataset=toy.dataset(world),
@@ -100,24 +100,24 @@ class ToyPlugin(TargetPlugin):
 class ClimbSettings(StrategySettings):
     """The settings of the strategy."""
 
-    repeats: Annotated[Repeats, Door(flag="*", http=True)] = 2
-    """Runs of every case; they show the noise."""
-    accept_sigma: Amount = 1.0
-    """How many times its noise a gain must be."""
+    repeats: Annotated[Repeats, Door(flag="*", http=Access.CLIENT)] = 2
+    """Runs of every case, to measure the noise."""
+    accept_sigma: _Amount = 1.0
+    """A gain must be this many times its noise."""
     cycles: Count = 4
     """Rounds through all phases."""
     trials_per_phase: Count = 4
     """Trials of a phase."""
     block_size: Count | None = None
-    """Cases after which a race looks at the score; no race where it is not given."""
-    look_ahead: CountOrNone = 0
-    """Blocks that a race runs ahead of its verdict."""
+    """Cases per block of a race; no race if not set."""
+    look_ahead: _CountOrNone = 0
+    """Blocks that a race runs ahead of its decision."""
     version: str = "1"
-    """Part of the fingerprint: another version is another strategy."""
+    """Part of the fingerprint: a new version is a new strategy."""
 
 
 class ClimbPlugin(StrategyPlugin):
-    """Climbing, with a model that proposes or with a script."""
+    """Hill climbing with a model or a script as proposer."""
 
     name: ClassVar[str] = "climb"
     Settings: ClassVar[type[StrategySettings]] = ClimbSettings
@@ -125,24 +125,27 @@ class ClimbPlugin(StrategyPlugin):
     requires: ClassVar[tuple[Ability, ...]] = (RULES,)
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """The search over a target; a script knows only the toy world."""
         settings: ClimbSettings = building.spec.strategy.settings
-        ref, client = building.named(PROPOSER), None
+        ref, target = building.named(PROPOSER), parts.target
+        client: ModelClient | None = None
         if ref is not None:
             client = building.problems.attempt(
                 f"roles.{PROPOSER.name}", lambda: _reached(building.models.client(ref)), None
             )
-        role = _role(client, parts)
-        if role is None:
+        if client is not None:
+            role = model_proposer(client)
+        elif isinstance(target, ScriptedTarget):
+            role = proposer(seconds=target.seconds, counter=target.counter)
+        else:
             if PROPOSER.name not in building.spec.roles:
                 remedy = "name one: proposer: openai:gpt-4o, or --proposer MODEL"
                 building.problems.add(f"roles.{PROPOSER.name}", parts.no_model, remedy)
             return None
-        return StrategyParts(
-            strategy=Climb(proposer=role, **settings.model_dump()),
-            client=client,
-            notes=tuple(_notes(client)),
-        )
+        notes: tuple[str, ...] = ()
+        if client is not None and not client.priced:
+            notes = (f"the price of {client.ref.label} is unknown: US dollars leave it out",)
+        strategy = Climb(proposer=role, **settings.model_dump())
+        return StrategyParts(strategy=strategy, client=client, notes=notes)
 
 
 def _reached(client: ModelClient) -> ModelClient:
@@ -150,21 +153,8 @@ def _reached(client: ModelClient) -> ModelClient:
     return client
 
 
-def _role(client: ModelClient | None, parts: TargetParts) -> Role[RewriteRequest, Rewrite] | None:
-    if client is not None:
-        return model_proposer(client)
-    if isinstance(parts.target, ScriptedTarget):
-        return proposer(seconds=parts.target.seconds, counter=parts.target.counter)
-    return None
-
-
-def _notes(client: ModelClient | None) -> Iterator[str]:
-    if client is not None and not client.priced:
-        yield f"the price of {client.ref.label} is unknown: US dollars leave it out"
-
-
 class ToyFile(Dialect):
-    """`kind: toy`: the world, and how it is climbed."""
+    """Files with `kind: toy`."""
 
     kind: ClassVar[str] = "toy"
     target: ClassVar[str] = toy.KIND

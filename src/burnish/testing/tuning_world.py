@@ -6,10 +6,9 @@ numbers are off. The best temperature depends on how much is retrieved and on ho
 there are to keep. Luck is a hash, so every call is a function of its key.
 """
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -17,7 +16,7 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.content import stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
-from burnish.core.money import Spend, to_nano
+from burnish.core.money import to_nano
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, DemosSurface, NumberSurface, Surface, TextSurface
@@ -26,13 +25,12 @@ from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
 from burnish.testing.doubles import (
-    Answer,
     CallCounter,
     FreeMetric,
-    Outage,
-    Request,
     ScriptedRole,
     ScriptedTarget,
+    ScriptedWorld,
+    luck,
 )
 
 RULES = {
@@ -41,7 +39,7 @@ RULES = {
     "date": "Say when the matter will be settled.",
     "step": "Offer one next step.",
 }
-TOPICS = ("parcel", "invoice")
+_TOPICS = ("parcel", "invoice")
 INSTRUCTIONS = f"You write notes for {{shop}}. {RULES['greeting']}"
 TEXT, TEMPERATURE, TOP_K, DEMOS = (
     "instructions",
@@ -56,27 +54,19 @@ SURFACES: tuple[Surface, ...] = (
     DemosSurface(id=DEMOS, max_demos=8, max_chars=1500),
 )
 AXES = CoordinateSettings(numbers=(TEMPERATURE, TOP_K), texts=(TEXT,), demonstrations=DEMOS)
-BEST_TOP_K = 14
+_BEST_TOP_K = 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuningWorld:
+class TuningWorld(ScriptedWorld):
     """How large and how rough the world is."""
 
     train: int = 16
     holdout: int = 8
-    test: int = 0
     noise: float = 0.0
-    """How often something is lost by luck, whatever the settings are."""
-    crash_rate: float = 0.0
-    """How often the agent itself fails."""
-    outage_rate: float = 0.0
-    """How often the infrastructure fails."""
+    """How often something is lost by luck, with any settings."""
     role_failure_rate: float = 0.0
     """How often the critic or the applier gives no answer."""
-    call_seconds: float = 0.0
-    usd_per_call: float = 0.0004
-    seed: int = 7
 
 
 def setup(
@@ -89,8 +79,8 @@ def setup(
     world = world or TuningWorld()
     return Setup(
         target=target(world, counter=counter),
-        metrics=(CompleteNote(),),
-        objective=Objective(weights={CompleteNote.name: 1.0}),
+        metrics=(_CompleteNote(),),
+        objective=Objective(weights={_CompleteNote.name: 1.0}),
         dataset=dataset(world),
         strategy=Coordinate(
             settings=settings,
@@ -101,14 +91,8 @@ def setup(
 
 
 def dataset(world: TuningWorld) -> Dataset:
-    """Cases of the world, dealt into splits."""
-    held = world.train + world.holdout
-    cases = [_case(world, number) for number in range(held + world.test)]
-    return Dataset(
-        train=tuple(cases[: world.train]),
-        holdout=tuple(cases[world.train : held]),
-        test=tuple(cases[held:]),
-    )
+    """The cases of the world, divided into splits."""
+    return world.dataset_of(partial(_case, world))
 
 
 def target(world: TuningWorld, *, counter: CallCounter | None = None) -> ScriptedTarget:
@@ -116,23 +100,22 @@ def target(world: TuningWorld, *, counter: CallCounter | None = None) -> Scripte
     return ScriptedTarget(
         name="notes agent",
         config={**asdict(world)},
-        respond=lambda candidate, case, draw: _respond(world, candidate, case, draw),
+        respond=partial(_respond, world),
         surfaces=SURFACES,
         values={TEXT: INSTRUCTIONS, TEMPERATURE: 0.9, TOP_K: 3, DEMOS: ()},
-        price=Spend(calls=1, tokens_in=120, tokens_out=40, nano_usd=to_nano(world.usd_per_call)),
+        price=world.price(120, 40),
         seconds=world.call_seconds,
         counter=counter,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteNote(FreeMetric):
-    """A metric: the share of what a note should have. The reason names the first thing it lacks."""
+class _CompleteNote(FreeMetric):
+    """A metric: the share of the expected marks in a note; the reason names a missing one."""
 
     name: str = "complete"
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """Look for each mark in the note."""
         del effects
         marks = (case.expected or "").split()
         lacks = [mark for mark in marks if mark not in outcome.output]
@@ -149,37 +132,35 @@ class CompleteNote(FreeMetric):
 def critic(
     world: TuningWorld, *, counter: CallCounter | None = None
 ) -> ScriptedRole[CritiqueRequest, Gradient]:
-    """Names the rule that most of the failures it is shown lack, and only such a one."""
-    respond = partial(_diagnose, world)
-    return _role("critic", respond, (CritiqueRequest, Gradient), counter)
+    """A role that names the rule that most of the shown failures lack."""
+    return ScriptedRole(
+        name="critic",
+        respond=partial(_diagnose, world),
+        request_type=CritiqueRequest,
+        answer_type=Gradient,
+        counter=counter,
+    )
 
 
 def applier(
     world: TuningWorld, *, counter: CallCounter | None = None
 ) -> ScriptedRole[EditRequest, Edit]:
-    """Appends the rule that the diagnosis names."""
-    respond = partial(_apply, world)
-    return _role("applier", respond, (EditRequest, Edit), counter)
-
-
-def _role(
-    name: str,
-    respond: Callable[[Request, int], Answer],
-    types: tuple[type[Request], type[Answer]],
-    counter: CallCounter | None,
-) -> ScriptedRole[Request, Answer]:
-    request, answer = types
+    """A role that appends the rule that the diagnosis names."""
     return ScriptedRole(
-        name=name, respond=respond, request_type=request, answer_type=answer, counter=counter
+        name="applier",
+        respond=partial(_apply, world),
+        request_type=EditRequest,
+        answer_type=Edit,
+        counter=counter,
     )
 
 
 def slip(temperature: float, top_k: int, rules: int) -> float:
-    """The share of what the agent could do that it does not, its numbers being off."""
+    """The share of marks that is lost because the numbers are off."""
     retrieved = (top_k - 1) / 19
     best = 0.85 - 0.5 * retrieved - 0.04 * rules
     far = max(0.0, abs(temperature - best) - 0.08)
-    off = max(0.0, abs(top_k - BEST_TOP_K) / 19 - 0.11)
+    off = max(0.0, abs(top_k - _BEST_TOP_K) / 19 - 0.11)
     return min(0.8, 0.9 * far + 0.5 * off)
 
 
@@ -190,7 +171,7 @@ def rules_in(text: object) -> list[str]:
 
 def _case(world: TuningWorld, number: int) -> Case:
     rng = stream(world.seed, "case", number)
-    topic = TOPICS[number % len(TOPICS)]
+    topic = _TOPICS[number % len(_TOPICS)]
     rules = sorted(rng.sample(sorted(RULES), k=2))
     text = f"Customer {number:03d} asks about the {topic} of order {rng.randrange(10_000, 99_999)}"
     marks = [f"[{topic}-form]", *(f"[{rule}]" for rule in rules)]
@@ -198,10 +179,7 @@ def _case(world: TuningWorld, number: int) -> Case:
 
 
 def _respond(world: TuningWorld, candidate: Candidate, case: Case, draw: int) -> Outcome:
-    if _luck("outage", case.id, draw, candidate.id) < world.outage_rate:
-        raise Outage("the model endpoint did not answer")
-    if _luck("crash", case.id, draw, candidate.id) < world.crash_rate:
-        raise ValueError("the agent's answer was not valid JSON")
+    world.raise_failures(lambda name: luck(name, case.id, draw, candidate.id))
     values = candidate.values
     stated = rules_in(values[TEXT])
     temperature, top_k = values[TEMPERATURE], values[TOP_K]
@@ -212,7 +190,7 @@ def _respond(world: TuningWorld, candidate: Candidate, case: Case, draw: int) ->
         mark
         for mark in [*_forms(candidate, case), *(f"[{rule}]" for rule in stated)]
         # Some things are lost before others, and by luck anything may be.
-        if _luck(mark, case.id) >= lost and _luck(mark, case.id, draw, candidate.id) >= world.noise
+        if luck(mark, case.id) >= lost and luck(mark, case.id, draw, candidate.id) >= world.noise
     ]
     return Outcome(
         replies=(" · ".join(marks) or "Noted.",),
@@ -222,15 +200,15 @@ def _respond(world: TuningWorld, candidate: Candidate, case: Case, draw: int) ->
 
 
 def _forms(candidate: Candidate, case: Case) -> list[str]:
-    """The forms that demonstrations teach, the case's own left out."""
+    """The forms that demonstrations of other cases teach."""
     demos = candidate.values[DEMOS]
     assert isinstance(demos, tuple)
     others = [demo.input for demo in demos if demo.case != case.id]
-    return [f"[{topic}-form]" for topic in TOPICS if any(topic in shown for shown in others)]
+    return [f"[{topic}-form]" for topic in _TOPICS if any(topic in shown for shown in others)]
 
 
 def _diagnose(world: TuningWorld, request: CritiqueRequest, draw: int) -> Gradient:
-    if _luck("critic", draw, world.seed) < world.role_failure_rate:
+    if luck("critic", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the critic's answer was cut off")
     lacking = Counter(re.findall(r"the note lacks \[([\w-]+)\]", request.failing_traces))
     named = [
@@ -250,7 +228,7 @@ def _diagnose(world: TuningWorld, request: CritiqueRequest, draw: int) -> Gradie
 
 
 def _apply(world: TuningWorld, request: EditRequest, draw: int) -> Edit:
-    if _luck("applier", draw, world.seed) < world.role_failure_rate:
+    if luck("applier", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the applier's answer was cut off")
     named = re.search(r"ask for \[(\w+)\]", request.gradient)
     rule = RULES[named[1]] if named else ""
@@ -260,8 +238,3 @@ def _apply(world: TuningWorld, request: EditRequest, draw: int) -> Edit:
         new_text=f"{request.current_text} {rule}".strip(),
         diff_summary=f"one sentence more: {rule}",
     )
-
-
-def _luck(*names: object) -> float:
-    material = "\0".join(map(str, names)).encode()
-    return int.from_bytes(hashlib.sha256(material).digest()[:8], "big") / 2**64

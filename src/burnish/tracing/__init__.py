@@ -1,6 +1,6 @@
-"""Tracing: what an agent's own code says of its steps, and which of them came before which.
+"""Tracing: record the steps of an agent's own code, and which came before which.
 
-Agents import this in production too, where nobody records, so it imports next to nothing.
+Agents import this in production too, where nothing is recorded, so it imports next to nothing.
 """
 
 from burnish.tracing.steps import OpenStep, carry, step, traced

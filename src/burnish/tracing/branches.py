@@ -1,8 +1,8 @@
-"""Strands: lines of work, such as tasks and threads, and what they take over from each other.
+"""Strands: lines of work, such as tasks and threads, and how they fork and join.
 
-A context variable is copied when a task is begun, and nobody is told. So a strand is recognised
-as a new one when somebody other than its owner comes with its place. What an ended strand leaves
-behind is taken over by the one it was begun from.
+A context variable is copied silently when a task starts. So a new strand is recognised when a
+context is used by someone other than its owner. The open ends of a finished strand pass to the
+strand that started it.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar, cast
 _Task = asyncio.Task[Any]
 _Loop = asyncio.AbstractEventLoop
 Head = TypeVar("Head")
-"""A step, as whoever records it keeps it."""
+"""The type of a recorded step."""
 
 
 class Strand(Generic[Head]):
-    """One line of work, in which one thing comes after the other."""
+    """One line of work, in which one step follows the other."""
 
     def __init__(
         self, owner: object, heads: tuple[Head, ...] = (), loop: _Loop | None = None
@@ -51,7 +51,7 @@ class Strand(Generic[Head]):
         """Whether a carried function is still running; None where there is none."""
 
     def begin(self, child: "Strand[Head]") -> None:
-        """A strand begins from here."""
+        """Register a strand that starts here."""
         child.forked = True
         self.children.append(child)
 
@@ -61,7 +61,7 @@ class Strand(Generic[Head]):
 
     @property
     def ended(self) -> bool:
-        """Nothing comes any more."""
+        """Whether no more steps can come."""
         if self.carried is not None:
             return not self.carried
         task = self._owner()
@@ -69,13 +69,13 @@ class Strand(Generic[Head]):
 
     @property
     def over(self) -> bool:
-        """Ended as far as can be seen: of a thread that is all that its steps have ended."""
+        """Whether it seems to have ended: a thread counts as over when its steps have ended."""
         if self.carried is None and not self._task:
             return not self.open
         return self.ended
 
     def settle(self) -> None:
-        """Take over the open ends of the strands that were begun here and are over."""
+        """Take over the open ends of the child strands that are over."""
         going: list[Strand[Head]] = []
         self.settled += 1
         for child in self.children:
@@ -102,7 +102,7 @@ class Strand(Generic[Head]):
             child.taken, child.taken_at = child.heads, self.settled
 
     def unknown_at(self, settled: int) -> "list[Strand[Head]]":
-        """The strands that are over, and of which not all was taken over at that settling."""
+        """The strands that are over but were not fully taken over at that settling."""
         late = takewhile(lambda child: child.taken_at > settled, reversed(self.joined))
         return [
             child
@@ -112,12 +112,12 @@ class Strand(Generic[Head]):
 
 
 def open_ends(heads: Iterable[Head], covered: set[Head]) -> tuple[Head, ...]:
-    """Each once, without those that something comes after."""
+    """Drop duplicates and what something else already follows."""
     return tuple(dict.fromkeys(record for record in heads if record not in covered))
 
 
 def current_owner() -> object:
-    """The task that runs here, else the thread."""
+    """The current task, else the thread."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread
@@ -126,23 +126,23 @@ def current_owner() -> object:
 
 
 class Births:
-    """Which tasks were there when a step ended.
+    """Which tasks existed when a step ended.
 
-    A task that was not there yet was begun after it, so that it may come after it; one that was
-    there and waited only began its first step later.
+    A task that did not exist yet started later, so it may follow the step; one that existed but
+    waited only began its first step later.
     """
 
     def __init__(self) -> None:
         self._seen: weakref.WeakKeyDictionary[_Task, int] = weakref.WeakKeyDictionary()
 
     def look(self, loop: _Loop | None, now: int) -> None:
-        """Note the tasks that are there now."""
+        """Note the tasks that exist now."""
         if loop is not None:
             for task in asyncio.all_tasks(loop):
                 self._seen.setdefault(task, now)
 
     def after(self, owner: object, strand: Strand[Any]) -> bool:
-        """Whether this task was begun after the last step of a strand had ended."""
+        """Whether this task started after the last step of a strand had ended."""
         if not isinstance(owner, asyncio.Task):
             return False
         seen = self._seen.get(cast("_Task", owner))

@@ -1,4 +1,4 @@
-"""Agents of pydantic-ai as nodes: every run of one is a step."""
+"""pydantic-ai agents as nodes: every run is a step."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,15 +28,15 @@ _Run = AgentRun[Any, Any]
 def traced_agent(
     agent: AbstractAgent[Deps, Output], node: str | None = None
 ) -> "TracedAgent[Deps, Output]":
-    """The agent, such that each of its runs is a step where somebody records.
+    """Wrap an agent so that each of its runs is a step where a recording is open.
 
-    The node is called `node`, else as the agent is, else `agent`.
+    The node is named `node`, else after the agent, else `agent`.
     """
     return TracedAgent(agent, node)
 
 
 class TracedAgent(WrapperAgent[Deps, Output]):
-    """An agent that tells what it was asked, what tools it used and what it answered."""
+    """An agent that records its prompts, tool calls and output."""
 
     def __init__(self, wrapped: AbstractAgent[Deps, Output], node: str | None) -> None:
         super().__init__(wrapped)
@@ -77,25 +77,24 @@ def _record_run(step: OpenStep, run: _Run, error: BaseException | None) -> None:
 
 
 def _record_tools(step: OpenStep, run: _Run, crash: str) -> None:
-    """Each use of a tool; one that nothing came back from is where the run crashed."""
+    """Record each tool call; one without a result is where the run crashed."""
     parts = [part for message in run.new_messages() for part in message.parts]
-    came = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
+    returned = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
     calls = [part for part in parts if isinstance(part, ToolCallPart)]
-    answering = _answering(run) if calls else set[str]()
+    if not calls:
+        return
+    # By output tools, which are not tools of the agent, the model gives its structured answer.
+    tool_defs = run.ctx.deps.tool_manager.tool_defs
+    output_tools = {each.name for each in tool_defs if each.kind == "output"}
     for call in calls:
-        if call.tool_name in answering:
+        if call.tool_name in output_tools:
             continue
-        back = came.get(call.tool_call_id)
-        result, error = _came_back(back) if back is not None else (None, crash)
+        back = returned.get(call.tool_call_id)
+        result, error = _result_and_error(back) if back is not None else (None, crash)
         step.tool(call.tool_name, _arguments(call), result, error, id=call.tool_call_id)
 
 
-def _answering(run: _Run) -> set[str]:
-    """Tools that are none: by them the model gives its structured answer."""
-    return {each.name for each in run.ctx.deps.tool_manager.tool_defs if each.kind == "output"}
-
-
-def _came_back(part: ToolReturnPart) -> tuple[Json, str]:
+def _result_and_error(part: ToolReturnPart) -> tuple[Json, str]:
     if part.outcome in ERROR_OUTCOMES:
         content = plain(part.content)
         return None, content if isinstance(content, str) else part.model_response_str()
@@ -128,7 +127,7 @@ def _messages(message: ModelMessage) -> Iterator[dict[str, Json]]:
 
 
 def _words(prompt: Any) -> Json:
-    """What was asked; what is no text, such as an image, is only named."""
+    """The prompt as text; other content, such as an image, is only named."""
     if prompt is None or isinstance(prompt, str):
         return prompt
     pieces = (

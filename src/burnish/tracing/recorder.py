@@ -1,103 +1,18 @@
-"""The recorder: the steps of one run, in whatever tasks and threads they happen."""
+"""The recorder: the steps of one run, across tasks and threads."""
 
 import threading
-import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import perf_counter
 
-from burnish.core.content import Json
-from burnish.core.outcomes import Step, ToolCall, Trace, Usage
+from burnish.core.outcomes import Trace
 from burnish.tracing.branches import Births, Strand, current_owner, open_ends
-from burnish.tracing.steps import PLACE, RecordingContext, error_text, plain, plain_mapping
-
-_NEVER_ENDED = "the step had not ended when the agent answered"
-
-
-@dataclass(kw_only=True, eq=False)
-class Record:
-    """One step that was begun."""
-
-    number: int
-    """Its place in the order of beginnings."""
-    node: str
-    visit: int
-    strand: "Strand[Record]"
-    outer: "Record | None"
-    before: "tuple[Record, ...]"
-    """What came before its beginning."""
-    declared: bool = False
-    """Whether the agent said what comes before it."""
-    inner: bool = False
-    """Whether a step began inside it."""
-    aside: "tuple[Record, ...]" = ()
-    """Open ends that it does not follow, since it said what it follows."""
-    mark: object = None
-    """What an adapter knows it by, whose code is called in contexts that are not the agent's."""
-    left: "RecordingContext[Record] | None" = None
-    """The place at which its end left its strand."""
-    input: Json = None
-    surfaces: dict[str, None] = field(default_factory=dict[str, None])
-    tools: list[ToolCall] = field(default_factory=list[ToolCall])
-    usage: Usage = field(default_factory=Usage)
-    started: float = field(default_factory=time.perf_counter)
-    ended: bool = False
-    predecessors: "tuple[Record, ...]" = ()
-    """Known when it has ended: the open ends inside it, else what came before it."""
-    output: Json = None
-    error: str = ""
-    seconds: float = 0.0
-
-    @property
-    def id(self) -> str:
-        """Its node and which visit of it this is."""
-        return f"{self.node}-{self.visit}"
-
-    @property
-    def so_far(self) -> "tuple[Record, ...]":
-        """What comes right before it, as far as it is known yet."""
-        return self.predecessors if self.ended else self.before
-
-    def apply(self, surface: str) -> None:
-        """A surface whose value is in force here."""
-        self.surfaces[surface] = None
-
-    def use(self, requests: int, input_tokens: int, output_tokens: int) -> None:
-        """What model calls in it took."""
-        self.usage += Usage(
-            requests=requests, input_tokens=input_tokens, output_tokens=output_tokens
-        )
-
-    def tool(
-        self, name: str, arguments: Mapping[str, object], result: object, error: str, call: str
-    ) -> None:
-        """One use of a tool."""
-        inputs, output = plain_mapping(arguments), plain(result)
-        self.tools.append(
-            ToolCall(name=name, arguments=inputs, result=output, error=error, id=call)
-        )
-
-    def step(self) -> Step:
-        """The step as a trace keeps it."""
-        before = sorted(self.so_far, key=lambda record: record.number)
-        return Step(
-            id=self.id,
-            node=self.node,
-            predecessors=tuple(record.id for record in before),
-            surfaces=tuple(self.surfaces),
-            input=self.input,
-            output=self.output,
-            tools=tuple(self.tools),
-            error=self.error if self.ended else self.error or _NEVER_ENDED,
-            usage=self.usage,
-            seconds=self.seconds,
-        )
+from burnish.tracing.steps import PLACE, Record, RecordingContext, error_text, plain
 
 
 def _in_order(records: Iterable[Record]) -> list[Record]:
-    """As they began, except that what comes before a record stands before it."""
+    """Sorted by start, except that predecessors come first."""
     listed: dict[Record, None] = {}
     waiting = sorted(records, key=lambda record: -record.number)
     while waiting:
@@ -111,7 +26,7 @@ def _in_order(records: Iterable[Record]) -> list[Record]:
 
 
 class StepRecorder:
-    """Writes steps down, and works out which came before which."""
+    """Records steps, and works out which came before which."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,20 +36,20 @@ class StepRecorder:
         self._clock = 0
         self._closed = False
 
-    def start(self) -> RecordingContext[Record]:
-        """The place at which a recording begins."""
+    def start(self) -> RecordingContext:
+        """The context in which a recording begins."""
         return self._place(Strand[Record](current_owner()), None)
 
     def begin(
         self,
-        place: RecordingContext[Record],
+        place: RecordingContext,
         node: str,
         *,
         inputs: object,
         surfaces: Iterable[str],
         after: Sequence[Record] | None,
     ) -> Record | None:
-        """A step begins here; None when the recording is over."""
+        """Begin a step; None when the recording is over."""
         plain_inputs = plain(inputs)
         with self._lock:
             if self._closed:
@@ -151,7 +66,7 @@ class StepRecorder:
             return record
 
     def end(self, record: Record, *, output: object, error: BaseException | None) -> None:
-        """The step has ended."""
+        """End a step."""
         plain_output, message = plain(output), error_text(error) if error is not None else ""
         with self._lock:
             strand = record.strand
@@ -168,8 +83,8 @@ class StepRecorder:
             record.left = self._place(strand, record.outer)
             PLACE.set(record.left)
 
-    def settled(self, place: RecordingContext[Record]) -> RecordingContext[Record]:
-        """The place with everything taken over that has ended by now."""
+    def settled(self, place: RecordingContext) -> RecordingContext:
+        """The context after joining everything that has ended by now."""
         with self._lock:
             place = _fresh(place)
             strand = self._strand(place)
@@ -177,8 +92,8 @@ class StepRecorder:
             return self._place(strand, place.inside)
 
     @contextmanager
-    def carried(self, place: RecordingContext[Record]) -> Generator[None, None, None]:
-        """A function that was taken elsewhere from this place runs."""
+    def carried(self, place: RecordingContext) -> Generator[None, None, None]:
+        """Record a function that `carry` took elsewhere from this place while it runs."""
         with self._lock:
             strand = Strand(current_owner(), place.heads, place.strand.loop)
             strand.carried = True
@@ -191,12 +106,12 @@ class StepRecorder:
             strand.carried = False
 
     def close(self) -> None:
-        """What begins from now on is not recorded."""
+        """Record no steps that begin from now on."""
         with self._lock:
             self._closed = True
 
     def trace(self) -> Trace:
-        """What was recorded, so that what came before a step stands before it."""
+        """The recorded steps, each after its predecessors."""
         with self._lock:
             return Trace(steps=tuple(record.step() for record in _in_order(self._records)))
 
@@ -209,7 +124,13 @@ class StepRecorder:
     ) -> Record:
         path = f"{outer.node}/{node}" if outer is not None else node
         self._visits[path] += 1
-        before = strand.heads if after is None else _ended(filter(self._is_own, after))
+        before = strand.heads
+        if after is not None:
+            # One that is still open counts by what it follows.
+            own = [each for each in after if each in self._records[each.number : each.number + 1]]
+            ended = (record for each in own for record in ((each,) if each.ended else each.before))
+            before = tuple(dict.fromkeys(ended))
+            before += _failed_tries(strand, path, before)
         record = Record(
             number=len(self._records),
             node=path,
@@ -226,18 +147,14 @@ class StepRecorder:
         return record
 
     def _tick(self, strand: Strand[Record]) -> None:
-        """Note when a strand that others may come after has done with its outermost step."""
+        """Note when a forked strand has finished its outermost step."""
         if strand.forked and not strand.open:
             self._clock += 1
             strand.last = self._clock
             self._births.look(strand.loop, self._clock)
 
-    def _is_own(self, record: Record) -> bool:
-        number = record.number
-        return number < len(self._records) and self._records[number] is record
-
-    def _strand(self, place: RecordingContext[Record]) -> Strand[Record]:
-        """The strand of whoever comes with this place: a new one, if it is somebody new."""
+    def _strand(self, place: RecordingContext) -> Strand[Record]:
+        """The strand of whoever uses this context: a new one, if it is someone new."""
         owner, parent = current_owner(), place.strand
         if parent.is_owned_by(owner):
             return parent
@@ -249,7 +166,7 @@ class StepRecorder:
         parent.begin(strand)
         return strand
 
-    def _place(self, strand: Strand[Record], inside: Record | None) -> RecordingContext[Record]:
+    def _place(self, strand: Strand[Record], inside: Record | None) -> RecordingContext:
         return RecordingContext(
             recorder=self,
             strand=strand,
@@ -259,25 +176,34 @@ class StepRecorder:
         )
 
 
-# -- The recorder ---------------------------------------------------------------------------------
+def _failed_tries(
+    strand: Strand[Record], node: str, before: tuple[Record, ...]
+) -> tuple[Record, ...]:
+    """The tries at a step that failed just before it: same node, same steps before it.
+
+    A retry follows them too, so that a run does not seem to have ended there.
+    """
+    return tuple(
+        each
+        for each in strand.heads
+        if each.strand is strand
+        and each.node == node
+        and each.error
+        and each.declared
+        and set(before) <= set(each.before)
+    )
 
 
-def _fresh(place: RecordingContext[Record]) -> RecordingContext[Record]:
-    """The place, or where its step ended, if that was seen in a copy of the context only."""
+def _fresh(place: RecordingContext) -> RecordingContext:
+    """The context after its step ended, if that was only seen in a copy of the context."""
     while (inside := place.inside) and inside.mark is not None and inside.left is not None:
         place = inside.left
     return place
 
 
-def _ended(after: Iterable[Record]) -> tuple[Record, ...]:
-    """What a step said that it follows; one that is still under way counts by what it follows."""
-    records = (record for each in after for record in ((each,) if each.ended else each.before))
-    return tuple(dict.fromkeys(records))
-
-
 @contextmanager
 def recording() -> Generator[StepRecorder, None, None]:
-    """While entered, the steps of whoever is called from here are recorded."""
+    """Record the steps of everything called inside the block."""
     recorder = StepRecorder()
     token = PLACE.set(recorder.start())
     try:

@@ -1,31 +1,93 @@
-"""Steps of one's own code: `with burnish.step("planner")`, `@burnish.traced`, `burnish.carry`."""
+"""Steps of an agent's code: `with burnish.step("planner")`, `@burnish.traced`, `burnish.carry`."""
 
 import contextvars
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
+from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from burnish.core.content import Json, canonical
 from burnish.core.errors import BurnishError, NotJournalable
-from burnish.core.outcomes import Trace
+from burnish.core.outcomes import Step, ToolCall, Trace, Usage
 
 if TYPE_CHECKING:
     from burnish.tracing.branches import Strand
 
+
+def plain(value: object) -> Json:
+    """Convert a value to JSON; what has no JSON form becomes its `str`."""
+    return _plain(value, ())
+
+
+def plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
+    """Convert named values to JSON."""
+    return {_encodable(_text_of(name)): plain(value) for name, value in values.items()}
+
+
+def error_text(error: BaseException) -> str:
+    """The type and the message of an error."""
+    message = _encodable(_text_of(error))
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _plain(value: object, inside: tuple[int, ...]) -> Json:
+    if isinstance(value, str):
+        return _encodable(value)
+    try:
+        jsonable = cast(
+            "Json", to_jsonable_python(value, fallback=_text_of, inf_nan_mode="strings")
+        )
+        canonical(jsonable)
+    except (PydanticSerializationError, NotJournalable, ValueError, RecursionError):
+        return _piece_by_piece(value, inside)
+    return jsonable
+
+
+def _piece_by_piece(value: object, inside: tuple[int, ...]) -> Json:
+    """Convert the parts of a value of which some have no JSON form."""
+    if id(value) in inside or len(inside) > 20:  # it contains itself, or is too deep
+        return f"<{type(value).__name__}>"
+    inside = (*inside, id(value))
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {_encodable(_text_of(name)): _plain(part, inside) for name, part in pairs}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(part, inside) for part in cast("Iterable[object]", value)]
+    return _encodable(_text_of(value))
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - the user's own __str__ may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def _encodable(text: str) -> str:
+    """Without halves of surrogate pairs, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
+
+
+# -- Steps -----------------------------------------------------------------------------------------
+
+
+_NOT_ENDED = "the step had not ended when the agent answered"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LEFT: ContextVar[list[Trace] | None] = ContextVar("left", default=None)
 
 
 @contextmanager
 def left_behind() -> Generator[list[Trace], None, None]:
-    """What is left while this is open, the latest last."""
+    """Collect the traces of runs that raise inside the block, the latest last."""
     traces: list[Trace] = []
     token = _LEFT.set(traces)
     try:
@@ -41,109 +103,135 @@ def leave(trace: Trace) -> None:
         traces.append(trace)
 
 
-# -- Where a piece of code stands in a recording --------------------------------------------------
-
-
-class _StepRecord(Protocol):
-    """A step while it is written down."""
-
-    input: "Json"
-    mark: object
-    """What an adapter knows it by, whose code is called in contexts that are not the agent's."""
-
-    def apply(self, surface: str) -> None:
-        """A surface whose value is in force here."""
-        ...
-
-    def use(self, requests: int, input_tokens: int, output_tokens: int) -> None:
-        """What model calls in it took."""
-        ...
-
-    def tool(
-        self, name: str, arguments: Mapping[str, object], result: object, error: str, call: str
-    ) -> None:
-        """One use of a tool."""
-        ...
-
-
-R = TypeVar("R", bound=_StepRecord)
-
-
-class _Recording(Protocol[R]):
-    """Whoever writes the steps of a run down."""
+class _Recorder(Protocol):
+    """Records the steps of a run."""
 
     def begin(
         self,
-        place: "RecordingContext[R]",
+        place: "RecordingContext",
         node: str,
         *,
         inputs: object,
         surfaces: Iterable[str],
-        after: Sequence[R] | None,
-    ) -> R | None:
-        """A step begins here; None when the recording is over."""
-        ...
+        after: "Sequence[Record] | None",
+    ) -> "Record | None": ...
 
-    def end(self, record: R, *, output: object, error: BaseException | None) -> None:
-        """The step has ended."""
-        ...
+    def end(self, record: "Record", *, output: object, error: BaseException | None) -> None: ...
 
-    def settled(self, place: "RecordingContext[R]") -> "RecordingContext[R]":
-        """The place with everything taken over that has ended by now."""
-        ...
+    def settled(self, place: "RecordingContext") -> "RecordingContext": ...
 
-    def carried(self, place: "RecordingContext[R]") -> AbstractContextManager[None]:
-        """A function that was taken elsewhere from this place runs."""
-        ...
+    def carried(self, place: "RecordingContext") -> AbstractContextManager[None]: ...
+
+
+@dataclass(kw_only=True, eq=False)
+class Record:
+    """One step while it is recorded."""
+
+    number: int
+    """Its position in the order in which steps began."""
+    node: str
+    visit: int
+    strand: "Strand[Record]"
+    outer: "Record | None"
+    before: "tuple[Record, ...]"
+    """What came before its start."""
+    declared: bool = False
+    """Whether the agent named what comes before it."""
+    inner: bool = False
+    """Whether a step began inside it."""
+    aside: "tuple[Record, ...]" = ()
+    """Open ends that it does not follow, because the agent named what it follows."""
+    mark: object = None
+    """How an adapter recognises it in contexts that are not the agent's."""
+    left: "RecordingContext | None" = None
+    """The context after its end."""
+    input: Json = None
+    surfaces: dict[str, None] = field(default_factory=dict[str, None])
+    tools: list[ToolCall] = field(default_factory=list[ToolCall])
+    usage: Usage = field(default_factory=Usage)
+    started: float = field(default_factory=perf_counter)
+    ended: bool = False
+    predecessors: "tuple[Record, ...]" = ()
+    """Known when it has ended: the open ends inside it, else what came before it."""
+    output: Json = None
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def id(self) -> str:
+        return f"{self.node}-{self.visit}"
+
+    @property
+    def so_far(self) -> "tuple[Record, ...]":
+        """What comes right before it, as far as is known yet."""
+        return self.predecessors if self.ended else self.before
+
+    def apply(self, surface: str) -> None:
+        self.surfaces[surface] = None
+
+    def use(self, requests: int, input_tokens: int, output_tokens: int) -> None:
+        self.usage += Usage(
+            requests=requests, input_tokens=input_tokens, output_tokens=output_tokens
+        )
+
+    def tool(
+        self, name: str, arguments: Mapping[str, object], result: object, error: str, call: str
+    ) -> None:
+        inputs, output = plain_mapping(arguments), plain(result)
+        self.tools.append(
+            ToolCall(name=name, arguments=inputs, result=output, error=error, id=call)
+        )
+
+    def step(self) -> Step:
+        before = sorted(self.so_far, key=lambda record: record.number)
+        return Step(
+            id=self.id,
+            node=self.node,
+            predecessors=tuple(record.id for record in before),
+            surfaces=tuple(self.surfaces),
+            input=self.input,
+            output=self.output,
+            tools=tuple(self.tools),
+            error=self.error or ("" if self.ended else _NOT_ENDED),
+            usage=self.usage,
+            seconds=self.seconds,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RecordingContext(Generic[R]):
+class RecordingContext:
     """What a context knows of the recording; a copy of the context keeps it as it was then."""
 
-    recorder: _Recording[R]
-    strand: "Strand[R]"
-    heads: tuple[R, ...]
+    recorder: _Recorder
+    strand: "Strand[Record]"
+    heads: tuple[Record, ...]
     """The open ends of the strand when this was set."""
     settled: int
-    """How often the strand had looked by then for others that are over."""
-    inside: R | None = None
-    """The innermost step that is under way."""
+    """How often the strand had been settled by then."""
+    inside: Record | None = None
+    """The innermost open step."""
 
 
-PLACE: ContextVar[RecordingContext[Any] | None] = ContextVar("burnish_place", default=None)
+PLACE: ContextVar[RecordingContext | None] = ContextVar("burnish_place", default=None)
 
 
 def applied(surface: str) -> None:
-    """Say that a surface is in force in the step under way, if there is one."""
+    """Note that a surface is in force in the open step, if there is one."""
     place = PLACE.get()
     if place is not None and place.inside is not None:
         place.inside.apply(surface)
 
 
-# -- Carrying -------------------------------------------------------------------------------------
-
-
-# -- `@burnish.traced` ----------------------------------------------------------------------------
-
-
-P = ParamSpec("P")
-# -- Steps as an agent's own code tells them ------------------------------------------------------
-
-
-T = TypeVar("T")
-
-
 def carry(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, such that it runs in a copy of the context in which `carry` was called.
+    """Make a function run in a copy of the context in which `carry` was called.
 
-    Pools of threads do not do that by themselves: without it, steps and prompts in them do not
-    know of the run. It may be called many times, and at the same time.
+    Thread pools do not copy the context: without `carry`, steps and prompts in their threads do not
+    belong to the run. The result may be called many times, also concurrently.
     """
     if inspect.iscoroutinefunction(function):
         raise BurnishError(
-            f"{function.__qualname__} is async: a task has the context it was begun in by itself",
-            remedy="carry the plain function that the thread is given: one that calls asyncio.run",
+            f"{function.__qualname__} is async: a task keeps the context it was started in",
+            remedy="carry the plain function that the thread runs: one that calls asyncio.run",
         )
     place = PLACE.get()
     if place is not None:
@@ -152,23 +240,20 @@ def carry(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def carried(*args: P.args, **kwargs: P.kwargs) -> T:
-        return context.copy().run(_run, partial(function, *args, **kwargs))
+        return context.copy().run(run, partial(function, *args, **kwargs))
+
+    def run(call: Callable[[], T]) -> T:
+        place = PLACE.get()
+        with nullcontext() if place is None else place.recorder.carried(place):
+            return call()
 
     return carried
-
-
-def _run(call: Callable[[], T]) -> T:
-    place = PLACE.get()
-    if place is None:
-        return call()
-    with place.recorder.carried(place):
-        return call()
 
 
 class OpenStep:
     """One step of an agent, from `with` to the end of its block.
 
-    Where nobody records, nothing is kept and nothing is looked at.
+    It does nothing where no recording is open.
     """
 
     def __init__(
@@ -185,12 +270,12 @@ class OpenStep:
         self._inputs = inputs
         self._surfaces = surfaces
         self._after = after
-        self._recorder: _Recording[Any] | None = None
-        self.record: _StepRecord | None = None
+        self._recorder: _Recorder | None = None
+        self.record: Record | None = None
         """What is written down of it; None where nobody records."""
 
     def done(self, output: T) -> T:
-        """Set the output, and give it back: `return step.done(answer)`."""
+        """Set the output and return it: `return step.done(answer)`."""
         self.output = output
         return output
 
@@ -203,25 +288,26 @@ class OpenStep:
         *,
         id: str = "",  # noqa: A002 - as the field of ToolCall is called
     ) -> None:
-        """Say that a tool was used."""
+        """Record a tool call."""
         if self.record is not None:
             self.record.tool(name, arguments or {}, result, error, id)
 
     def used(self, *, requests: int = 0, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Say what model calls in this step took, those of inner steps not counted."""
+        """Record the usage of model calls in this step, without those of inner steps."""
         if self.record is not None:
             self.record.use(requests, input_tokens, output_tokens)
 
     def __enter__(self) -> Self:
         place = PLACE.get()
         if place is not None:
+            after = self._after
             self._recorder = place.recorder
             self.record = place.recorder.begin(
                 place,
                 self.node,
                 inputs=self._inputs,
                 surfaces=self._surfaces,
-                after=_records(self._after),
+                after=None if after is None else [each.record for each in after if each.record],
             )
         return self
 
@@ -253,25 +339,19 @@ def step(
     surfaces: Iterable[str] = (),
     after: Sequence[OpenStep] | None = None,
 ) -> OpenStep:
-    """A step of the agent: `with` or `async with` it around the code of a node.
+    """A step of the agent: use it with `with` or `async with` around the code of a node.
 
-    What came before it is worked out, across tasks and threads; `after` says it instead. Inside
+    Its predecessors are worked out across tasks and threads, unless `after` names them. Inside
     another step its node is `outer/inner`.
     """
     return OpenStep(node, inputs=inputs, surfaces=surfaces, after=after)
 
 
-def _records(after: Sequence[OpenStep] | None) -> list[_StepRecord] | None:
-    if after is None:
-        return None
-    return [each.record for each in after if each.record is not None]
-
-
 @overload
 def traced(node: Callable[P, T], /) -> Callable[P, T]:
-    """Makes each call of a function a step: its arguments, what it returned or raised.
+    """Make each call of a function a step with its arguments and its result or error.
 
-    `@traced` takes the function's name as the node, `@traced("planner", surfaces=[…])` says it.
+    `@traced` names the node after the function; `@traced("planner", surfaces=[…])` names it.
     """
 
 
@@ -284,7 +364,7 @@ def traced(
 def traced(
     node: Callable[..., Any] | str | None = None, /, *, surfaces: Iterable[str] = ()
 ) -> Callable[..., Any]:
-    """Makes each call of a function a step: its arguments, what it returned or raised."""
+    """Make each call of a function a step with its arguments and its result or error."""
     if callable(node):
         return _traced(node, node.__name__, ())
     names = tuple(surfaces)
@@ -332,7 +412,7 @@ def _traced(
 def _named(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Mapping[str, object]:
-    """The arguments by their names, without the object that a method belongs to."""
+    """The arguments by name, without `self` or `cls`."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError:  # the call itself will say so
@@ -343,64 +423,3 @@ def _named(
         "Mapping[str, object]",
         {name: value for name, value in bound.arguments.items() if name not in own},
     )
-
-
-# -- Values of a user's program as JSON that the journal can keep ---------------------------------
-
-
-_DEEPEST = 20
-"""Further down, a value that has no form as JSON is named only."""
-
-
-def plain(value: object) -> Json:
-    """The value as JSON; things that have no such form by what they say of themselves."""
-    return _plain(value, ())
-
-
-def plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
-    """The same for values that have names."""
-    return {_sound(_text_of(name)): plain(value) for name, value in values.items()}
-
-
-def error_text(error: BaseException) -> str:
-    """The error on one line: its type and what it says."""
-    message = _sound(_text_of(error))
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _plain(value: object, inside: tuple[int, ...]) -> Json:
-    if isinstance(value, str):
-        return _sound(value)
-    try:
-        jsonable = cast(
-            "Json", to_jsonable_python(value, fallback=_text_of, inf_nan_mode="strings")
-        )
-        canonical(jsonable)
-    except (PydanticSerializationError, NotJournalable, ValueError, RecursionError):
-        return _piece_by_piece(value, inside)
-    return jsonable
-
-
-def _piece_by_piece(value: object, inside: tuple[int, ...]) -> Json:
-    """Most of a value of which some part has no form as JSON."""
-    if id(value) in inside or len(inside) > _DEEPEST:  # it contains itself
-        return f"<{type(value).__name__}>"
-    inside = (*inside, id(value))
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[object, object]", value).items()
-        return {_sound(_text_of(name)): _plain(part, inside) for name, part in pairs}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(part, inside) for part in cast("Iterable[object]", value)]
-    return _sound(_text_of(value))
-
-
-def _text_of(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - the user's own __str__ may raise anything
-        return f"<{type(value).__name__}>"
-
-
-def _sound(text: str) -> str:
-    """Without halves of surrogate pairs, which no file can hold."""
-    return text.encode("utf-8", "replace").decode()

@@ -13,8 +13,10 @@ from burnish.compat.promptiter import (
     EvaluationStack,
     Profile,
     RunRequest,
+    read_request,
 )
 from burnish.core.cases import Case
+from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
@@ -50,7 +52,7 @@ def target(*pairs: tuple[str, str]) -> dict[str, Any]:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"train_eval_set_ids": ()}, "train evaluation sets are empty"),
     ({"validation_eval_set_ids": ()}, "validation evaluation sets are empty"),
-    ({"train": (sets(),)}, "named twice, as inputs and as ids"),
+    ({"train": (sets(),)}, "given twice, as inputs and as ids"),
     ({"train_eval_set_ids": (" ",)}, "an eval set id is empty"),
     ({"train_eval_set_ids": ("../secrets",)}, "cannot be a path"),
     ({"train_eval_set_ids": ("nowhere",)}, "nowhere"),
@@ -59,8 +61,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (hint(evalCaseId=""), "no eval case id"),
     (hint(metricName=""), "no metric name"),
     (hint(reason=""), "no reason"),
-    (hint(severity="bad"), "the severity 'bad'"),
-    (hint(evalCaseId="c9"), "a loss hint names no case: 'c9'"),
+    (hint(severity="bad"), "the unknown severity 'bad'"),
+    (hint(evalCaseId="c9"), "a loss hint names an unknown case: 'c9'"),
     (hint(metricName="speed"), "no metric 'speed'"),
     (
         {
@@ -73,6 +75,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             ),
         },
         "not among the chosen cases",
+    ),
+    (
+        {
+            "train_eval_set_ids": (),
+            "train": (
+                *target(("quality", PLANNER))["train"],
+                *target((" quality ", PLANNER))["train"],
+            ),
+        },
+        "two loss targets for 'quality'",
     ),
     (target(("", PLANNER)), "needs a metric and a node"),
     (target(("quality", "")), "needs a metric and a node"),
@@ -88,7 +100,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
                 ),
             ),
         },
-        "loss targets are for train sets",
+        "loss targets only apply to train sets",
     ),
     ({"max_rounds": 0}, "at least one round"),
     ({"stop_policy": {"max_rounds_without_acceptance": -1}}, "cannot be negative"),
@@ -99,8 +111,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"target_surface_ids": ()}, "target surface ids are empty"),
     ({"target_surface_ids": ("",)}, "a surface id is empty"),
     ({"target_surface_ids": (MODEL,)}, f'target surface id "{MODEL}" is unknown'),
-    ({"initial_profile": Profile(structure_id="other")}, "of structure 'other'"),
-    ({"burnish": BurnishOptions(protected_cases=("c9",))}, "no validation set has it"),
+    ({"initial_profile": Profile(structure_id="other")}, "to structure 'other'"),
+    ({"burnish": BurnishOptions(protected_cases=("c9",))}, "no validation set has this case"),
     ({"burnish": BurnishOptions(metric_floors={"speed": 1.0})}, "no such metric"),
     ({"burnish": BurnishOptions(max_usd=1.0)}, "the price of a call is not known"),
 ]
@@ -124,6 +136,12 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 def test_a_request_must_be_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found NoneType"):
         Bench(tmp_path).engine.check(None)  # pyright: ignore[reportArgumentType]
+
+
+def test_spaces_around_ids_do_not_count() -> None:
+    sent: Json = {"TrainEvalSetIDs": [" t "], "TargetSurfaceIDs": [f"{WRITE}\n"]}
+    read, _ = read_request(sent, strict=True)
+    assert (read.train_eval_set_ids, read.target_surface_ids) == (("t",), (WRITE,))
 
 
 def test_a_good_request(tmp_path: Path) -> None:
@@ -173,7 +191,7 @@ def test_a_case_that_wants_a_teacher_where_there_is_none(tmp_path: Path) -> None
     taught = Case.single("who?", name="c3")
     taught = Case(name="c3", turns=taught.turns, extras={"expected_runner_enabled": True})
     bench = Bench(tmp_path, sets={"t": [*cases("a"), taught], "v": cases("b")})
-    with pytest.raises(ConfigError, match="takes its reference from the teacher"):
+    with pytest.raises(ConfigError, match="takes its reference from a teacher"):
         bench.engine.check(request())
     bench.engine.check(request(teacher=str.upper))
 

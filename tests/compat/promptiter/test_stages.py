@@ -8,7 +8,7 @@ import pytest
 
 from burnish.compat.promptiter import aggregator, backwarder, optimizer
 from burnish.compat.promptiter.plan import RunPlan, Stages
-from burnish.compat.promptiter.stage_models import StageFailed, StageRole, backward_role
+from burnish.compat.promptiter.stage_models import StageFailed, StageRole
 from burnish.compat.promptiter.stages import BackwardStepResult, StageViews
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError, RoleFailed
@@ -60,8 +60,12 @@ def prepared(tmp_path: Path, **stages: Any) -> tuple[RunPlan, StageViews]:
         for case in plan.assets.dataset.train
     ]
     train = Evaluation(candidate=plan.start.id, split=Split.TRAIN, results=tuple(results))
-    plan.context.enter(Round(number=1, parent=plan.start, train=train))
+    plan.context.round = Round(number=1, parent=plan.start, train=train)
     return plan, StageViews(surface_map=plan.surface_map, context=plan.context)
+
+
+def backward(stage: object, views: StageViews) -> StageRole:
+    return StageRole(kind="backwarder", stage=stage, views=views)
 
 
 def unwatched(stage: str, found: object, /) -> None:
@@ -85,6 +89,7 @@ def asked(number: int = 1) -> BackwardRequest:
         incoming=(REMARK,),
         case=f"t/c{number}",
         step="writer:1",
+        senders=("writer:1",),
     )
 
 
@@ -106,6 +111,7 @@ def test_the_backwarder_sees_ids_values_and_what_it_may_blame(tmp_path: Path) ->
     assert seen.allowed_gradient_surface_ids == (WRITE,)
     assert seen.predecessors[0].node_id == PLANNER
     assert seen.incoming[0].gradient == "lacks a source"
+    assert seen.incoming[0].from_step_id == "writer:1", "a loss is from the step itself"
 
 
 def test_cases_whose_steps_look_alike_are_told_apart(tmp_path: Path) -> None:
@@ -128,19 +134,30 @@ async def test_an_empty_set_of_what_may_be_blamed_stays_empty(tmp_path: Path) ->
             "another step",
         ),
         ({"Gradients": [{"SurfaceID": WRITE, "Gradient": "x", "StepID": "planner:1"}]}, "another"),
+        (
+            {
+                "Upstream": [
+                    {
+                        "PredecessorStepID": "planner:1",
+                        "Gradients": [{"FromStepID": "planner:1", "Gradient": "x"}],
+                    }
+                ]
+            },
+            "from another step",
+        ),
     ],
 )
 async def test_ids_of_another_step_are_refused(tmp_path: Path, said: Any, told: str) -> None:
     _, views = prepared(tmp_path)
-    role = backward_role(Backward(says=lambda _: said), views)
+    role = backward(Backward(says=lambda _: said), views)
     with pytest.raises(RoleFailed, match=told):
         await role.answer(asked(), draw=0, effects=DirectEffects())
 
 
 async def test_a_stage_may_answer_with_data(tmp_path: Path) -> None:
     _, views = prepared(tmp_path)
-    said = {"gradients": [{"surfaceId": WRITE, "severity": "P0", "gradient": "cite"}]}
-    role = backward_role(Backward(says=lambda _: said), views)
+    said = {"gradients": [{"surfaceId": f" {WRITE} ", "severity": "P0", "gradient": "cite"}]}
+    role = backward(Backward(says=lambda _: said), views)
     receipt = await role.answer(asked(), draw=0, effects=DirectEffects())
     (remark,) = receipt.value.gradients
     assert (remark.surface, remark.severity, remark.gradient) == (WRITE, "P0", "cite")
@@ -167,14 +184,14 @@ async def test_what_a_stage_raises(
 ) -> None:
     _, views = prepared(tmp_path)
     with pytest.raises(kind) as caught:
-        await backward_role(raising(error), views).answer(asked(), draw=0, effects=DirectEffects())
+        await backward(raising(error), views).answer(asked(), draw=0, effects=DirectEffects())
     assert getattr(caught.value, "missing", False) is missing
 
 
 async def test_a_stage_that_gives_nothing_is_a_bug(tmp_path: Path) -> None:
     _, views = prepared(tmp_path)
     with pytest.raises(StageFailed, match="found NoneType"):
-        await backward_role(Backward(says=lambda _: None), views).answer(
+        await backward(Backward(says=lambda _: None), views).answer(
             asked(), draw=0, effects=DirectEffects()
         )
 
@@ -218,11 +235,10 @@ def test_a_stage_says_who_it_is_and_what_it_costs(tmp_path: Path) -> None:
     _, views = prepared(tmp_path)
     one, other = Backward(), Backward()
     other.usd_per_call = 0.5  # pyright: ignore[reportAttributeAccessIssue]
-    role, dear = backward_role(one, views), backward_role(other, views)
+    role, dear = backward(one, views), backward(other, views)
     assert role.fingerprint == dear.fingerprint
     assert (role.priced, dear.priced) == (False, True)
     assert dear.estimate(asked()).usd == 0.5
-    assert isinstance(role, StageRole)
 
 
 # -- models and runners --------------------------------------------------------------------

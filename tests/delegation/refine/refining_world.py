@@ -56,7 +56,7 @@ class Place:
         run = None if "target" in given else self.seed
         options: dict[str, Any] = {"run": run, "quiet": True, **given}
         request = refinement.RefineRequest(**options)
-        refinement.refine_run(request, wishes=RefineOptions(models=self.world.models))
+        refinement.refine_run(request, options=RefineOptions(models=self.world.models))
 
     def session(self, folder: Path | None = None) -> dict[str, Any]:
         """The session that was written last."""

@@ -8,6 +8,7 @@ from typing import Any
 from burnish.delegation.evaluation import DelegationEvaluation, MetricMeasurement
 from burnish.delegation.loop import Status
 from burnish.delegation.refine.loop import IterationJob, IterationOutcome, Refinement
+from burnish.delegation.refine.ruler import Grade, Ruler
 from burnish.delegation.refine.seeds import read_seed
 from burnish.delegation.refine.sessions import SESSIONS, SeedBest, Session, SessionFiles
 from burnish.delegation.result import DelegationResult, delegation_loss
@@ -56,6 +57,10 @@ class Scripted:
             defects=step.defects,
         )
         return _result(run, job, step, files)
+
+    async def grade(self, ruler: Ruler, name: str, run: Path, deliverable: Path) -> Grade:
+        """Nothing scripted is graded again."""
+        raise AssertionError((ruler, name, run, deliverable))
 
     async def record(self, attempt: IterationOutcome) -> None:
         """Count it."""

@@ -11,8 +11,8 @@ import pytest
 from burnish.core.errors import FileTrouble, Interrupted, ResumeRefused
 from burnish.delegation.refine.loop import IterationJob
 from burnish.delegation.refine.seeds import ModelPair, Tier, TierPlan
-from burnish.delegation.refine.sessions import SESSIONS
-from tests.delegation.refine.run_folders import plain_run
+from burnish.delegation.refine.sessions import SESSIONS, missing_files
+from tests.delegation.refine.run_folders import plain_run, put
 from tests.delegation.refine.scripted import Refined, Step, refined
 
 BETTER, WORSE = Step(critique=0.8), Step(critique=0.3)
@@ -112,7 +112,7 @@ async def test_the_four_stops(tmp_path: Path, steps: list[Step], reason: str) ->
         (Step(critique=1, evaluation=1, status="failed"), "it failed"),
         (Step(critique=1, evaluation=1, status="aborted"), "it aborted"),
         (Step(critique=1, evaluation=1, files={}), "it delivered nothing"),
-        (Step(critique=1, evaluation=1, files={"report.md": "draft\n"}), "the very files"),
+        (Step(critique=1, evaluation=1, files={"report.md": "draft\n"}), "exactly the files"),
         (Step(critique=None, evaluation=1), "the critic did not score it"),
         (Step(critique=1, evaluation=None), "no metric scored it"),
         (Step(critique=1, evaluation=1, missing=("m",)), "the metric m has no score"),
@@ -136,7 +136,34 @@ async def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     seed = seed_in(tmp_path, files={"report.md": "draft\n", "deep/table.csv": "1\n"})
     done = await refined(seed, Step(critique=0.9, files={"report.md": "new\n"}))
     assert done.notes == ["it no longer has deep/table.csv"]
+    assert done.session.best_iter == 0
+    assert not (seed / "BEST").exists()
+
+
+async def test_files_may_be_left_out_if_the_user_says_so(tmp_path: Path) -> None:
+    seed = seed_in(tmp_path, files={"report.md": "draft\n", "deep/table.csv": "1\n"})
+    step = Step(critique=0.9, files={"report.md": "new\n"})
+    done = await refined(seed, step, allow_missing_files=True)
+    assert done.notes == ["it no longer has deep/table.csv"]
     assert done.session.best_iter == 1
+
+
+@pytest.mark.parametrize(
+    ("seed_files", "files", "gone"),
+    [
+        ({"a/x.md": "1", "b/x.md": "2"}, {"a/x.md": "3"}, ["b/x.md"]),
+        ({"a/x.md": "1", "b/x.md": "2"}, {"x.md": "3", "b/x.md": "2"}, []),
+        ({"x.md": "1"}, {"x.md": "", "y.md": "2"}, ["x.md"]),
+        ({"x.md": ""}, {"y.md": "2"}, []),
+    ],
+)
+def test_which_files_are_missing(
+    tmp_path: Path, seed_files: dict[str, str], files: dict[str, str], gone: list[str]
+) -> None:
+    for folder, contents in (("seed", seed_files), ("new", files)):
+        for name, text in contents.items():
+            put(tmp_path / folder / name, text)
+    assert missing_files(tmp_path / "seed", tmp_path / "new") == gone
 
 
 async def test_names_of_any_bytes_and_halves_of_characters(tmp_path: Path) -> None:
@@ -154,7 +181,7 @@ async def test_best_never_gets_worse_from_session_to_session(tmp_path: Path) -> 
     before = (seed / "BEST" / "manifest.json").read_bytes()
     done = await refined(seed, Step(critique=0.8))
     assert (done.session.best_iter, done.session.best_written) == (1, False)
-    assert "BEST has a loss of 0.2300 already" in done.notes[0]
+    assert "BEST already has a loss of 0.2300" in done.notes[0]
     assert (seed / "BEST" / "manifest.json").read_bytes() == before
     again = await refined(seed, Step(critique=0.95))
     assert again.session.best_written
@@ -165,11 +192,12 @@ async def test_a_crash_is_a_session_and_no_traceback(tmp_path: Path) -> None:
     said = on_disk(done)
     assert (said["stop_reason"], said["error"]) == ("error:ZeroDivisionError", "oh")
     assert (said["best_iter"], len(said["iterations"])) == (1, 1)
+    assert not done.session.resumable
     assert done.report == "draft 1\n"
 
 
 async def test_a_best_that_cannot_be_written_is_said_loudly(tmp_path: Path) -> None:
-    files = {"manifest.burnish.json": "mine"}
+    files = {"manifest.burnish.json": "mine", "report.md": "new\n"}
     done = await refined(seed_in(tmp_path), Step(critique=0.9, files=files))
     assert done.session.stop_reason == "error:FileTrouble"
     assert not done.session.best_written
@@ -243,3 +271,4 @@ async def test_damage_in_an_iteration_is_an_error_of_the_session(tmp_path: Path)
     done = await refined(seed_in(tmp_path), Step(error=FileTrouble("the disk is full")))
     assert done.session.stop_reason == "error:FileTrouble"
     assert done.session.error == "the disk is full"
+    assert done.session.resumable, "the disk may have room again"

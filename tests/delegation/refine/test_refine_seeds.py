@@ -1,5 +1,6 @@
 """The seed: which folders can be refined, and what is read of them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 
 from burnish.core.errors import SeedRefused
 from burnish.delegation.refine.seeds import ModelPair, read_seed
+from burnish.delegation.refine.settings import RefineSettings
+from burnish.delegation.refine.workflows import find_workflow
 from tests.delegation.refine.run_folders import RUN_ID, awp_run, plain_run, put
 
 
@@ -66,10 +69,11 @@ def test_flat_budgets_and_models_of_the_completion(tmp_path: Path) -> None:
     ("completion", "words"),
     [
         (None, "has no run_completion.json"),
-        ("[]", "has no run_completion.json"),
+        ("[]", "is not an object"),
+        ('[{"run_id": "x", "task": "t"}]', "is not an object"),
         ("{", "is damaged"),
-        ('{"task": "t", "eval": {"score": NaN}}', "NaN is no number"),
-        ('{"run_id": "x"}', "what the task was"),
+        ('{"task": "t", "eval": {"score": NaN}}', "NaN has no JSON form"),
+        ('{"run_id": "x"}', "does not contain the task"),
         ('{"task": "t"}', "has no deliverable"),
     ],
 )
@@ -109,3 +113,40 @@ def test_what_the_seed_was_given_is_given_again(tmp_path: Path) -> None:
     awp = awp_run(tmp_path / "ws")
     data = put(tmp_path / "ws" / "workspace" / "inputs" / "data.csv", "1")
     assert read_seed(awp).inputs == (data,)
+
+
+def test_a_worker_that_nobody_knows_is_never_replaced_in_silence(tmp_path: Path) -> None:
+    run = awp_run(tmp_path)
+    manifest = json.loads((run / "run_manifest.json").read_text())
+    manifest["models"]["worker"] = "acme/agent-7"
+    put(run / "run_manifest.json", manifest)
+    seed = read_seed(run)
+    with pytest.raises(SeedRefused, match="worker 'acme/agent-7' is not a reference") as refused:
+        find_workflow(seed, RefineSettings(), tmp_path)
+    assert "--worker-model" in refused.value.remedy
+    named = RefineSettings(worker_model="openrouter/acme/agent-7")
+    document, _ = find_workflow(seed, named, tmp_path)
+    loop = document.data["orchestration"]["delegation_loop"]  # pyright: ignore
+    assert loop["models"] == {  # pyright: ignore
+        "manager": "openai:gpt-5-mini",
+        "worker": "openrouter/acme/agent-7",
+    }
+
+
+def test_models_of_awp_agents_are_asked_at_its_own_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("LLM_API_KEY", "a-key-of-awp")
+    run = awp_run(tmp_path)
+    manifest = json.loads((run / "run_manifest.json").read_text())
+    manifest["models"] = {"manager": "openai/gpt-5-mini", "worker": "acme/agent-7"}
+    put(run / "run_manifest.json", manifest)
+    document, _ = find_workflow(read_seed(run), RefineSettings(), tmp_path)
+    loop = document.data["orchestration"]["delegation_loop"]  # pyright: ignore
+    endpoint = {"base_url": "${LLM_BASE_URL}", "api_key": "${LLM_API_KEY}"}
+    assert loop["models"] == {  # pyright: ignore
+        "manager": {"ref": "openai:openai/gpt-5-mini", **endpoint},
+        "worker": {"ref": "openai:acme/agent-7", **endpoint},
+    }
+    assert "a-key-of-awp" not in document.tree.text

@@ -43,9 +43,9 @@ class Place:
         """The usual registry."""
         return find_registry()
 
-    def write(self, *tasks: str, holdout: tuple[str, ...] = (), more: str = "") -> None:
+    def write(self, *tasks: str, **more: Any) -> None:
         """The suite."""
-        self.suite.write_text(suite_text(*tasks, holdout=holdout, more=more), encoding="utf-8")
+        self.suite.write_text(suite_text(*tasks, **more), encoding="utf-8")
 
     def spoil(self, registry: PolicyRegistry | None = None) -> None:
         """Make a text active that has the fault in it."""

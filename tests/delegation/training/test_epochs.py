@@ -11,6 +11,7 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.content import short_id
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
+from burnish.core.leaks import WITHHELD
 from burnish.core.money import NOTHING, Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects
@@ -221,6 +222,41 @@ async def test_what_is_too_long_or_seen_costs_no_run(tmp_path: Path) -> None:
     assert told[2] == ""
     assert told[3], "the same again is turned away"
     assert [row.trial.train is None for row in rows] == [False, True, False, True]
+
+
+async def test_after_a_repeated_proposal_the_next_best_is_tried(tmp_path: Path) -> None:
+    def answers(request: TextGradRequest, draw: int) -> TextGrad:
+        if request.artifact_name == "tone":
+            return grad("tone", "kind", 0.9)  # changes nothing, whatever it promises
+        return grad("rules", "better", 0.1)
+
+    world = World(answers=answers, settings={"epochs": 3})
+    rows = await world.rows(tmp_path)
+    assert [row.trial.touched for row in rows[1:]] == [("tone",), ("rules",)]
+    assert [row.trial.accepted for row in rows[1:]] == [False, True]
+    assert len(rows) == 3, "an epoch is one trial"
+
+
+async def test_the_texts_that_were_tried_are_shown(tmp_path: Path) -> None:
+    world = World(answers=rules("worse", "worse", "better"), settings={"epochs": 4})
+    await world.rows(tmp_path)
+    latest = {request.artifact_name: request for request in world.asked}
+    assert latest["rules"].tried.splitlines()[1] == "  | worse"
+    assert latest["rules"].tried.count("try worse") == 1, "what comes again is shown once"
+    assert "  | worse" not in latest["tone"].tried
+    assert "try worse" in latest["tone"].tried
+
+
+async def test_what_a_text_tells_of_a_held_out_case_is_not_shown_again(tmp_path: Path) -> None:
+    secret = "a task that nobody may learn from"
+    world = World(
+        answers=rules(secret, "better"), holdout=lambda t: LOSSES[t], settings={"epochs": 3}
+    )
+    rows = await world.rows(tmp_path)
+    assert "which is held out" in str(rows[1].trial.problems[0])
+    assert rows[2].trial.accepted
+    assert not any(secret in str(request) for request in world.asked)
+    assert any(WITHHELD in request.tried for request in world.asked)
 
 
 async def test_it_ends_when_nobody_sees_anything_to_change(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     place.write("heat")
     assert isinstance(load_project(place.suite, {}).setup.target, DelegationTarget)
-    with pytest.raises(ConfigError, match="--editor: 'epochs' over 'policy' has no use for it"):
+    with pytest.raises(ConfigError, match="--editor: 'epochs' over 'policy' does not use it"):
         load_project(place.suite, {"editor": "openai:x"})
 
 
@@ -74,13 +74,16 @@ def test_a_suite_is_known_by_its_keys(place: Place, monkeypatch: pytest.MonkeyPa
     ("text", "told"),
     [
         ("name: w\ntasks: []\n", "tasks"),
-        ("name: w\ntasks: [{name: a, task: x}, {name: a, task: y}]\n", "two tasks are called a"),
+        ("name: w\ntasks: [{name: a, task: x}, {name: a, task: y}]\n", "two tasks have the name a"),
         ("name: w\ntasks: [{name: a, task: x}]\nholdouts: []\n", "holdout"),
         ("name: w\ntasks: [{name: a, task: x, modell: y}]\n", "model"),
-        ("name: w\ntasks: [{name: a, task: x, weights: {fun: 1}}]\n", "there is no fun"),
+        ("name: w\ntasks: [{name: a, task: x, weights: {fun: 1}}]\n", "unknown fun"),
         ("name: w\ntasks: [{name: a, task: x, weights: {eval: 0.9}}]\n", "more than 1"),
         ("name: w\ntasks: [{name: a, task: x, weights: {eval: .nan}}]\n", "weights"),
-        ("name: w\ntasks: [{name: a, task: x}]\nbaseline_artifacts: {tone: 1}\n", "no text tone"),
+        (
+            "name: w\ntasks: [{name: a, task: x}]\nbaseline_artifacts: {tone: 1}\n",
+            "unknown text tone",
+        ),
         (
             "name: w\ntasks: [{name: a, task: x}]\nbaseline_artifacts: {worker_pitfalls: 4}\n",
             "no version 4",
@@ -126,7 +129,7 @@ def test_the_model_of_a_task_may_be_a_block(place: Place) -> None:
 
 def test_two_registries_are_one_too_many(place: Place) -> None:
     place.write("heat")
-    with pytest.raises(ConfigError, match="an experiment has a registry of its own"):
+    with pytest.raises(ConfigError, match="an experiment has its own registry"):
         place.prepare(db="x.db", experiment="exp_0123456789")
 
 

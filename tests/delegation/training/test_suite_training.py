@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from burnish.cli import delegation
-from burnish.core.errors import ConfigError
+from burnish.core.errors import ConfigError, SealedTestRead
 from burnish.delegation.experiments import Experiment
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.refine.settings import RefineSettings
 from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
 from burnish.delegation.training.registries import find_registry
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.setup import refuse_spent_test
 from burnish.testing.delegation_world import (
     FAULT,
     GUILTY,
@@ -77,11 +79,40 @@ def test_the_fault_is_found_and_mended_for_a_task_that_nobody_saw(place: Place) 
     assert "training score" not in page
 
 
+def test_a_sealed_test_is_read_once_at_the_end_with_the_first_and_the_best_texts(
+    place: Place,
+) -> None:
+    place.write(*FOUR[:2], holdout=("frost",), test=("hail", "fog"))
+    place.spoil()
+    setup = place.prepare(epochs=2).setup
+    plan = list(strategy_plugin(setup.strategy.name).plan(setup))
+    assert "tasks     train 2, holdout 1, sealed test 2" in plan
+    assert any(line.startswith("reserved  about") for line in plan)
+    ending = place.train(epochs=2)
+    assert ending.sealed is not None
+    assert ending.sealed.baseline_score == pytest.approx(1 - 0.365)
+    assert ending.sealed.best_score == pytest.approx(1 - 0.03)
+    assert ending.claim is not None
+    assert ending.claim.verdict == "not shown", "two tasks are too few"
+    page = (place.folder / "run" / "report.md").read_text()
+    assert "**Sealed test, looked at once: score 0.635 → 0.970" in page
+    assert not any("hail" in str(turn) for turn in place.world.turns_of("textgrad"))
+    assert "hail" not in str(place.rows())
+    with pytest.raises(SealedTestRead):
+        refuse_spent_test(place.folder / "run")
+
+
+def test_a_task_may_not_be_in_the_test_and_elsewhere(place: Place) -> None:
+    place.write("heat", test=("heat",))
+    with pytest.raises(ConfigError, match="two tasks have the name heat"):
+        place.prepare()
+
+
 def test_without_a_holdout_it_is_called_a_training_score(place: Place) -> None:
     place.train(with_textgrad=None)
     page = (place.folder / "run" / "report.md").read_text()
     assert "a training score: no task was held out" in page
-    assert "- nothing in it was changed" in page
+    assert "- nothing was changed" in page
     assert [row["trial"]["phase"] for row in place.rows()] == ["baseline", "epoch"]
 
 
@@ -159,7 +190,7 @@ def test_what_the_registry_pins_is_left_alone(place: Place) -> None:
     assert len(place.world.turns_of("textgrad")) == 5
     assert place.registry.texts()[GUILTY] == FAULTY
     place.write("heat", "rain", more=f"baseline_artifacts: {{{GUILTY}: 0}}")
-    with pytest.raises(ConfigError, match="holds it at version 1, the suite at 0"):
+    with pytest.raises(ConfigError, match="pins version 1, but the suite names 0"):
         place.prepare()
 
 
@@ -190,12 +221,15 @@ def test_who_else_changes_the_registry_meanwhile_is_right(place: Place) -> None:
     assert other.rows()[1]["trial"]["decision"]["verdict"] == "accept"
     assert other.registry.active()[GUILTY] == 1
     assert [each.number for each in other.registry.history(GUILTY)] == [0, 1, 2]
-    assert "changed by somebody else" in (other.folder / "run" / "report.md").read_text()
+    assert (
+        "someone else changed the active policy texts"
+        in (other.folder / "run" / "report.md").read_text()
+    )
 
 
 def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
     def spoiling(turn: RoleTurn) -> Response:
-        if f"The text is: {GUILTY}" not in turn.text:
+        if turn.fields["artifact_name"] != GUILTY:
             return {"artifact_name": None}
         return {
             "artifact_name": GUILTY,
@@ -209,12 +243,12 @@ def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
     assert other.registry.active()[GUILTY] == 0
     other.train("lax", rollback=True)
     assert other.registry.texts()[GUILTY] == FAULTY
-    assert "stays all the same" in (other.folder / "lax" / "report.md").read_text()
+    assert "it is kept anyway" in (other.folder / "lax" / "report.md").read_text()
 
 
 def test_reflection_trains_the_texts_too(place: Place) -> None:
     def rewrite(turn: RoleTurn) -> Response:
-        text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
+        text = turn.fields["current_text"]
         return {"diagnosis": "units are left out", "new_text": text.replace(FAULT, RULE) + "\n"}
 
     other = Place(folder=place.folder, world=suite_world(others={"reflector": rewrite}))
@@ -226,7 +260,7 @@ def test_reflection_trains_the_texts_too(place: Place) -> None:
     assert RULE in str(ending.best.values[GUILTY])
     assert RULE in other.registry.texts()[GUILTY]
     other.write("heat", "rain")
-    with pytest.raises(ConfigError, match="reflective decides on tasks that it never saw"):
+    with pytest.raises(ConfigError, match="reflective needs holdout tasks to decide"):
         other.prepare(**flags)
     with pytest.raises(ConfigError, match="--with-textgrad"):
         other.prepare(**{**flags, "with_textgrad": True})
@@ -243,7 +277,7 @@ def test_coordinate_descent_trains_the_texts_too(place: Place) -> None:
         }
 
     def edit(turn: RoleTurn) -> Response:
-        text = turn.text.partition("<current_text>\n")[2].partition("\n</current_text>")[0]
+        text = turn.fields["current_text"]
         new = text.replace(FAULT, RULE) + "\n"
         return {"edit_type": "replace", "rationale": "", "new_text": new, "diff_summary": ""}
 

@@ -88,7 +88,7 @@ def test_a_file_of_the_other_system_is_read(tmp_path: Path) -> None:
 
 def test_other_models_for_the_same_workflow(tmp_path: Path) -> None:
     loaded = load(tmp_path, WHOLE, critic="openai:eye", max_loops=3)
-    other = loaded.with_models(manager="openai:cheap", worker="")
+    other = loaded.team.workflow(loaded.overrides.model_copy(update={"manager": "openai:cheap"}))
     assert other.models["manager"] == "openai:cheap"
     assert other.models["worker"] == "openai:m2"
     assert other.models["critic"] == "openai:eye"
@@ -102,11 +102,7 @@ def test_a_flag_changes_the_name_of_a_model_and_not_where_it_is(tmp_path: Path) 
     )
     hand = _worker(load(tmp_path, text, worker="openai:other"))
     assert (hand.label, hand.base_url, hand.settings.seed) == ("openai:other", "http://here/v1", 7)
-    tier = load(tmp_path, text)
-    assert tier.with_models(worker="openai:big").worker.label == "openai:big"
-    assert _worker(replace(tier, workflow=tier.with_models(worker="openai:big"))) == replace(
-        hand, name="big"
-    )
+    assert _worker(load(tmp_path, text, worker="openai:big")) == replace(hand, name="big")
     elsewhere = _worker(load(tmp_path, text, worker="ollama:other"))
     assert (elsewhere.base_url, elsewhere.settings.seed) == ("", None)
 
@@ -127,8 +123,8 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         "max_wall_time",
         "this expression cannot be used",
         "wishes",
-        "metrics[2].params.path: it must lie in the workspace",
-        "they rise: fail, retry, accept",
+        "metrics[2].params.path: it must be inside the workspace",
+        "they must rise in the order fail, retry, accept",
         "deliverables[0]",
         "deliverables[1]",
         "sandbox",
@@ -147,7 +143,7 @@ def test_what_the_rest_of_the_world_lacks_is_said_at_once(tmp_path: Path) -> Non
         load(tmp_path, text)
     told = str(error.value)
     for words in (
-        "there is no model for the manager", "gone is no folder",
+        "there is no model for the manager", "gone is not a folder",
         "tool t: gone.py is not a file", "refinement_tier_mid.worker",
     ):  # fmt: skip
         assert words in told, words
@@ -177,7 +173,9 @@ def test_engines(tmp_path: Path, change: str, words: str) -> None:
 
 def test_names_of_tools_are_taken_once(tmp_path: Path) -> None:
     tool = "{name: run_command, type: function, description: d, file: f.py, function: f}"
-    with pytest.raises(ConfigError, match="burnish has tools called run_command"):
+    with pytest.raises(
+        ConfigError, match="burnish already has tools with these names: run_command"
+    ):
         load(tmp_path, f"{FLOW}tools: [{tool}]\n")
 
 
@@ -196,6 +194,6 @@ orchestration:
     assert made.models == {"worker": "coder --yes"}
     assert "a-rather-long-value" in made.secrets
     assert "a-rather-long-value" not in repr(made)
-    assert any("there is no critic" in note for note in made.notes())
+    assert any("without a critic" in note for note in made.notes())
     with pytest.raises(ConfigError, match="no models to change"):
         load(tmp_path, f"{text}refinement_tier_low: {{manager: 'openai:x'}}\n")

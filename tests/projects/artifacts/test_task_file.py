@@ -129,9 +129,9 @@ def test_paths_stay_inside_the_folder(path: str) -> None:
 
 def test_there_must_be_something_to_edit_and_something_that_scores() -> None:
     assert "artifacts.include" in refusal(artifacts={"include": []})
-    assert "one of them" in refusal(scorer={"type": "command"})
+    assert "exactly one of command" in refusal(scorer={"type": "command"})
     both = {"command": "x", "function": "m:f"}
-    assert "one of them" in refusal(scorer=both)
+    assert "exactly one of command" in refusal(scorer=both)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,16 @@ def test_scorers_are_known_by_their_keys(scorer: dict[str, Any], way: str) -> No
 def test_a_scorer_that_says_one_thing_and_has_another_is_refused() -> None:
     told = refusal(scorer={"type": "python", "command": "x"})
     assert "type: python needs function, not command" in told
-    assert "judge and reads go with metrics" in refusal(scorer={"command": "x", "reads": "a.md"})
+    assert "judge and reads only go with metrics" in refusal(
+        scorer={"command": "x", "reads": "a.md"}
+    )
 
 
 def test_an_editor_is_a_model_or_a_program() -> None:
-    assert "needs the command" in refusal(mutation={"mode": "command"})
-    assert "command goes with mode: command" in refusal(mutation={"command": "agent"})
+    assert "needs a command" in refusal(mutation={"mode": "command"})
+    assert "command can only be set with mode: command" in refusal(mutation={"command": "agent"})
     told = refusal(mutation={"mode": "command", "command": "agent", "editor": "openai:m"})
-    assert "editor has no meaning" in told
+    assert "editor has no effect" in told
     assert "keep one of them" in refusal(editor="openai:m")
     assert parsed(mutation={}, editor="openai:other").roles["editor"].name == "other"
     assert "'direct_edit' or 'command'" in refusal(mutation={"mode": "by hand"})
@@ -180,14 +182,16 @@ def test_axes_are_numbers_or_choices() -> None:
     assert "low and high" in refusal(axes=[here])
     assert "low and high" in refusal(axes=[{**here, "low": 3, "high": 1}])
     assert "whole numbers" in refusal(axes=[{**here, "low": 0.5, "high": 2, "integer": True}])
-    assert "do not go with" in refusal(axes=[{**here, "low": 1, "high": 2, "choices": [1, 2]}])
+    assert "cannot be combined with" in refusal(
+        axes=[{**here, "low": 1, "high": 2, "choices": [1, 2]}]
+    )
     assert "each once" in refusal(axes=[{**here, "choices": ["a", "a"]}])
     assert parsed(axes=[{**here, "low": 0, "high": 8}]).target.axes[0].surface().id == "c.yaml#a.b"
 
 
 def test_what_edits_reads_is_checked_where_another_strategy_searches() -> None:
     refused = refusal(strategy="coordinate", mutation={"mode": "command"})
-    assert "task.yaml mutation: mode: command needs the command" in refused
+    assert "task.yaml mutation: mode: command needs a command" in refused
     lines = refusal(strategy="coordinate", mutation={"max_changed_lines": 0})
     assert "mutation.max_changed_lines: expected at least 1" in lines
     spec = parsed(strategy="coordinate")
@@ -195,4 +199,4 @@ def test_what_edits_reads_is_checked_where_another_strategy_searches() -> None:
 
 
 def test_a_holdout_must_be_something_else() -> None:
-    assert "runner, a scorer or both" in refusal(holdout={})
+    assert "its own runner, scorer or both" in refusal(holdout={})

@@ -11,6 +11,7 @@ from burnish.projects import load_project
 from burnish.projects.artifacts.plugin import ScaledScore
 from burnish.projects.artifacts.spec import ArtifactsSpec
 from burnish.runs.build import RunDescription, build
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import spec_type
 from burnish.strategies.coordinate.search import Coordinate
@@ -87,7 +88,7 @@ def test_the_kind_is_known_by_its_keys(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_without_a_holdout_the_score_is_called_a_training_score(tmp_path: Path) -> None:
     assert any("training score" in note for note in setup(tmp_path).notes)
-    held = setup(tmp_path, top(holdout={"scorer": {"command": "python3 other.py"}}))
+    held = setup(tmp_path, top(holdout={"scorer": {"command": "python3 score.py"}}))
     held.check()
     assert not any("training score" in note for note in held.notes)
     assert [case.id for case in held.dataset.holdout] == ["holdout"]
@@ -95,7 +96,7 @@ def test_without_a_holdout_the_score_is_called_a_training_score(tmp_path: Path) 
 
 def test_somebody_must_edit(tmp_path: Path) -> None:
     told = refusal(tmp_path, put("mutation", editor=None))
-    assert "there is nobody to edit the files" in told
+    assert "there is no model to edit the files" in told
     assert "--editor MODEL or BURNISH_EDITOR" in told
     made = setup(tmp_path, put("mutation", editor=None), editor="openai:other")
     assert "openai:other" in getattr(edits(made).editor, "client").ref.label  # noqa: B009
@@ -163,10 +164,10 @@ def test_metrics_score_the_text_of_the_file(tmp_path: Path) -> None:
 
 def test_names_that_no_metric_has_are_refused(tmp_path: Path) -> None:
     told = refusal(tmp_path, top(scorer={"metrics": [LENGTH]}, policy={}))
-    assert "constraints[0].metric: no metric of scorer is called 'doubled'" in told
+    assert "constraints[0].metric: scorer has no metric 'doubled'" in told
     scorer = {"metrics": [LENGTH, {**LENGTH, "metric_name": "shorter"}]}
     told = refusal(tmp_path, top(scorer=scorer, policy={}, constraints=[]))
-    assert "objective.primary_metric: no metric of scorer is called 'score'" in told
+    assert "objective.primary_metric: scorer has no metric 'score'" in told
 
 
 def test_a_holdout_may_have_judges_of_its_own(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_metrics_over_several_files_must_say_which(tmp_path: Path) -> None:
     several = put("artifacts", include=["*.md"])
     plain = top(scorer={"metrics": [LENGTH]}, policy={}, constraints=[])
     assert "there are 2" in refusal(tmp_path, several, plain)
-    assert "none of them" in refusal(tmp_path, several, plain, put("scorer", reads="no.md"))
+    assert "not one of them" in refusal(tmp_path, several, plain, put("scorer", reads="no.md"))
     setup(tmp_path, several, plain, put("scorer", reads="more.md"))
 
 
@@ -193,10 +194,10 @@ def test_what_burnish_writes_is_not_what_is_edited(tmp_path: Path) -> None:
         tmp_path,
         top(artifacts={"include": ["**/*.md", "work/*.jsonl"]}),
     )
-    assert "logging.results_file: artifacts.include matches it" in told
-    assert "logging.candidate_dir: artifacts.include matches it" in told
+    assert "logging.results_file: artifacts.include matches this path" in told
+    assert "logging.candidate_dir: artifacts.include matches this path" in told
     told = refusal(tmp_path, put("logging", results_file="work/candidates/rows.jsonl"))
-    assert "it lies in candidate_dir" in told
+    assert "the file is inside candidate_dir" in told
 
 
 def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_links_that_lead_out_are_refused(tmp_path: Path) -> None:
     (folder / "work").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError) as error:
         prepared(file)
-    assert "logging.results_file: 'work/results.jsonl' leads out" in str(error.value)
+    assert "logging.results_file: 'work/results.jsonl' leaves the folder" in str(error.value)
 
 
 def test_nothing_to_edit_is_an_error(tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_numbers_in_a_file_are_tuned_by_coordinate(tmp_path: Path) -> None:
     assert made.target.baseline.values["c.yaml#cache.size"] == 4
     scaled = [each for each in made.metrics if isinstance(each, ScaledScore)]
     assert [(each.measure, each.worst, each.best) for each in scaled] == [("score", 0.0, 1.0)]
-    assert "no numbers to tune" in refusal(tmp_path, strategy="coordinate")
+    assert "needs numbers to tune" in refusal(tmp_path, strategy="coordinate")
 
 
 def test_axes_must_be_there_and_start_within_their_bounds(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_axes_must_be_there_and_start_within_their_bounds(tmp_path: Path) -> Non
     axes = [{**here, "path": "cache.size"}, {**here, "path": "cache.sise"}]
     tuned = (put("artifacts", include=["*.yaml"]), top(axes=axes))
     told = refusal(tmp_path, *tuned, strategy="coordinate")
-    assert "axes[0]: the value of the file is outside: 400 is outside [1, 64]" in told
+    assert "axes[0]: the current value is out of range: 400 is outside [1, 64]" in told
     assert "axes[1]" in told
 
 
@@ -252,28 +253,74 @@ def test_flags_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     file = write_task(tmp_path)
     with pytest.raises(ConfigError) as error:
         load_project(file, {"critic": "openai:m"}, environ={})
-    assert "--critic: 'edits' over 'artifacts' has no use for it" in str(error.value)
+    assert "--critic: 'edits' over 'artifacts' does not use it" in str(error.value)
     agent = tmp_path / "agent.yaml"
     agent.write_text(json.dumps({"name": "a", "model": {}, "instructions": {}}), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         load_project(agent, {"editor": "openai:m"}, environ={})
-    assert "--editor: 'coordinate' over 'agent' has no use for it" in str(error.value)
+    assert "--editor: 'coordinate' over 'agent' does not use it" in str(error.value)
 
 
 def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
     text = refusal(tmp_path, max_cycles=2)
-    assert "--max-cycles: 'edits' over 'artifacts' has no use for it" in text
+    assert "--max-cycles: 'edits' over 'artifacts' does not use it" in text
     assert "it is for the strategy 'coordinate'" in text
 
 
 def test_a_strategy_that_tunes_neither_files_nor_numbers_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, strategy="reflective")
-    assert "--strategy: 'reflective' needs texts, and a file of kind 'task' has none" in text
+    assert "--strategy: 'reflective' needs texts, but a file of kind 'task' has none" in text
     assert "there are: coordinate, edits" in text
 
 
 def test_a_threshold_needs_a_score(tmp_path: Path) -> None:
     told = refusal(tmp_path, score_threshold=0.9)
-    assert "'score' is in its own unit" in told
+    assert "'score' has its own unit" in told
     plain = top(scorer={"metrics": [LENGTH]}, policy={}, constraints=[])
     assert setup(tmp_path, plain, score_threshold=0.9).budget.score_threshold == 0.9
+
+
+def test_steps_that_are_not_there_are_found_before_anything_runs(tmp_path: Path) -> None:
+    told = refusal(
+        tmp_path,
+        put("scorer", command="python3 scores.py"),
+        top(runner={"command": "python3 tools/run.py"}),
+        top(holdout={"scorer": {"function": "score:grade"}}),
+    )
+    assert "scorer.command: there is no file 'scores.py'" in told
+    assert "runner.command: there is no file 'tools/run.py'" in told
+    assert "holdout.scorer.function: score.py has no function 'grade'" in told
+
+
+def test_a_script_that_the_runner_writes_need_not_be_there(tmp_path: Path) -> None:
+    made = setup(tmp_path, put("scorer", command="python3 work/score.py"))
+    assert made.target.surfaces
+
+
+def test_files_for_the_scorer(tmp_path: Path) -> None:
+    (tmp_path / "right.md").write_text("right", encoding="utf-8")
+    made = setup(tmp_path, put("scorer", files=["right.md"]), put("artifacts", include=["*.md"]))
+    assert [surface.id for surface in made.target.surfaces] == ["notes.md"]
+    told = refusal(tmp_path, top(scorer={"metrics": [LENGTH], "files": ["right.md"]}, policy={}))
+    assert "files only go with command or function" in told
+
+
+def test_a_target_in_the_unit_of_the_scorer_is_a_limit(tmp_path: Path) -> None:
+    made = setup(tmp_path, put("budget", target_score=120.5))
+    assert edits(made).settings.target_score == 120.5
+    assert "target_score 120.5" in strategy_plugin("edits").limits(made)
+
+
+def test_files_to_read_reach_the_editor_and_cannot_be_edited(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "style.md").write_text("Short words.", encoding="utf-8")
+    (tmp_path / "answers.txt").write_text("four", encoding="utf-8")
+    hide = put("scorer", files=["answers.txt"])
+    made = setup(tmp_path, put("artifacts", context=["docs/*"]), hide)
+    assert isinstance(made.target, ArtifactsTarget)
+    assert dict(made.target.context) == {"docs/style.md": "Short words."}
+    assert [surface.id for surface in made.target.surfaces] == ["notes.md"]
+    nowhere = refusal(tmp_path, put("artifacts", context=["answers.txt"]), hide)
+    assert "artifacts.context: answers.txt: there is no such file that an editor may see" in nowhere
+    (tmp_path / "docs" / "style.md").write_text("x" * 200_001, encoding="utf-8")
+    assert "200,000 are allowed" in refusal(tmp_path, put("artifacts", context=["docs/*"]))

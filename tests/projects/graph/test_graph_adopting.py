@@ -90,7 +90,7 @@ def test_a_text_of_several_lines_is_written_as_such(tmp_path: Path) -> None:
 
 
 def test_a_value_that_somebody_changed_meanwhile_is_refused(graph: Path) -> None:
-    with pytest.raises(ConfigError, match="and was 'Something else' in the run"):
+    with pytest.raises(ConfigError, match="but was 'Something else' in the run"):
         put(graph, planner__instruction=("Something else", "Plan well.\n"))
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_two_nodes_use_must_suit_both(tmp_path: Path) -> None:
     nodes = {name: {"agent": "agents/planner.yaml"} for name in ("planner", "writer")}
     path = write_world(tmp_path, file(nodes=nodes))
     before, after = f"{PLAN}\n", "Plan well.\n"
-    with pytest.raises(ConfigError, match="planner, writer use it"):
+    with pytest.raises(ConfigError, match="planner, writer use this file"):
         put(path, planner__instruction=(before, after))
     both = put(path, planner__instruction=(before, after), writer__instruction=(before, after))
     assert both == {"planner.md": after}

@@ -89,7 +89,7 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ({"max_cycles": 2}, "--max-cycles: 'backprop' over 'graph' has no use for it"),
+        ({"max_cycles": 2}, "--max-cycles: 'backprop' over 'graph' does not use it"),
         ({"strategy": "coordinate", "max_rounds": 2}, "it is for the strategy 'backprop'"),
         ({"strategy": "reflective", "max_cycles": 2}, "it is for the strategy 'coordinate'"),
     ],
@@ -122,7 +122,7 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
     (
         optimizer(strategy="edits"),
-        "optimizer.strategy: 'edits' needs files, and a file of kind 'graph' has none",
+        "optimizer.strategy: 'edits' needs files, but a file of kind 'graph' has none",
         "there are: backprop, coordinate, reflective",
     ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),

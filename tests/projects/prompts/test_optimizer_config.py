@@ -263,8 +263,8 @@ def test_a_model_may_name_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert described(tmp_path, said).roles["reflector"].reference() == found
 
 
-def test_a_key_that_is_written_out_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    model = read(tmp_path, set_model(api_key="sk-written-out")).optimize.algorithm.reflection_lm
+def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    model = read(tmp_path, set_model(api_key="${sk-written-out")).optimize.algorithm.reflection_lm
     with pytest.raises(ConfigError) as error:
         model.reference()
     assert "the api_key of the reflection model m" in str(error.value)

@@ -13,7 +13,8 @@ from burnish.projects import load_project
 from burnish.projects.prompts.plugin import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.reflective.search import Reflective, budget_floor
+from burnish.strategies.reflective.search import Reflective
+from burnish.strategies.reflective.settings import budget_floor
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
     PROMPT,
@@ -149,7 +150,7 @@ def test_one_file_for_train_and_validation_is_refused_by_whatever_name(folder: P
     link = folder / "link.evalset.json"
     link.symlink_to(folder / "train.evalset.json")
     for path in (folder / "train.evalset.json", link, folder / "prompts" / ".." / link.name):
-        assert "both are the same file" in refusal(searched, folder, holdout=str(path))
+        assert "both name the same file" in refusal(searched, folder, holdout=str(path))
 
 
 def test_a_case_in_both_is_refused_by_its_content(folder: Path) -> None:
@@ -178,7 +179,7 @@ def test_the_floor_counts_the_sealed_test(folder: Path) -> None:
     assert isinstance(setup.strategy, Reflective)
     assert budget_floor(setup.dataset, setup.strategy.settings, test_repeats=1) == 12 + 4
     said = refusal(searched, folder, test=sealed, max_metric_calls=15)
-    assert "takes 16, the sealed test included" in said
+    assert "takes 16, including the sealed test" in said
 
 
 @pytest.mark.parametrize("metric", ["tool_trajectory_avg_score", "llm_rubric_knowledge_recall"])
@@ -248,7 +249,7 @@ def test_what_a_user_should_know_is_noted(folder: Path) -> None:
 
 
 def test_where_all_is_well_there_is_little_to_note(folder: Path) -> None:
-    assert "US dollars leave it out" in notes(searched(folder))
+    assert "US dollars do not include it" in notes(searched(folder))
     assert len(searched(folder).notes) == 1
 
 
@@ -299,12 +300,12 @@ def test_everything_that_flags_leave_out_is_said(folder: Path) -> None:
     ("said", "told"),
     [
         ({"target": None}, "there is no agent"),
-        ({"target": {}}, "python, http or command, one of them"),
+        ({"target": {}}, "exactly one of python, http or command"),
         ({"prompts": {}}, "there are no prompts to rewrite"),
         ({"prompts": {"system": "gone.md"}}, "there is no file"),
-        ({"reflector": None}, "there is nobody to rewrite prompts"),
-        ({"reflector": None, "strategy": "coordinate"}, "there is nobody to rewrite prompts"),
-        ({"budget": {"max_metric_calls": 8}}, "allow 15 or more"),
+        ({"reflector": None}, "there is no model to rewrite prompts"),
+        ({"reflector": None, "strategy": "coordinate"}, "there is no model to rewrite prompts"),
+        ({"budget": {"max_metric_calls": 8}}, "allow 21 or more"),
         ({"strategy": "gradient"}, "strategy"),
         ({"isolated": True}, "did you mean 'isolation'"),
         ({"train": "gone.json"}, "gone.json"),
@@ -321,7 +322,7 @@ def test_what_is_wrong_with_such_a_file(folder: Path, said: dict[str, Any], told
 
 def test_settings_of_coordinate_descent_do_not_go_with_reflection(folder: Path) -> None:
     said = refusal(project, folder, {}, max_cycles=2, accept_sigma=1.0)
-    assert "--max-cycles: 'reflective' over 'prompts' has no use for it" in said
+    assert "--max-cycles: 'reflective' over 'prompts' does not use it" in said
     assert "it is for the strategy 'coordinate'" in said
     assert "--accept-sigma" in said
 

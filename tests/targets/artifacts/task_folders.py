@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from burnish.core.cases import Split
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
@@ -58,9 +59,8 @@ def opened(task: Task, mode: Mode = "none", **more: Any) -> ArtifactsTarget:
 async def ran(target: ArtifactsTarget, case: str = "task", **texts: str) -> Outcome:
     """The outcome of a run, with other texts for some files (`value` for value.txt)."""
     values = {**target.baseline.values, **{f"{name}.txt": text for name, text in texts.items()}}
-    [wanted] = [
-        each for each in (*target.dataset().train, *target.dataset().holdout) if each.id == case
-    ]
+    data = target.dataset()
+    [wanted] = [each for split in Split for each in data.cases(split) if each.id == case]
     try:
         receipt = await target.run(
             Candidate(values=values), wanted, draw=0, effects=DirectEffects()

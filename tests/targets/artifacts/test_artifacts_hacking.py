@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from burnish.system.sandbox import Mode
-from burnish.targets.artifacts.task import Runner, Scoring
+from burnish.targets.artifacts.task import HeldOut, Runner, Scoring
 from tests.targets.artifacts.task_folders import (
     COMMAND,
     PROBE,
@@ -18,9 +18,12 @@ from tests.targets.artifacts.task_folders import (
     write,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_disk]
 GOOD = "echo 1 > out.txt"
 FAKE = '{"score": 1000}'
+ANSWER = (
+    "import os; answer = os.environ['BURNISH_RUNNER_STDOUT'].replace('stdout.txt', 'score.json')"
+)
 NEEDS_BWRAP = pytest.mark.skipif(not PROBE.works, reason=f"bubblewrap: {PROBE.reason}")
 MODES = ["none", pytest.param("bwrap", marks=NEEDS_BWRAP)]
 
@@ -99,7 +102,7 @@ async def test_a_score_that_the_run_prints_is_not_read(tmp_path: Path) -> None:
 async def test_a_score_that_the_files_print_in_the_scorer(tmp_path: Path) -> None:
     write(tmp_path, {"good.py": f"print('{FAKE}')", "s.py": "import good\nprint('{\"score\": 1}')"})
     outcome = await ran_by(tmp_path, GOOD, scoring=Scoring(command="python s.py"))
-    assert "of two scores none is the score" in why(outcome)
+    assert "which one counts is unclear" in why(outcome)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +115,11 @@ async def test_a_score_that_the_files_print_in_the_scorer(tmp_path: Path) -> Non
         ("return 'good'", "neither a number nor an object"),
         ("return {'points': 3}", "has no 'score'"),
         ("return 10**400", "not a finite number"),
-        ("import sys, os; os.mkfifo(sys.argv[2]); os._exit(0)", "without an answer"),
-        ("import sys, os; os.symlink('/etc/passwd', sys.argv[2]); os._exit(0)", "without"),
-        ("import sys; open(sys.argv[2], 'w').write('[' * 100000); import os; os._exit(0)", "used"),
+        (f"{ANSWER}; os.mkfifo(answer); os._exit(0)", "without an answer"),
+        (f"{ANSWER}; os.symlink('/etc/passwd', answer); os._exit(0)", "without"),
+        (f"{ANSWER}; open(answer, 'w').write('[' * 100000); os._exit(0)", "something else"),
+        (f"{ANSWER}; open(answer, 'w').write('1000'); os._exit(0)", "something else"),
+        ("return " + "[" * 50 + "]" * 50, "neither a number nor an object"),
     ],
 )
 async def test_a_function_that_gives_no_score(tmp_path: Path, body: str, told: str) -> None:
@@ -157,8 +162,9 @@ async def test_a_holdout_with_other_cases_catches_what_was_learnt_by_heart(tmp_p
         include=("answer.py",),
         runner=None,
         scoring=Scoring(command="python check.py train.json"),
-        holdout_scoring=Scoring(command="python check.py held/out.json"),
-        holdout_files=("held/**",),
+        holdout=HeldOut(
+            scoring=Scoring(command="python check.py held/out.json"), files=("held/**",)
+        ),
     )
     by_heart = opened(task)
     assert (await ran(by_heart)).measures["score"] == 1
@@ -172,8 +178,7 @@ async def test_a_runner_that_reads_held_out_answers_where_they_lie(tmp_path: Pat
     task = task_in(
         tmp_path / "p",
         runner=Runner(command=f"cat held/out.txt {tmp_path}/p/held/out.txt; {GOOD}"),
-        holdout_scoring=COMMAND,
-        holdout_files=("held/**",),
+        holdout=HeldOut(scoring=COMMAND, files=("held/**",)),
     )
     if PROBE.works:
         assert "the answer" not in str((await ran(opened(task, "bwrap"))).data)

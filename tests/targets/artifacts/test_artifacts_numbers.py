@@ -48,7 +48,7 @@ def test_words_for_the_editor() -> None:
         ("", "no JSON object"),
         ("score: 1", "no JSON object"),
         ('x {"score": 1}', "no JSON object"),
-        ('{"score": 1', "no JSON object"),
+        ('{"score": 1', "JSON breaks off"),
         ('{"scores": 1}', "has no 'score'"),
         ('{"score": NaN}', "not a finite number"),
         ('{"score": -Infinity}', "not a finite number"),

@@ -9,7 +9,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Candidate, FileSurface, NumberSurface, Origin
-from burnish.targets.artifacts.task import Runner, Scoring
+from burnish.targets.artifacts.task import HeldOut, Runner, Scoring
 from burnish.testing.doubles import check_target
 from tests.targets.artifacts.task_folders import (
     COMMAND,
@@ -27,14 +27,14 @@ from tests.targets.artifacts.task_folders import (
     write,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_disk]
 NEEDS_BWRAP = pytest.mark.skipif(not PROBE.works, reason=f"bubblewrap: {PROBE.reason}")
 MODES = ["none", pytest.param("bwrap", marks=NEEDS_BWRAP)]
 
 
 @pytest.mark.parametrize("scoring", [COMMAND, PYTHON])
 async def test_it_keeps_the_contract_of_targets(tmp_path: Path, scoring: Scoring) -> None:
-    target = opened(task_in(tmp_path, scoring=scoring, holdout_scoring=COMMAND))
+    target = opened(task_in(tmp_path, scoring=scoring, holdout=HeldOut(scoring=COMMAND)))
     dataset = target.dataset()
     assert [case.id for case in (*dataset.train, *dataset.holdout)] == ["task", "holdout"]
     await check_target(target, [*dataset.train, *dataset.holdout])
@@ -94,8 +94,9 @@ async def test_holdout_has_steps_and_files_of_its_own(tmp_path: Path) -> None:
     task = task_in(
         tmp_path,
         runner=Runner(command="ls secret > out.txt; echo 1 > out.txt; ls secret || true"),
-        holdout_runner=Runner(command="cat secret/answers.txt > out.txt"),
-        holdout_files=("secret/**",),
+        holdout=HeldOut(
+            runner=Runner(command="cat secret/answers.txt > out.txt"), files=("secret/**",)
+        ),
     )
     train = await ran(opened(task))
     assert train.failure is not None or "answers.txt" not in str(train.data)

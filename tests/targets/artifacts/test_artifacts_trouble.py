@@ -23,7 +23,7 @@ from tests.targets.artifacts.task_folders import (
     why,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.on_disk]
 NEEDS_BWRAP = pytest.mark.skipif(not PROBE.works, reason=f"bubblewrap: {PROBE.reason}")
 MODES = ["none", pytest.param("bwrap", marks=NEEDS_BWRAP)]
 MIB = 1024 * 1024

@@ -54,11 +54,11 @@ def test_a_graph_must_hang_together(tmp_path: Path) -> None:
         "graph.yaml entry: there is no node 'plan' — did you mean 'planner'?",
         "graph.yaml output: there is no node 'last' — there are: planner, end",
         "graph.yaml edge planner -> edn: there is no node 'edn' — did you mean 'end'?",
-        "graph.yaml nodes.end.input: the template has a place for 'planer', which is no node — "
+        "graph.yaml nodes.end.input: the template has a place for 'planer', which is not a node — "
         "did you mean 'planner'?",
     ]
     alone = problems(tmp_path, f"{HEAD}nodes:\n  a: {node}\n  b: {node}\n")
-    assert "nodes.b: no way leads to it from the entry 'a'" in alone[0]
+    assert "nodes.b: it cannot be reached from the entry 'a'" in alone[0]
 
 
 async def test_names_may_have_the_letters_of_any_language(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_names_may_have_the_letters_of_any_language(tmp_path: Path) -> Non
     assert (await run(tmp_path / "graph.yaml")).replies == ("SO WHY?",)
     for name in ("plan/ner", "plan ner", "2nd", "question"):
         found = problems(tmp_path, f"{HEAD}nodes:\n  '{name}': {node}}}\n")
-        assert "begins with a letter or _; `question` is taken" in found[0]
+        assert "starts with a letter or _; `question` is reserved" in found[0]
 
 
 def test_a_variable_that_many_nodes_use_is_missed_once(tmp_path: Path) -> None:
@@ -86,7 +86,10 @@ def test_a_variable_that_many_nodes_use_is_missed_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("node", "told"),
     [
-        ("{agent: a.yaml, python: 'm:f'}", "give agent, or python, or model and instructions"),
+        (
+            "{agent: a.yaml, python: 'm:f'}",
+            "give either agent, or python, or model and instructions",
+        ),
         ("{model: {provider: openai, name: m}}", "needs model and instructions"),
         ("{python: 'm:f', skills: [s.md]}", "a function has no skills"),
     ],
@@ -108,24 +111,24 @@ async def test_a_file_may_name_a_graph_in_python(tmp_path: Path) -> None:
         path.write_text(f"kind: graph\ngraph: {{python: 'desk_graph:{name}'}}\n", encoding="utf-8")
         assert (await run(path)).replies == ("WHY?",)
     found = problems(tmp_path, "kind: graph\ngraph: {python: 'desk_graph:wrong'}\n")
-    assert "gave int, not a burnish.Graph" in found[0]
+    assert "returned int, not a burnish.Graph" in found[0]
     both = problems(tmp_path, "kind: graph\nname: g\nentry: a\ngraph: {python: 'x:y'}\n")
-    assert "a graph in Python says itself: entry" in both[0]
+    assert "a graph in Python defines these itself: entry" in both[0]
 
 
 def test_python_refuses_what_is_no_node() -> None:
     assert isinstance(burnish.graph("g"), burnish.Graph)
-    with pytest.raises(ConfigError, match="there is such a node already"):
+    with pytest.raises(ConfigError, match="the node already exists"):
         saying("a").node("a", echo("a"))
-    with pytest.raises(ConfigError, match="takes nothing"):
+    with pytest.raises(ConfigError, match="takes no argument"):
         graph("g").node("a", lambda: "x")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigError, match="give `file`, or `model`"):
+    with pytest.raises(ConfigError, match="give either `file`, or `model`"):
         graph("g").agent("a", instructions="Hi")
-    with pytest.raises(ConfigError, match="give `file`, or `model`"):
+    with pytest.raises(ConfigError, match="give either `file`, or `model`"):
         graph("g").agent("a", file="a.yaml", tools=[len])
     with pytest.raises(ConfigError, match="did you mean"):
         graph("g").agent("a", model="opnai:m", instructions="Hi")
-    with pytest.raises(ConfigError, match="there are no nodes"):
+    with pytest.raises(ConfigError, match="the graph has no nodes"):
         flow_of(graph("g"))
 
 

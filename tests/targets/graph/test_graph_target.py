@@ -112,7 +112,7 @@ def test_surfaces_by_name_with_choices_and_ranges(tmp_path: Path) -> None:
     told = str(caught.value)
     assert "did you mean 'support/rewrite#instruction'?" in told
     assert "did you mean 'support/planner#instruction'?" in told
-    assert "say which models there are to choose from" in told
+    assert "a model needs choices" in told
     assert "0.3 is outside [0.5, 1]" in told
 
 

@@ -14,8 +14,8 @@ from burnish.core.errors import ConfigError
 from burnish.core.protocols import Target
 from burnish.system.files import state_folder
 from burnish.targets.callables import CallableTarget, CommandTarget, HttpTarget
-from burnish.targets.current_prompts import prompt, prompts_folder
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
+from burnish.targets.user_code import prompt, prompts_folder
 from burnish.testing import check_target
 from tests.targets.calling_agents import TWO_TURNS, endpoint
 from tests.targets.prompts.prompt_files import CASE, Store, names_in, output, prompt_file, ran
@@ -84,7 +84,6 @@ async def test_steps_name_the_fields_that_were_asked_for(tmp_path: Path) -> None
     target = await isolated(CallableTarget(agent=agent), prompts)
     outcome = await ran(target, {})
     assert [step.surfaces for step in outcome.trace.steps] == [("one",)]
-    assert target.never_asked == ("two",)
 
 
 def test_outside_of_a_run_an_agent_works_unchanged(tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_outside_of_a_run_an_agent_works_unchanged(tmp_path: Path) -> None:
     assert prompt("system", path) == "Be brief.\r\n"
     assert prompt("system", default="Be kind.") == "Be kind."
     assert prompts_folder(tmp_path) == tmp_path
-    with pytest.raises(KeyError, match=r"no run is under way, so nobody gives the prompt .system."):
+    with pytest.raises(KeyError, match=r"no run is active, so there is no prompt .system."):
         prompt("system")
     with pytest.raises(LookupError, match="there is no folder of prompts"):
         prompts_folder()
@@ -143,7 +142,7 @@ async def test_a_command_in_source_mode_is_told_where_the_files_lie(tmp_path: Pa
     target = await PromptsTarget.load(agent, TargetPrompt().add_path("system", path))
     assert await output(target, {"system": "new"}) == "new"
     await target.close()
-    with pytest.raises(ConfigError, match="nobody gives the folder for"):
+    with pytest.raises(ConfigError, match="there is no folder for"):
         await agent.run(agent.baseline, CASE, draw=0, effects=None)  # pyright: ignore[reportArgumentType]
 
 
@@ -176,7 +175,7 @@ async def test_an_endpoint_that_would_never_see_a_field_is_refused(tmp_path: Pat
     unknown = HttpTarget(url=plain.url, body={"a": "{{input}}", "b": "{{prompts.sytem}}"})
     with pytest.raises(ConfigError, match="no prompt field 'sytem'"):
         await PromptsTarget.load(unknown, prompts)
-    with pytest.raises(ConfigError, match=r"nobody gives the texts for \{\{prompts.sytem\}\}"):
+    with pytest.raises(ConfigError, match=r"there are no texts for \{\{prompts.sytem\}\}"):
         await unknown.run(unknown.baseline, CASE, draw=0, effects=None)  # pyright: ignore[reportArgumentType]
     await PromptsTarget.load(plain, prompts)
 
@@ -187,7 +186,7 @@ async def test_files_outside_of_the_root_are_refused(tmp_path: Path) -> None:
 
     (tmp_path / "a").mkdir()
     prompts = TargetPrompt().add_path("system", prompt_file(tmp_path / "a"))
-    with pytest.raises(ConfigError, match="does not lie in"):
+    with pytest.raises(ConfigError, match="is not in"):
         await isolated(CallableTarget(agent=agent), prompts, root=tmp_path / "b")
     target = await isolated(CallableTarget(agent=agent), prompts, root=tmp_path)
     folder = await output(target, {"system": "x"})

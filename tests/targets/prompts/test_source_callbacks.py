@@ -46,7 +46,7 @@ async def test_a_callback_that_cannot_be_written_is_not_the_agents_fault(tmp_pat
     store.texts["rule"] = "edited by hand"
     await target.close()
     assert store.texts["rule"] == "edited by hand"
-    assert target.left_alone == ("rule: somebody changed it meanwhile, so it was left alone",)
+    assert target.left_alone == ("rule: it was changed in the meantime, so it was left alone",)
 
 
 async def test_a_callback_that_cannot_be_put_back_does_not_keep_the_files(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_no_candidate_is_written_after_the_end(tmp_path: Path) -> None:
     await output(target, {"system": "x"})
     await target.close()
     await target.close()
-    with pytest.raises(BurnishError, match="put back already"):
+    with pytest.raises(BurnishError, match="already restored"):
         await output(target, {"system": "y"})
     assert path.read_text() == "Be brief.\n"
 
@@ -179,7 +179,7 @@ async def test_what_somebody_else_wrote_is_left_alone(tmp_path: Path) -> None:
     target = await loaded(path)
     await output(target, {"system": "candidate"})
     path.write_text("edited by hand")
-    with pytest.raises(ConfigError, match="somebody changed it while candidates were tried"):
+    with pytest.raises(ConfigError, match="it was changed while candidates were tried"):
         await output(target, {"system": "another"})
     await target.close()
     assert path.read_text() == "edited by hand"
@@ -200,7 +200,7 @@ async def test_a_file_that_changed_since_the_start_is_not_overwritten(tmp_path: 
     path = prompt_file(tmp_path)
     target = await loaded(path)
     path.write_text("edited by hand")
-    with pytest.raises(ConfigError, match="somebody changed it after the run was set up"):
+    with pytest.raises(ConfigError, match="it was changed after the run was set up"):
         await output(target, {"system": "candidate"})
     await target.close()
     assert path.read_text() == "edited by hand"

@@ -55,9 +55,9 @@ async def test_names_that_are_no_file_names(name: str, tmp_path: Path) -> None:
 
 def test_a_name_is_taken_once_whatever_its_case(tmp_path: Path) -> None:
     prompts = TargetPrompt().add_path("system", tmp_path / "s.md")
-    with pytest.raises(ValueError, match="there is a field 'system' already"):
+    with pytest.raises(ValueError, match="the field 'system' already exists"):
         prompts.add_callback("system", read=nothing, write=nothing)
-    with pytest.raises(ValueError, match="there is a field 'system' already, but for its case"):
+    with pytest.raises(ValueError, match="the field 'system' already exists, with another case"):
         prompts.add_path("System", tmp_path / "t.md")
 
 
@@ -171,7 +171,7 @@ async def test_a_failed_rollback_names_each_field_and_skips_none(tmp_path: Path)
     for name in ("one", "two"):
         prompts.add_path(name, tmp_path / name / "system.md")
     prompts.add_callback("rule", read=nothing, write=vanish)
-    with pytest.raises(RollbackError, match="could not be put back") as raised:
+    with pytest.raises(RollbackError, match="could not be restored") as raised:
         await prompts.write_all(dict.fromkeys(prompts.names(), "candidate"))
     assert set(raised.value.failures) == {"one", "two"}
     assert isinstance(raised.value.__context__, ConnectionError)
@@ -183,7 +183,7 @@ async def test_what_a_read_function_gives_must_be_text() -> None:
         return 7
 
     prompts = TargetPrompt().add_callback("x", read=number, write=nothing)
-    with pytest.raises(TypeError, match="the prompt field 'x' gave int, not text"):
+    with pytest.raises(TypeError, match="the prompt field 'x' returned int, not text"):
         await prompts.read("x")
-    with pytest.raises(TypeError, match="can only be awaited: x"):
+    with pytest.raises(TypeError, match="must be awaited: x"):
         prompts.read_files()

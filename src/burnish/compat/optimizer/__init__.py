@@ -1,1 +1,1 @@
-"""AgentOptimizer: its algorithms, its callbacks, and what a program is shown."""
+"""The algorithms, callbacks and progress display of AgentOptimizer."""

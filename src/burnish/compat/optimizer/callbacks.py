@@ -1,9 +1,10 @@
-"""A run as gepa's callbacks and stoppers know it."""
+"""The callbacks and stoppers of gepa."""
 
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError
 from burnish.core.evaluations import mean
 from burnish.core.trials import Proposal, SplitResult, Trial, TrialRow
-from burnish.runs.directory import RunRecord, look_into
+from burnish.runs.directory import look_into
 from burnish.runs.events import (
     BASELINE,
     Event,
@@ -36,20 +37,19 @@ from burnish.strategies.reflective.result_rounds import (
 
 @dataclass(kw_only=True)
 class SearchState:
-    """What is known of a search after its last recorded round; the names are gepa's."""
+    """The state of a search after its last recorded round, under gepa's names."""
 
     i: int = -1
-    """The last round; 0 is the baseline's, and before it there is none."""
+    """The last round; 0 is the baseline, -1 is before it."""
     total_num_evals: int = 0
     """Runs of a case."""
     program_candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The candidates of the pool, the baseline first."""
     program_full_scores_val_set: list[float | None] = field(default_factory=list[float | None])
-    """How each does on validation; None where it was not run on all of it."""
+    """The validation score of each; None if it was not run on all cases."""
     candidate_ids: list[str] = field(default_factory=list[str])
-    """What burnish calls each."""
     best: int = 0
-    """The place of the best in the pool."""
+    """The index of the best candidate."""
 
     def take(self, row: TrialRow) -> None:
         """Add a recorded round."""
@@ -69,47 +69,35 @@ class SearchState:
             self.best = place
 
     def place_of(self, candidate: str) -> int | None:
-        """Where in the pool a candidate is, if it is."""
         return self.candidate_ids.index(candidate) if candidate in self.candidate_ids else None
 
     def places_of(self, trial: Trial) -> list[int]:
-        """Where in the pool the parents of a candidate are."""
         places = [self.place_of(each) for each in ReflectiveDetails.of(trial).parents]
         return [place for place in places if place is not None]
-
-    def catch_up(self, folder: Path) -> None:
-        """Take in the rounds that an earlier session recorded."""
-        for row in RunRecord.read(folder).rows:
-            self.take(row)
 
 
 @dataclass(kw_only=True)
 class WarningLog:
-    """Says something in a run's events, each thing once."""
+    """Adds warnings to the events of a run, each once."""
 
     run: Run | None = None
 
     def warn(self, key: str, message: str) -> None:
-        """A warning under a key that stays the same."""
+        """Add a warning under a stable key."""
         if self.run is not None:
             self.run.tell(Warned(message=message), f"compat:{key}")
 
 
 def read_row(folder: Path, number: int) -> TrialRow:
-    """A round that was just recorded."""
+    """A recorded round of a run."""
     with look_into(folder) as journal:
         body = journal.trial(number)
     assert body is not None
     return codec(TrialRow).decode(json.loads(body))
 
 
-def _score_of(result: SplitResult | None) -> float | None:
-    """The score of a whole result."""
-    return None if result is None else result.measurement.score
-
-
 def _case_scores(result: SplitResult) -> dict[str, float | None]:
-    """The mean of each case over metrics and repeats; None where a part of it is missing."""
+    """The mean of each case over metrics and repeats; None if a score is missing."""
     return {
         case: _mean_of([value for each in by_metric.values() for value in each])
         for case, by_metric in result.scores.items()
@@ -117,20 +105,16 @@ def _case_scores(result: SplitResult) -> dict[str, float | None]:
 
 
 def _mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean; None where a part of it is missing."""
     numbers = [value for value in values if value is not None]
     return mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
-# -- A recorded round in the words of gepa's callbacks --------------------------------------------
-
-
 _Moment: TypeAlias = tuple[str, dict[str, Any]]
-"""The method without its `on_`, and what it is given."""
+"""The method name without `on_`, and its argument."""
 
 
 def _proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[_Moment]:
-    """From the choice of a parent to the candidate's own look at the minibatch."""
+    """From the choice of a parent to the evaluation on the minibatch."""
     trial, now = row.trial, {"iteration": row.number}
     parents = state.places_of(trial)
     if trial.phase == "merge":
@@ -157,8 +141,8 @@ def _proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[_Mom
 def _reflected(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> Iterator[_Moment]:
     trial, now = row.trial, {"iteration": row.number}
     fields = list(trial.touched)
-    answered = [each for each in trial.proposals if each.answer is not None]
-    by_field = dict(zip(fields, answered or trial.proposals, strict=False))
+    replies = [each for each in trial.proposals if each.answer is not None]
+    by_field = dict(zip(fields, replies or trial.proposals, strict=False))
     prompts = {name: _messages(each) for name, each in by_field.items()}
     shown = {name: [{"messages": each}] for name, each in prompts.items()}
     built = {"candidate_idx": parent, "components": fields, "dataset": shown}
@@ -166,7 +150,7 @@ def _reflected(row: TrialRow, parent: int | None, texts: Mapping[str, str]) -> I
     start = {"parent_candidate": dict(texts), "components": fields, "reflective_dataset": shown}
     yield "proposal_start", now | start
     new = prompts_of(trial) if has_proposal(trial) else {}
-    outputs = {n: json.dumps(p.answer, ensure_ascii=False) for n, p in by_field.items() if answered}
+    outputs = {n: json.dumps(p.answer, ensure_ascii=False) for n, p in by_field.items() if replies}
     instructions = {name: new[name] for name in fields if name in new}
     end = {"new_instructions": instructions, "prompts": prompts, "raw_lm_outputs": outputs}
     yield "proposal_end", now | end
@@ -193,7 +177,6 @@ def _on_minibatch(trial: Trial, parents: Sequence[int]) -> dict[str, Any]:
 
 
 def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) -> Iterator[_Moment]:
-    """How it did on validation, or on as much of it as it was run on."""
     trial = row.trial
     if trial.holdout is None:
         return
@@ -203,7 +186,7 @@ def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) ->
         "candidate_idx": state.place_of(trial.candidate.id),
         "candidate": prompts_of(trial),
         "scores_by_val_id": scores,
-        "average_score": _score_of(trial.holdout),
+        "average_score": trial.holdout.measurement.score,
         "num_examples_evaluated": len(scores),
         "total_valset_size": valset,
         "parent_ids": state.places_of(trial),
@@ -216,7 +199,6 @@ def _validated(row: TrialRow, state: SearchState, valset: int, *, best: bool) ->
 
 
 def _settled(row: TrialRow, state: SearchState) -> Iterator[_Moment]:
-    """Whether it was taken into the pool, by the state after it."""
     trial, now = row.trial, {"iteration": row.number}
     parents, merging = state.places_of(trial), trial.phase == "merge"
     if trial.accepted or trial.kept:
@@ -224,7 +206,8 @@ def _settled(row: TrialRow, state: SearchState) -> Iterator[_Moment]:
         place = {"new_candidate_idx": number, "parent_ids": parents}
         if merging:
             yield "merge_accepted", now | place
-        yield "candidate_accepted", now | place | {"new_score": _score_of(trial.holdout)}
+        score = None if trial.holdout is None else trial.holdout.measurement.score
+        yield "candidate_accepted", now | place | {"new_score": score}
         return
     reason = round_of(row, Spent()).acceptance_reason
     if merging:
@@ -235,17 +218,13 @@ def _settled(row: TrialRow, state: SearchState) -> Iterator[_Moment]:
 
 
 def _messages(proposal: Proposal) -> Json:
-    """What the reflection model was sent."""
     request = proposal.request
     return request.get("messages", request) if isinstance(request, dict) else request
 
 
-# -- A run's events as gepa's callbacks know them -------------------------------------------------
-
-
 @dataclass(kw_only=True)
 class GepaEvents:
-    """Listens to a run, keeps the state of its search, and tells callbacks."""
+    """Listens to a run, updates the state of its search, and calls gepa's callbacks."""
 
     callbacks: Sequence[Any]
     folder: Path
@@ -253,79 +232,72 @@ class GepaEvents:
     log: WarningLog
     baseline: Mapping[str, str]
     limit: int | None = None
-    """Of metric calls."""
+    """The maximum of metric calls."""
     sizes: dict[str, int] = field(default_factory=dict[str, int])
 
     def event(self, event: Event) -> None:
-        """Tell what an event means."""
         if begun := event.read(SessionBegun):
             self._begin(begun)
         elif trial := event.read(TrialRecorded):
-            self._round(read_row(self.folder, trial.trial))
+            for moment, fields in self._round(read_row(self.folder, trial.trial)):
+                self._emit(moment, fields)
         elif event.read(RunEnded):
             self._end(event)
 
     def tick(self, tick: Tick) -> None:
-        """Nothing: gepa has no word for a case."""
+        """gepa has no event for a case."""
 
     def _begin(self, begun: SessionBegun) -> None:
         self.sizes = {**begun.cases}
-        self._emit(
-            "optimization_start",
-            {
-                "seed_candidate": dict(self.baseline),
-                "trainset_size": self.sizes.get("train", 0),
-                "valset_size": self.sizes.get("holdout", 0),
-                "config": {**begun.budget},
-            },
-        )
+        start = {
+            "seed_candidate": dict(self.baseline),
+            "trainset_size": self.sizes.get("train", 0),
+            "valset_size": self.sizes.get("holdout", 0),
+            "config": {**begun.budget},
+        }
+        self._emit("optimization_start", start)
 
-    def _round(self, row: TrialRow) -> None:
-        state, valset = self.state, self.sizes.get("holdout", 0)
-        baseline, now = row.trial.phase == BASELINE, {"iteration": row.number}
-        if not baseline:
-            self._emit("iteration_start", now | {"state": state, "trainset_loader": None})
-            for moment in _proposed(row, state, self.sizes.get("train", 0)):
-                self._emit(*moment)
+    def _round(self, row: TrialRow) -> Iterator[_Moment]:
+        trial, state, now = row.trial, self.state, {"iteration": row.number}
+        if trial.phase == BASELINE:
+            state.take(row)
+            yield from _validated(row, state, self.sizes.get("holdout", 0), best=True)
+            yield from self._saved(row)
+            return
+        yield "iteration_start", now | {"state": state, "trainset_loader": None}
+        yield from _proposed(row, state, self.sizes.get("train", 0))
         state.take(row)
-        for moment in _validated(row, state, valset, best=baseline or row.trial.accepted):
-            self._emit(*moment)
-        if not baseline:
-            for moment in _settled(row, state):
-                self._emit(*moment)
-        self._emit("budget_updated", now | self._budget(row))
-        self._emit("state_saved", now | {"run_dir": str(self.folder)})
-        if not baseline:
-            accepted = row.trial.accepted or row.trial.kept
-            self._emit("iteration_end", now | {"state": state, "proposal_accepted": accepted})
+        yield from _validated(row, state, self.sizes.get("holdout", 0), best=trial.accepted)
+        yield from _settled(row, state)
+        yield from self._saved(row)
+        accepted = trial.accepted or trial.kept
+        yield "iteration_end", now | {"state": state, "proposal_accepted": accepted}
 
-    def _budget(self, row: TrialRow) -> dict[str, Any]:
+    def _saved(self, row: TrialRow) -> Iterator[_Moment]:
         used = self.state.total_num_evals
-        return {
+        budget = {
             "metric_calls_used": used,
             "metric_calls_delta": row.spend.metric_calls,
             "metric_calls_remaining": None if self.limit is None else max(0, self.limit - used),
         }
+        yield "budget_updated", {"iteration": row.number} | budget
+        yield "state_saved", {"iteration": row.number, "run_dir": str(self.folder)}
 
     def _end(self, event: Event) -> None:
         last = {"iteration": self.state.i}
         if failed := event.read(RunFailed):
             error = BurnishError(failed.reason)
             self._emit("error", last | {"exception": error, "will_continue": False})
-        self._emit(
-            "optimization_end",
-            {
-                "best_candidate_idx": self.state.best,
-                "total_iterations": max(0, self.state.i),
-                "total_metric_calls": self.state.total_num_evals,
-                "final_state": self.state,
-            },
-        )
+        end = {
+            "best_candidate_idx": self.state.best,
+            "total_iterations": max(0, self.state.i),
+            "total_metric_calls": self.state.total_num_evals,
+            "final_state": self.state,
+        }
+        self._emit("optimization_end", end)
 
     def _emit(self, moment: str, event: dict[str, Any]) -> None:
-        """Call whoever has a method for this moment."""
         for callback in self.callbacks:
-            method: Callable[[dict[str, Any]], object] | None
             method = getattr(callback, f"on_{moment}", None)
             if method is None:
                 continue
@@ -333,18 +305,8 @@ class GepaEvents:
                 method(event)
             except Exception as error:  # noqa: BLE001 - the user's own: a dashboard may be down
                 who = f"on_{moment} of {type(callback).__name__}"
-                message = f"{who} raised {type(error).__name__}: {error}; the run goes on"
+                message = f"{who} raised {type(error).__name__}: {error}; the run continues"
                 self.log.warn(f"callback:{who}", message)
-
-
-# -- Stoppers of one's own ------------------------------------------------------------------------
-
-
-_POSITIONAL = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.VAR_POSITIONAL,
-)
 
 
 class LabeledStopper:
@@ -354,49 +316,43 @@ class LabeledStopper:
         self.inner = inner
         self.label = label
         self.last_triggered = False
-        """Whether it said stop when it was last asked."""
+        """The result of the last call."""
 
     def __call__(self, gepa_state: Any = None) -> bool:
-        self.last_triggered = asks_to_stop(self.inner, gepa_state)
+        self.last_triggered = _asks_to_stop(self.inner, gepa_state)
         return self.last_triggered
 
 
-def asks_to_stop(stopper: Callable[..., bool], state: Any) -> bool:
-    """What a stopper says, which is given the state if it takes any."""
-    takes = inspect.signature(stopper).parameters.values()
-    return bool(stopper(state) if any(each.kind in _POSITIONAL for each in takes) else stopper())
+def _asks_to_stop(stopper: Callable[..., bool], state: Any) -> bool:
+    """Call a stopper, with the state if it takes an argument."""
+    kinds = {each.kind for each in inspect.signature(stopper).parameters.values()}
+    takes_state = kinds - {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+    return bool(stopper(state) if takes_state else stopper())
 
 
 def by_label(
     stoppers: Sequence[Callable[..., bool]], state: SearchState, log: WarningLog
 ) -> dict[str, Callable[[], bool]]:
-    """The stoppers as a run takes them; those with one label are asked together."""
-    labelled: dict[str, list[Callable[[], bool]]] = {}
+    """The stoppers of a run by label."""
+    labelled: dict[str, list[Callable[..., bool]]] = {}
     for number, stopper in enumerate(stoppers, 1):
         own = getattr(stopper, "label", "")
         label = own if isinstance(own, str) and own else f"{UNLABELLED} {number}"
-        labelled.setdefault(label, []).append(_guarded(stopper, label, state, log))
-    return {label: _any_of(group) for label, group in labelled.items()}
+        labelled.setdefault(label, []).append(stopper)
+    return {
+        label: partial(_any_stops, label, group, state, log) for label, group in labelled.items()
+    }
 
 
-def _guarded(
-    stopper: Callable[..., bool], label: str, state: SearchState, log: WarningLog
-) -> Callable[[], bool]:
-    def ask() -> bool:
+def _any_stops(
+    label: str, stoppers: Sequence[Callable[..., bool]], state: SearchState, log: WarningLog
+) -> bool:
+    answers: list[bool] = []
+    # All are called, so that each records whether it wants to stop.
+    for stopper in stoppers:
         try:
-            return asks_to_stop(stopper, state)
+            answers.append(_asks_to_stop(stopper, state))
         except Exception as error:  # noqa: BLE001 - the user's own: a monitor that is down stops nothing
             cause = f"{type(error).__name__}: {error}"
-            log.warn(f"stopper:{label}", f"the stopper '{label}' raised {cause}; the run goes on")
-            return False
-
-    return ask
-
-
-def _any_of(stoppers: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
-    def ask() -> bool:
-        # Each of them is asked, so that each knows whether it was the one.
-        answers = [each() for each in stoppers]
-        return any(answers)
-
-    return ask
+            log.warn(f"stopper:{label}", f"the stopper '{label}' raised {cause}; the run continues")
+    return any(answers)

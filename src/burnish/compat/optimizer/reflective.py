@@ -8,17 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import CallbackDispatcher, Callbacks, ScoringCallbacks, WatchedTarget
+from burnish.compat.callbacks import CallbackDispatcher, Callbacks, WatchedTarget, watched_metrics
 from burnish.compat.optimizer.base import (
     BaseOptimizer,
+    Reporter,
     WrongInput,
     WrongKind,
     as_wrong_input,
     surely,
 )
 from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, WarningLog, by_label
-from burnish.compat.optimizer.display import Reporter
-from burnish.core.cases import Dataset
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
@@ -34,6 +33,7 @@ from burnish.projects.prompts.optimizer_config import (
 from burnish.reports.rendering import write_report
 from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
+from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.events import RunBroken, RunEnded, RunFailed
 from burnish.runs.run import Run
@@ -46,8 +46,6 @@ from burnish.targets.callables import CallableTarget
 from burnish.targets.prompts import PromptsTarget, TargetPrompt
 from burnish.targets.prompts.fields import is_async
 
-_VERBOSITIES = (0, 1, 2)
-
 
 def check_arguments(
     *,
@@ -58,26 +56,26 @@ def check_arguments(
     verbose: int,
     stoppers: Sequence[Any],
 ) -> None:
-    """What can be told of the arguments alone."""
+    """Check everything that needs no file."""
     _check_kinds(call_agent, target_prompt, stoppers)
     problems: list[Problem] = []
     if not str(output_dir).strip():
-        problems.append(_wrong("output_dir", "it is empty", "name a folder"))
+        problems.append(_wrong("output_dir", "the path is empty", "name a folder"))
     if not target_prompt.names():
         remedy = "add one: add_path(name, path) or add_callback(name, read=…, write=…)"
-        problems.append(_wrong("target_prompt", "it has no prompt field", remedy))
+        problems.append(_wrong("target_prompt", "it has no prompt fields", remedy))
     if _same_file(*paths):
-        message = "train and validation are the same file: the score would be that of a known exam"
-        remedy = "`burnish data split` makes two files of one"
+        message = "train and validation are the same file: validation needs cases of its own"
+        remedy = "`burnish data split` splits one file into two"
         problems.append(_wrong("validation_dataset_path", message, remedy))
-    if verbose not in _VERBOSITIES:
-        problems.append(_wrong("verbose", f"it is {verbose}", "say 0, 1 or 2"))
+    if verbose not in (0, 1, 2):
+        problems.append(_wrong("verbose", f"{verbose} is not a level", "use 0, 1 or 2"))
     if problems:
         raise WrongInput(problems)
 
 
 def read_config(path: str, algorithms: Sequence[str]) -> AnyOptimizerConfig:
-    """The optimizer.json; the algorithm may be one that was registered."""
+    """Read the optimizer.json; the algorithm may be a registered one."""
     with as_wrong_input():
         file = read_any_optimizer(read_tree(Path(path)), algorithms=algorithms)
     problems = trajectory_problems(file.evaluate.metrics)
@@ -87,19 +85,12 @@ def read_config(path: str, algorithms: Sequence[str]) -> AnyOptimizerConfig:
 
 
 def warn_of_merge(file: AnyOptimizerConfig, target_prompt: TargetPrompt) -> None:
-    """Merging takes two fields; with one it never happens."""
+    """Warn that merging needs at least two prompt fields."""
     algorithm = file.optimize.algorithm
     merging = isinstance(algorithm, ReflectiveAlgorithm) and algorithm.use_merge
     if merging and len(target_prompt.names()) < 2:
         message = "use_merge has no effect with one prompt field: mergeRoundsTotal will be 0"
         warnings.warn(message, UserWarning, stacklevel=3)
-
-
-def _check_folder(folder: Path) -> None:
-    """The folder is new, empty, or that of a run to go on with."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).exists():
-        message = f"{folder} holds other files, and no run to go on with"
-        raise WrongInput([_wrong("output_dir", message, "name a folder that is new or empty")])
 
 
 def _check_kinds(
@@ -110,19 +101,18 @@ def _check_kinds(
         remedy = "write it as `async def call_agent(query: str) -> str`"
         problems.append(_wrong("call_agent", "it is not an async function", remedy))
     if not isinstance(target_prompt, TargetPrompt):
-        message = f"it is {type(target_prompt).__name__}, not a TargetPrompt"
+        message = f"expected a TargetPrompt, found {type(target_prompt).__name__}"
         problems.append(_wrong("target_prompt", message))
     for place, stopper in enumerate(stoppers):
         if not callable(stopper) or is_async(stopper):
-            remedy = "give a plain function that says True to stop"
+            remedy = "pass a plain function that returns True to stop"
             where = f"extra_stop_callbacks[{place}]"
-            problems.append(_wrong(where, "it cannot be called and answer at once", remedy))
+            problems.append(_wrong(where, "it is not a plain function", remedy))
     if problems:
         raise WrongKind(problems)
 
 
 def _same_file(one: str, other: str) -> bool:
-    """The same path, or the same file by another one."""
     if os.path.normpath(Path(one).absolute()) == os.path.normpath(Path(other).absolute()):
         return True
     return os.path.realpath(one) == os.path.realpath(other)
@@ -132,72 +122,43 @@ def _wrong(where: str, message: str, remedy: str = "") -> Problem:
     return Problem(where=where, message=message, remedy=remedy)
 
 
-# -- From what a program gives AgentOptimizer to the Setup of a run -------------------------------
-
-
-_BEGIN = ("before_inference_set", "before_evaluate_set")
-_END = ("after_inference_set", "after_evaluate_set")
-
-
 @dataclass(kw_only=True)
-class SetDispatcher(CallbackDispatcher):
-    """Calls callbacks with the set that a case is of."""
+class _SetDispatcher(CallbackDispatcher):
+    """Passes callbacks the split of each case as its eval set."""
 
     sets: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By case."""
+    """By case id."""
 
     async def dispatch(self, point: str, **fields: Any) -> None:
-        """Call what is registered for this point, for the case's set or for each."""
         named = self.sets.get(str(fields.get("eval_case_id")))
         for each in [named] if named else dict.fromkeys(self.sets.values()):
             self.eval_set_id = each
             await super().dispatch(point, **fields)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Prepared:
-    """A run that is ready to be opened, and whom to tell about its sets."""
-
-    setup: Setup
-    dispatcher: CallbackDispatcher | None = None
-
-    async def dispatch_begin(self) -> None:
-        """The sets are about to be run."""
-        await self._dispatch(_BEGIN)
-
-    async def dispatch_end(self) -> None:
-        """They will not be run any more."""
-        await self._dispatch(_END)
-
-    async def _dispatch(self, points: tuple[str, ...]) -> None:
-        if self.dispatcher is not None:
-            for point in points:
-                await self.dispatcher.dispatch(point)
-
-
 async def _prepared(
     optimizer: BaseOptimizer, stop_callbacks: Mapping[str, Callable[[], bool]]
-) -> _Prepared:
-    """Everything that a run is made of; nothing is written, and nobody is called."""
+) -> Setup:
+    """Set up the run without writing files or calling models."""
     with as_wrong_input():
         description = _described(optimizer)
+    try:
+        agent = CallableTarget(agent=optimizer.call_agent)
+    except ConfigError as error:
+        raise WrongKind(error.problems, remedy=error.remedy) from error
     target = await PromptsTarget.load(
-        _agent(optimizer), optimizer.target_prompt, mode=description.spec.target.isolation
+        agent, optimizer.target_prompt, mode=description.spec.target.isolation
     )
     with as_wrong_input():
         setup = build(description, live=target)
     config = {OPTIMIZER: as_json(optimizer.config), **setup.project.config}
-    setup = replace(
+    return replace(
         setup, stop_callbacks=stop_callbacks, project=replace(setup.project, config=config)
     )
-    return _watched(setup, optimizer.callbacks)
 
 
 def _described(optimizer: BaseOptimizer) -> RunDescription:
-    """The run as its optimizer.json describes it; the program says which cases.
-
-    The environment has no say: a program does the same wherever it is started.
-    """
+    """The run of an optimizer.json, with the program's cases and without the environment."""
     path = Path(optimizer.config_path)
     tree = YamlTree(path=path, data=as_json(optimizer.config), text="")
     cases = {"train": optimizer.train_dataset_path, "holdout": optimizer.validation_dataset_path}
@@ -209,74 +170,64 @@ def _described(optimizer: BaseOptimizer) -> RunDescription:
     )
 
 
-def _agent(optimizer: BaseOptimizer) -> CallableTarget:
-    try:
-        return CallableTarget(agent=optimizer.call_agent)
-    except ConfigError as error:
-        raise WrongKind(error.problems, remedy=error.remedy) from error
-
-
-def _watched(setup: Setup, callbacks: Callbacks | None) -> _Prepared:
-    """With callbacks around each run of a case and each scoring of it."""
-    if callbacks is None or not callbacks.named:
-        return _Prepared(setup=setup)
-    dispatcher = SetDispatcher(callbacks=callbacks, eval_set_id="", sets=_sets(setup.dataset))
-    scoring = ScoringCallbacks(dispatcher=dispatcher, metrics=len(setup.metrics))
-    target = WatchedTarget(target=setup.target, dispatcher=dispatcher)
-    watched = replace(setup, target=target, metrics=scoring.watch(setup.metrics))
-    return _Prepared(setup=watched, dispatcher=dispatcher)
-
-
-def _sets(dataset: Dataset) -> dict[str, str]:
+def _dispatcher(setup: Setup, callbacks: Callbacks | None) -> CallbackDispatcher:
+    dataset = setup.dataset
     named = {"train": dataset.train, "validation": dataset.holdout, "test": dataset.test}
-    return {case.id: name for name, cases in named.items() for case in cases}
-
-
-# -- The algorithms of burnish behind AgentOptimizer ----------------------------------------------
+    return _SetDispatcher(
+        callbacks=callbacks or Callbacks(),
+        eval_set_id="",
+        sets={case.id: name for name, cases in named.items() for case in cases},
+    )
 
 
 @dataclass(kw_only=True)
 class ReflectiveOptimizer(BaseOptimizer):
     """Reflective search: with racing as `reflective`, without as `gepa_reflective`.
 
-    A run that is in `output_dir` already is gone on with: what it paid for is not paid again, and
-    one that had finished gives its result again.
+    A run that is already in `output_dir` is resumed without paying for anything twice; a finished
+    one returns its result again.
     """
 
     unredacted: Mapping[str, str] = field(default_factory=dict[str, str], init=False)
-    """The best texts, with nothing taken out of them."""
+    """The best texts before redaction."""
 
     async def run(self, *, reporter: Reporter | None = None) -> OptimizeResult:
-        """Optimise; the prompts are back as they were before this returns or raises."""
-        _check_folder(self.folder)
+        folder = self.folder
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).exists():
+            message = f"{folder} contains other files and no run to resume"
+            raise WrongInput([_wrong("output_dir", message, "choose a new or empty folder")])
         state, log = SearchState(), WarningLog()
-        ready = await _prepared(self, by_label(self.extra_stop_callbacks, state, log))
-        self.baseline = {name: str(v) for name, v in ready.setup.target.baseline.values.items()}
-        run = await _opened(ready.setup, self.folder)
-        log.run = run
-        redactor = run.directory.redactor
-        files = RoundFiles(self.folder, baseline=self.baseline, redactor=redactor)
-        state.catch_up(self.folder)
+        setup = await _prepared(self, by_label(self.extra_stop_callbacks, state, log))
+        dispatcher = _dispatcher(setup, self.callbacks)
+        if dispatcher.callbacks.named:
+            target = WatchedTarget(target=setup.target, dispatcher=dispatcher)
+            metrics = watched_metrics(setup.metrics, dispatcher)
+            setup = replace(setup, target=target, metrics=metrics)
+        self.baseline = {name: str(v) for name, v in setup.target.baseline.values.items()}
+        log.run = run = await _opened(setup, folder)
+        files = RoundFiles(folder, baseline=self.baseline, redactor=run.directory.redactor)
+        for row in RunRecord.read(folder).rows:
+            state.take(row)
         events = GepaEvents(
             callbacks=self.extra_gepa_callbacks,
-            folder=self.folder,
+            folder=folder,
             state=state,
             log=log,
             baseline=self.baseline,
-            limit=ready.setup.budget.max_metric_calls,
+            limit=setup.budget.max_metric_calls,
         )
         shown = reporter or Reporter(verbose=0)
         try:
-            with shown.watching(self.folder, ready.setup.budget) as views:
+            with shown.watching(folder, setup.budget) as views:
                 for listener in (files, events, *views):
                     run.listen(listener)
-                await self._driven(run, ready)
+                await self._drive(run, dispatcher)
         finally:
-            result = await self._closed(run, files)
+            result = await self._close(run, files)
         return result
 
-    async def _closed(self, run: Run, files: RoundFiles) -> OptimizeResult:
-        """Put the prompts back, then write what is known, also where that went wrong."""
+    async def _close(self, run: Run, files: RoundFiles) -> OptimizeResult:
+        """Restore the prompts, then write the result, even if restoring failed."""
         trouble = ""
         try:
             await surely(run.close())
@@ -288,17 +239,19 @@ class ReflectiveOptimizer(BaseOptimizer):
             write_report(self.folder)
         return result
 
-    async def _driven(self, run: Run, ready: _Prepared) -> None:
-        """Search. What a run fails of is in its result; what is a bug, or an end, is raised."""
+    async def _drive(self, run: Run, dispatcher: CallbackDispatcher) -> None:
+        """Failures become part of the result; bugs and interruptions are raised."""
         try:
-            await ready.dispatch_begin()
+            await dispatcher.dispatch("before_inference_set")
+            await dispatcher.dispatch("before_evaluate_set")
             ending = await drive(run)
-            await ready.dispatch_end()
+            await dispatcher.dispatch("after_inference_set")
+            await dispatcher.dispatch("after_evaluate_set")
             self.unredacted = {name: str(value) for name, value in ending.best.values.items()}
         except Interrupted:
             raise
         except BurnishError as error:
-            # One that the run did not tell by itself, such as that of a callback.
+            # The run itself does not record errors such as that of a callback.
             _record_end(run, RunFailed(reason=str(error)))
         except (asyncio.CancelledError, KeyboardInterrupt):
             _record_end(run, RunBroken(reason="it was cancelled"))
@@ -308,26 +261,25 @@ class ReflectiveOptimizer(BaseOptimizer):
             raise
 
     def best_texts(self, result: OptimizeResult) -> Mapping[str, str]:
-        """The best texts as they were measured; refused where a secret was taken out of one."""
+        """The best texts as they were measured; raises if a secret was redacted from one."""
         spoiled = [
             name
             for name, text in self.unredacted.items()
             if MARKER in text and MARKER not in self.baseline[name]
         ]
         if spoiled:
-            message = "a secret was taken out of its best text, which would be lost in the source"
-            remedy = "put `${VAR}` in its place, or copy best_prompts by hand"
-            raise ConfigError([Problem(where=n, message=message, remedy=remedy) for n in spoiled])
+            message = "a secret was redacted from the best text: writing back would lose it"
+            remedy = "use `${VAR}` in its place, or copy best_prompts by hand"
+            raise ConfigError([_wrong(name, message, remedy) for name in spoiled])
         return self.unredacted or result.best_prompts
 
 
 def _record_end(run: Run, ended: RunEnded) -> None:
-    """Say how the session ended, unless the run itself has."""
     run.tell(ended, f"session:{run.directory.journal.session}:failed")
 
 
 async def _opened(setup: Setup, folder: Path) -> Run:
-    """The run to go on with, or a new one; where there is none, nothing is left open."""
+    """Resume the run in the folder or start a new one; on errors, close all resources."""
     try:
         with as_wrong_input():
             is_run = (folder / HEADER).exists()
@@ -338,41 +290,35 @@ async def _opened(setup: Setup, folder: Path) -> Run:
         raise
 
 
-# -- The algorithms that an optimizer.json can name -----------------------------------------------
+class _OptimizerRegistry:
+    """Algorithms by name: built-in ones and registered ones."""
 
-
-class OptimizerRegistry:
-    """Algorithms by name: those of burnish, and those that programs add."""
-
-    def __init__(self, built_in: Mapping[str, type[BaseOptimizer]]) -> None:
-        self._built_in = dict(built_in)
+    def __init__(self) -> None:
         self._added: dict[str, type[BaseOptimizer]] = {}
 
     def register(self, name: str, algorithm: type[BaseOptimizer]) -> None:
-        """Let `optimize.algorithm.name` be `name`; the same name again replaces what it was."""
+        """Register an algorithm for `optimize.algorithm.name`, or replace a registered one."""
         if not (isinstance(algorithm, type) and issubclass(algorithm, BaseOptimizer)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the algorithm '{name}' must be a subclass of BaseOptimizer")
-        if not name or name in self._built_in:
-            remedy = "choose another name"
-            taken = f"'{name}' is an algorithm of burnish" if name else "an algorithm needs a name"
-            raise WrongInput([Problem(where="name", message=taken, remedy=remedy)])
+        if not name or name in BUILT_IN:
+            taken = f"'{name}' is a built-in algorithm" if name else "an algorithm needs a name"
+            raise WrongInput([_wrong("name", taken, "choose another name")])
         self._added[name] = algorithm
 
     def get(self, name: str) -> type[BaseOptimizer]:
-        """The algorithm of a name."""
-        algorithm = self._built_in.get(name) or self._added.get(name)
+        algorithm = ReflectiveOptimizer if name in BUILT_IN else self._added.get(name)
         if algorithm is None:
             remedy = f"there are: {', '.join(self.names())}"
-            message = f"no algorithm '{name}'"
-            raise WrongInput(
-                [Problem(where="optimize.algorithm.name", message=message, remedy=remedy)]
-            )
+            raise WrongInput([_wrong("optimize.algorithm.name", f"no algorithm '{name}'", remedy)])
         return algorithm
 
     def names(self) -> list[str]:
-        """All names."""
-        return sorted({*self._built_in, *self._added})
+        return sorted({*BUILT_IN, *self._added})
+
+    def list_registered(self) -> list[str]:
+        """The same, under its name in tRPC-Agent."""
+        return self.names()
 
 
-OPTIMIZER_REGISTRY = OptimizerRegistry(dict.fromkeys(BUILT_IN, ReflectiveOptimizer))
-"""Where programs add algorithms of their own."""
+OPTIMIZER_REGISTRY = _OptimizerRegistry()
+"""The registry of algorithms."""

@@ -1,4 +1,4 @@
-"""PromptIter in its own terms: its engine, with its exact JSON."""
+"""PromptIter's engine, names and JSON."""
 
 from burnish.compat.promptiter.engine import PromptIterEngine
 from burnish.compat.promptiter.evaluation import EvaluationStack

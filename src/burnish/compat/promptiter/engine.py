@@ -1,17 +1,16 @@
-"""The engine: describes a target, and runs PromptIter's rounds on it."""
+"""The engine of PromptIter."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
 from burnish.compat.optimizer.base import surely
-from burnish.compat.promptiter.evaluation import EvalResultFiles, EvaluationStack
+from burnish.compat.promptiter.evaluation import EVALSET_RESULTS, EvalResultFiles, EvaluationStack
 from burnish.compat.promptiter.observer import Collector, Delivery, ObserverFailed
-from burnish.compat.promptiter.plan import RunDefaults, RunPlan, Stages, cases_of
-from burnish.compat.promptiter.requests import RunRequest
+from burnish.compat.promptiter.plan import RunDefaults, RunPlan, Stages
+from burnish.compat.promptiter.requests import RunRequest, tightened
 from burnish.compat.promptiter.results import Observer, RunResult, RunStatus
 from burnish.compat.promptiter.shapes import Snapshot
 from burnish.compat.promptiter.snapshot import SurfaceMap
@@ -30,27 +29,19 @@ from burnish.projects.measurements import threshold_of
 from burnish.reports.rendering import write_report
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.driver import Ending, drive
+from burnish.runs.events import PRUNE
 from burnish.runs.run import Run
-from burnish.runs.setup import Furnish, Setup, resume, start
+from burnish.runs.setup import RESULTS, Furnish, Setup, resume, start
 
 _Progress: TypeAlias = Callable[[RunResult], None]
-"""Is given the whole result so far after every stage, those of an earlier session too."""
-_CANCELED = "run canceled"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Listeners:
-    """Whom a run tells what."""
-
-    observer: Observer | None = None
-    progress: _Progress | None = None
+"""Called with the result so far after every stage, also for stages of earlier sessions."""
 
 
 class PromptIterEngine:
-    """PromptIter on a target of burnish.
+    """Runs PromptIter on a burnish target.
 
-    The three stages are models by name (`openai:gpt-4o`), what `backwarder`, `aggregator` and
-    `optimizer` make, or objects with PromptIter's own methods.
+    Each of the three stages is a model name (`openai:gpt-4o`), what `backwarder`, `aggregator` or
+    `optimizer` returns, or an object with PromptIter's method.
     """
 
     def __init__(
@@ -64,10 +55,7 @@ class PromptIterEngine:
         budget: Budget | None = None,
         defaults: RunDefaults | None = None,
     ) -> None:
-        """`budget` holds for every run: a request can make its limits stricter, not wider.
-
-        `defaults` hold where a request says nothing.
-        """
+        """`budget` applies to every run: a request can tighten it. It can override `defaults`."""
         self.target = target
         self.evaluation = evaluation
         self.budget = budget or Budget()
@@ -80,9 +68,20 @@ class PromptIterEngine:
         """The structure of the target, with everything that can be edited."""
         return SurfaceMap.of(self.target).snapshot
 
+    def tightened(self, request: RunRequest) -> RunRequest:
+        """A client's request with its limits cut to those of this engine."""
+        usual = self.defaults
+        operator = {
+            "budget": vars(self.budget),
+            "execution": {"concurrency": usual.concurrency},
+            "strategy": {"settings": usual.settings.model_dump(exclude_unset=True)},
+        }
+        return tightened(request, operator)
+
     def check(self, request: RunRequest) -> None:
-        """Raise everything that is wrong with a request. Calls nobody."""
-        _EngineRun(self._plan(request), _Listeners()).setup.check()
+        """Raise ConfigError with all problems of a request, without calling any model."""
+        run = _EngineRun(self._plan(request))
+        run.plan.setup(run.collector).check()
 
     async def run(
         self,
@@ -93,28 +92,26 @@ class PromptIterEngine:
         progress: _Progress | None = None,
         furnish: Furnish | None = None,
     ) -> RunResult:
-        """Optimise, and say what came of it.
+        """Optimize the target.
 
-        A wrong request raises ConfigError before anything is written or paid. A run that fails
-        gives a result that says so, with the rounds that were finished. `run_dir` is a new
-        folder, or that of an earlier run of the same request, which is then gone on with;
-        without it the run gets a folder of its own in the output folder. `furnish` may put more
-        into a new folder before it appears, such as where the journal lies.
+        A wrong request raises ConfigError before any file is written or paid call is made. A
+        failed run returns a result that says so, with the finished rounds. `run_dir` is a new
+        folder, or that of an earlier run of the same request, which is then resumed; the default
+        is a new folder in the output folder. `furnish` may add files to a new folder before it
+        appears, such as the location of the journal.
         """
-        plan = self._plan(request)
-        folder = None if run_dir is None else Path(run_dir)
-        engine_run = _EngineRun(plan, _Listeners(observer=observer, progress=progress))
-        return await engine_run.driven(folder, furnish)
+        run = _EngineRun(self._plan(request), observer, progress)
+        return await run.drive(None if run_dir is None else Path(run_dir), furnish)
 
     async def close(self) -> None:
-        """Let go of the target and of models."""
+        """Close the target and the models."""
         if is_closable(self.target):
             await self.target.close()
         await self.evaluation.models.close()
 
     def _plan(self, request: object) -> RunPlan:
         if not isinstance(request, RunRequest):
-            message = f"a RunRequest is wanted, found {type(request).__name__}"
+            message = f"expected a RunRequest, found {type(request).__name__}"
             raise ConfigError([Problem(where="request", message=message)])
         return RunPlan.of(
             request, self.target, self.stages, self.evaluation, self.budget, self.defaults
@@ -124,120 +121,126 @@ class PromptIterEngine:
 class _EngineRun:
     """One run of the engine."""
 
-    def __init__(self, plan: RunPlan, listeners: _Listeners) -> None:
-        self._plan = plan
-        self._delivery = Delivery(listeners.observer)
-        surface_map, assets = plan.surface_map, plan.assets
-        self._collector = Collector(
+    def __init__(
+        self,
+        plan: RunPlan,
+        observer: Observer | None = None,
+        progress: _Progress | None = None,
+    ) -> None:
+        self.plan = plan
+        self.delivery = Delivery(observer)
+        assets = plan.assets
+        self.collector = Collector(
             translator=Translator(
-                surface_map=surface_map, origins=assets.origins, cases=cases_of(assets.dataset)
+                surface_map=plan.surface_map,
+                origins=assets.origins,
+                cases={c.id: c for c in (*assets.dataset.train, *assets.dataset.holdout)},
             ),
             context=plan.context,
             patience=Patience(request=plan.request),
             objective=plan.objective,
-            delivery=self._delivery,
-            progress=listeners.progress,
+            delivery=self.delivery,
+            progress=progress,
             result=RunResult(
                 app_name=plan.stack.app_name,
                 status=RunStatus.RUNNING,
-                structure=surface_map.snapshot,
-                accepted_profile=surface_map.profile(plan.start),
+                structure=plan.surface_map.snapshot,
+                accepted_profile=plan.surface_map.profile(plan.start),
             ),
         )
 
-    @property
-    def setup(self) -> Setup:
-        """Everything the run is made of."""
-        return self._plan.setup(self._collector)
-
-    async def driven(self, folder: Path | None, furnish: Furnish | None = None) -> RunResult:
-        """Open the run, drive it to its end, close it."""
-        run = _opened(self.setup, folder, self._plan.stack.output_dir, furnish)
+    async def drive(self, folder: Path | None, furnish: Furnish | None) -> RunResult:
+        """Open the run, run it to its end, close it."""
+        plan, collector = self.plan, self.collector
+        root = plan.stack.output_dir or RESULTS
+        run = _opened(plan.setup(collector), folder, root, furnish)
         header = run.directory.header
-        self._delivery.run = run
-        self._collector.changed(id=header.id)
-        self._collector.files = EvalResultFiles(
-            folder=self._plan.stack.output_dir.absolute(),
-            app_name=self._plan.stack.app_name,
+        self.delivery.run = run
+        collector.changed(id=header.id)
+        collector.files = EvalResultFiles(
+            folder=_results_folder(plan.stack.output_dir, run.directory.folder),
+            app_name=plan.stack.app_name,
             run_id=header.id,
             thresholds={
-                metric.name: bar
-                for metric in self._plan.assets.metrics
-                if (bar := threshold_of(metric)) is not None
+                metric.name: threshold
+                for metric in plan.assets.metrics
+                if (threshold := threshold_of(metric)) is not None
             },
             at=datetime.fromisoformat(header.started_at).timestamp(),
         )
-        run.listen(self._collector)
+        run.listen(collector)
         try:
-            await self._ended(run)
+            await self._search(run)
         finally:
-            await surely(self._closed(run))
-            self._report()
-        return self._collector.result
+            await surely(self._close(run))
+            if collector.progress is not None:
+                collector.progress(collector.result)
+        return collector.result
 
-    async def _ended(self, run: Run) -> None:
-        """Search. What a run fails of is in its result; cancellation and bugs are raised too."""
+    async def _search(self, run: Run) -> None:
+        """A failure is part of the result; cancellation and bugs are raised too."""
         work = asyncio.ensure_future(drive(run))
-        self._delivery.abort = work.cancel
+        self.delivery.abort = work.cancel
         try:
             ending = await work
-            await self._delivery.settled()
-            self._finished(run, ending)
+            await self.delivery.settled()
+            self._finish(run, ending)
         except Interrupted:
-            self._collector.changed(status=RunStatus.CANCELED, error_message=_CANCELED)
+            self._cancel()
             raise
         except BurnishError as error:
-            self._failed(run, error)
+            self._fail(run, error)
         except asyncio.CancelledError:
-            if self._delivery.failed is not None:
-                self._failed(run, self._delivery.failed)
+            if self.delivery.failed is not None:
+                self._fail(run, self.delivery.failed)
                 return
-            self._collector.changed(status=RunStatus.CANCELED, error_message=_CANCELED)
+            self._cancel()
             raise
         except Exception as error:
-            self._failed(run, BurnishError(f"{type(error).__name__}: {error}"))
+            self._fail(run, BurnishError(f"{type(error).__name__}: {error}"))
             raise
 
-    def _finished(self, run: Run, ending: Ending) -> None:
-        collector = self._collector
+    def _finish(self, run: Run, ending: Ending) -> None:
         if ending.interrupted:
-            collector.changed(status=RunStatus.CANCELED, error_message=_CANCELED)
+            self._cancel()
         else:
-            collector.changed(status=RunStatus.SUCCEEDED)
+            self.collector.changed(status=RunStatus.SUCCEEDED)
+        if ending.best.origin.kind == PRUNE:  # after the last round
+            profile = self.plan.surface_map.profile(ending.best)
+            self.collector.changed(accepted_profile=profile)
         if ending.reason != FINISHED:
-            collector.stopped(f"{ending.reason.code}: {ending.reason.detail}")
-        collector.changed(burnish=_ending(run, ending))
+            self.collector.stopped(f"{ending.reason.code}: {ending.reason.detail}")
+        facts: dict[str, Json] = {
+            "Folder": str(run.directory.folder),
+            "EndedBecause": ending.reason.code,
+            "Best": ending.best.id,
+            "Spent": codec(Spend).encode(ending.spent),
+            "Billed": codec(Spend).encode(ending.billed),
+        }
+        self.collector.changed(burnish=facts)
 
-    def _failed(self, run: Run, error: BurnishError) -> None:
-        doing = "" if isinstance(error, ObserverFailed) else self._collector.doing
+    def _cancel(self) -> None:
+        self.collector.changed(status=RunStatus.CANCELED, error_message="run canceled")
+
+    def _fail(self, run: Run, error: BurnishError) -> None:
+        doing = "" if isinstance(error, ObserverFailed) else self.collector.doing
         message = run.directory.redactor.text(f"{doing}{error.message}")
-        self._collector.changed(status=RunStatus.FAILED, error_message=message)
+        self.collector.changed(status=RunStatus.FAILED, error_message=message)
 
-    async def _closed(self, run: Run) -> None:
-        await self._delivery.dropped()
+    async def _close(self, run: Run) -> None:
+        await self.delivery.drop()
         await run.close()
         write_report(run.directory.folder)
 
-    def _report(self) -> None:
-        if self._collector.progress is not None:
-            self._collector.progress(self._collector.result)
+
+def _results_folder(output_dir: Path | None, run: Path) -> Path:
+    return run / EVALSET_RESULTS if output_dir is None else output_dir.absolute()
 
 
 def _opened(setup: Setup, folder: Path | None, root: Path, furnish: Furnish | None) -> Run:
-    """The run to go on with, or a new one."""
-    # The agent may change the folder that the program stands in.
+    # The agent may change the working directory.
     if folder is None:
         return start(setup, root=root.absolute(), furnish=furnish)
     home = folder.absolute()
     is_run = (home / HEADER).exists()
     return resume(setup, home) if is_run else start(setup, folder=home, furnish=furnish)
-
-
-def _ending(run: Run, ending: Ending) -> dict[str, Json]:
-    return {
-        "Folder": str(run.directory.folder),
-        "EndedBecause": ending.reason.code,
-        "Best": ending.best.id,
-        "Spent": codec(Spend).encode(ending.spent),
-        "Billed": codec(Spend).encode(ending.billed),
-    }

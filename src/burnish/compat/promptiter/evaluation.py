@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from burnish.compat.callbacks import AroundMetric
 from burnish.compat.promptiter.requests import EvalSetInput, RunRequest
-from burnish.compat.promptiter.results import CaseResult, EvalSetResult, EvaluationResult
+from burnish.compat.promptiter.results import CaseResult, EvaluationResult
 from burnish.compat.promptiter.runners import as_model
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, codec, short_id
@@ -28,57 +28,57 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.evaluate import How, target_of
 from burnish.projects.measurements import threshold_of
-from burnish.projects.prompts.datasets import unfit_cases
+from burnish.projects.measures import unfit_cases
 from burnish.system import write_atomic
 
 
 @dataclass(frozen=True, kw_only=True)
 class _InTurn(AroundMetric):
-    """Another metric, which waits until nobody else scores; what it says is the same."""
+    """Wraps a metric so that only one case is scored at a time."""
 
     turn: asyncio.Lock = field(compare=False)
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """Score when it is this case's turn."""
         async with self.turn:
             return await super().score(case, outcome, effects=effects)
 
 
 def in_turn(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
-    """The metrics, no two of which score at the same time."""
+    """The metrics, wrapped so that no two score at the same time."""
     turn = asyncio.Lock()
     return tuple(_InTurn(metric=metric, turn=turn) for metric in metrics)
 
 
+EVALSET_RESULTS = "evalset_results"
+"""The folder of a run that has the results in PromptIter's files."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvalResultFiles:
-    """Writes the results of one run, a file for each set and stage."""
+    """Writes the results of one run, one file per set and stage."""
 
     folder: Path
     app_name: str
     run_id: str
     thresholds: Mapping[str, float]
     at: float
-    """When the run began, in seconds: a replay writes the same files."""
+    """The start of the run in seconds, so that a replay writes the same files."""
 
     def write(self, evaluation: EvaluationResult, stage: str) -> None:
-        """Write an evaluation; one that is there already stays as it is."""
+        """Write an evaluation; existing files are not changed."""
         for each in evaluation.eval_sets:
             name = f"{self.app_name}_{each.eval_set_id}_{self.run_id}_{stage}"
             path = self.folder / self.app_name / f"{name}.evalset_result.json"
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                text = json.dumps(self._set(name, each), indent=2, ensure_ascii=False)
-                write_atomic(path, f"{text}\n")
-
-    def _set(self, name: str, result: EvalSetResult) -> dict[str, Json]:
-        return {
-            "evalSetResultId": name,
-            "evalSetResultName": name,
-            "evalSetId": result.eval_set_id,
-            "evalCaseResults": [self._case(case) for case in result.cases],
-            "creationTimestamp": self.at,
-        }
+                data = {
+                    "evalSetResultId": name,
+                    "evalSetResultName": name,
+                    "evalSetId": each.eval_set_id,
+                    "evalCaseResults": [self._case(case) for case in each.cases],
+                    "creationTimestamp": self.at,
+                }
+                write_atomic(path, f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
 
     def _case(self, case: CaseResult) -> Json:
         statuses = {metric.status for metric in case.metrics}
@@ -101,51 +101,38 @@ class EvalResultFiles:
         }
 
 
-# -- Metrics that belong to sets ------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _SetMetric:
-    """One name, and by set the metric that goes by it; other sets are not scored."""
+    """A metric that differs between sets; cases of other sets are not scored."""
 
     name: str
     by_set: Mapping[str, Metric]
     sets: Mapping[str, str]
-    """The set of each case."""
+    """By case, its set."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all of them."""
         return short_id([[name, each.fingerprint] for name, each in sorted(self.by_set.items())])
 
     @property
     def threshold(self) -> float | None:
-        """What it wants, where all sets agree."""
         thresholds = {threshold_of(metric) for metric in self.by_set.values()}
         return thresholds.pop() if len(thresholds) == 1 else None
 
-    def of(self, case: Case) -> Metric | None:
-        """The metric of a case's set."""
+    def _of(self, case: Case) -> Metric | None:
         return self.by_set.get(self.sets.get(case.id, ""))
 
     def estimate(self, case: Case) -> Spend:
-        """What the set's own metric costs."""
-        metric = self.of(case)
+        metric = self._of(case)
         return NOTHING if metric is None else metric.estimate(case)
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """What the set's own metric says."""
-        metric = self.of(case)
+        metric = self._of(case)
         return [] if metric is None else await metric.score(case, outcome, effects=effects)
 
 
-def joined(by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str, str]) -> tuple[Metric, ...]:
-    """The metrics of all sets; one that is everywhere the same stays as it is."""
-    names = dict.fromkeys(metric.name for metrics in by_set.values() for metric in metrics)
-    return tuple(_joined(name, by_set, sets) for name in names)
-
-
 def _joined(name: str, by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str, str]) -> Metric:
+    """One metric for all sets; it is unchanged if it is the same in each."""
     matches = {
         each: metric
         for each, metrics in by_set.items()
@@ -154,91 +141,62 @@ def _joined(name: str, by_set: Mapping[str, Sequence[Metric]], sets: Mapping[str
     }
     first = next(iter(matches.values()))
     same = {metric.fingerprint for metric in matches.values()} == {first.fingerprint}
-    return (
-        first
-        if same and len(matches) == len(by_set)
-        else _SetMetric(name=name, by_set=matches, sets=sets)
-    )
-
-
-# -- The teacher ----------------------------------------------------------------------------------
-
-
-_EXPECTED_RUNNER = "expected_runner_enabled"
-"""The extra of a case that asks for the teacher's answer, whatever the file expects."""
+    if same and len(matches) == len(by_set):
+        return first
+    return _SetMetric(name=name, by_set=matches, sets=sets)
 
 
 def _wants_teacher(case: Case) -> bool:
-    """Whether the case says that its reference comes from the teacher."""
-    return case.extras.get(_EXPECTED_RUNNER) is True
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Teacher:
-    """Answers cases, so that others can be compared with it."""
-
-    target: Target
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the target."""
-        return self.target.description.fingerprint
-
-    def teaches(self, case: Case) -> bool:
-        """Whether a case needs an answer: it asks for one, or has none."""
-        bare = case.scenario is None and all(turn.expected is None for turn in case.turns)
-        return bare or _wants_teacher(case)
-
-    def estimate(self, case: Case) -> Spend:
-        """What an answer costs."""
-        return self.target.estimate(case) if self.teaches(case) else NOTHING
-
-    async def answer(self, case: Case, effects: Effects) -> Outcome:
-        """The answer, paid once for all candidates and metrics."""
-        call = Call(
-            kind="teacher",
-            request={"target": self.fingerprint, "case": case.content_id},
-            codec=codec(Outcome),
-            estimate=self.target.estimate(case) if self.target.leaf else NOTHING,
-        )
-        return await effects.once(call, lambda inner: self._perform(case, inner))
-
-    async def _perform(self, case: Case, effects: Scope) -> Receipt[Outcome]:
-        baseline = self.target.baseline
-        try:
-            receipt = await self.target.run(baseline, case, draw=0, effects=effects)
-        except BurnishError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the border to the user's teacher: law 4
-            failed = Outcome(failure=failure_of(error))
-            return Receipt(value=failed, spend=self.target.estimate(case), missing=failed.missing)
-        return replace(receipt, missing=receipt.value.missing)
+    return case.extras.get("expected_runner_enabled") is True
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TaughtMetric(AroundMetric):
-    """Another metric, with the teacher's answer where a case has none."""
+    """Wraps a metric; the teacher answers cases that have no reference or ask for one."""
 
-    teacher: _Teacher
+    teacher: Target
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the metric and of who teaches."""
-        return short_id([self.metric.fingerprint, self.teacher.fingerprint])
+        return short_id([self.metric.fingerprint, self.teacher.description.fingerprint])
 
     def estimate(self, case: Case) -> Spend:
-        """Both together."""
-        return self.metric.estimate(case) + self.teacher.estimate(case)
+        cost = self.teacher.estimate(case) if self._teaches(case) else NOTHING
+        return self.metric.estimate(case) + cost
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """Score against the teacher's answer; missing where the teacher has none."""
-        if not self.teacher.teaches(case):
+        if not self._teaches(case):
             return await self.metric.score(case, outcome, effects=effects)
-        taught = await self.teacher.answer(case, effects)
+        # Paid once for all candidates and metrics.
+        call = Call(
+            kind="teacher",
+            request={
+                "target": self.teacher.description.fingerprint,
+                "case": case.content_id,
+            },
+            codec=codec(Outcome),
+            estimate=self.teacher.estimate(case) if self.teacher.leaf else NOTHING,
+        )
+        taught = await effects.once(call, lambda inner: self._answer(case, inner))
         if taught.failure is not None:
             message = f"the teacher gave no reference answer: {taught.failure.message}"
             return [Score.of_nothing(self.name, message)]
         return await self.metric.score(_with_answers(case, taught), outcome, effects=effects)
+
+    def _teaches(self, case: Case) -> bool:
+        bare = case.scenario is None and all(turn.expected is None for turn in case.turns)
+        return bare or _wants_teacher(case)
+
+    async def _answer(self, case: Case, effects: Scope) -> Receipt[Outcome]:
+        try:
+            receipt = await self.teacher.run(self.teacher.baseline, case, draw=0, effects=effects)
+        except BurnishError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the border to the user's teacher: law 4
+            failed = Outcome(failure=failure_of(error))
+            spend = self.teacher.estimate(case)
+            return Receipt(value=failed, spend=spend, missing=failed.missing)
+        return replace(receipt, missing=receipt.value.missing)
 
 
 def _with_answers(case: Case, taught: Outcome) -> Case:
@@ -249,36 +207,36 @@ def _with_answers(case: Case, taught: Outcome) -> Case:
     return replace(case, turns=turns)
 
 
-# -- Where eval sets and metrics come from --------------------------------------------------------
-
-
 T = TypeVar("T")
-_OUTPUT = Path("results") / "promptiter"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseOrigin:
-    """Where a case is from: the same case id may be in two sets."""
+    """The set and id of a case, since two sets may use the same case id."""
 
     eval_set: str
     case: str
 
     @property
     def name(self) -> str:
-        """What a run calls the case."""
         return f"{self.eval_set}/{self.case}"
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The fields that identify a case in PromptIter's JSON."""
+        return {"eval_set_id": self.eval_set, "eval_case_id": self.case}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assets:
-    """What a request is evaluated on, and by."""
+    """The cases and metrics of a request."""
 
     dataset: Dataset
     metrics: tuple[Metric, ...]
     origins: Mapping[str, CaseOrigin]
-    """By the name that the run gives a case."""
+    """By the case's name in the run."""
     names: Mapping[str, tuple[str, ...]]
-    """By set, the names of its metrics."""
+    """The names of each set's metrics."""
     models: Models
 
 
@@ -286,47 +244,46 @@ class Assets:
 class EvaluationStack:
     """The evaluation assets of an app, in files or in memory.
 
-    Files lie as `<data_dir>/<app_name>/<set>.evalset.json` and `<set>.metrics.json`.
+    Files are `<data_dir>/<app_name>/<set>.evalset.json` and `<set>.metrics.json`.
     """
 
     app_name: str
     data_dir: Path = Path("data")
-    output_dir: Path = _OUTPUT
+    output_dir: Path | None = Path("results") / "promptiter"
+    """Where results are written; None for the folder of the run."""
     shared_metrics: str = ""
     """The id of one metrics file for all sets."""
     sets: Mapping[str, Sequence[Case]] = field(default_factory=dict[str, Sequence[Case]])
-    """Sets that are in no file."""
+    """Sets in memory, by id."""
     metrics: Sequence[Metric] = ()
-    """Metrics of one's own, in place of metrics files."""
+    """Custom metrics that replace the metrics files."""
     evaluators: Mapping[str, Callable[[MetricItem], Metric]] = field(
         default_factory=dict[str, Callable[[MetricItem], Metric]]
     )
-    """What makes metrics of one's own from items of a metrics file, by evaluator name."""
+    """Factories of custom metrics for items of a metrics file, by evaluator name."""
     judge: ModelRef | str | None = None
-    """Who judges where neither a metric nor a request names anybody."""
+    """The default judge."""
     models: Models = field(default_factory=Models)
     scenarios: bool = True
-    """Whether there is somebody to play the user of a case."""
+    """Whether simulated users are available."""
 
     def load(self, request: RunRequest) -> Assets:
-        """Everything a request names; all that is wrong with it is said at once."""
+        """Load the cases and metrics of a request; all problems are raised together."""
         return _Loading(self, request).assets()
 
     def cases_of(self, eval_set: str) -> Sequence[Case]:
-        """The cases of a set."""
         if eval_set in self.sets:
             return self.sets[eval_set]
         return read_cases(self._path(eval_set, "evalset")).cases
 
     def metrics_of(self, eval_set: str, making: Callable[[Path], MetricMaking]) -> list[Metric]:
-        """The metrics of a set."""
         if self.metrics:
             return list(self.metrics)
         path = self._path(self.shared_metrics or eval_set, "metrics")
         items = read_metrics(path)
         check_names([item.metric_name for item in items])
         if not items:
-            raise ConfigError([Problem(where=path.name, message="there is no metric in it")])
+            raise ConfigError([Problem(where=path.name, message="the file contains no metrics")])
         bench = making(path.resolve().parent)
         return [
             self.evaluators[item.kind](item)
@@ -340,7 +297,7 @@ class EvaluationStack:
 
 
 class _Loading:
-    """A request on its way to assets."""
+    """Loads the assets of one request."""
 
     def __init__(self, stack: EvaluationStack, request: RunRequest) -> None:
         self._stack = stack
@@ -353,7 +310,6 @@ class _Loading:
         self._models = models
 
     def assets(self) -> Assets:
-        """The assets, or everything that is wrong."""
         train = self._cases(self._request.train_inputs)
         holdout = self._cases(self._request.validation_inputs)
         dataset = Dataset(train=tuple(train), holdout=tuple(holdout))
@@ -365,9 +321,10 @@ class _Loading:
         if self._problems:
             raise ConfigError(self._problems)
         sets = {name: origin.eval_set for name, origin in self._origins.items()}
+        metric_names = dict.fromkeys(m.name for metrics in by_set.values() for m in metrics)
         return Assets(
             dataset=dataset,
-            metrics=self._taught(joined(by_set, sets)),
+            metrics=self._taught([_joined(name, by_set, sets) for name in metric_names]),
             origins=self._origins,
             names={
                 name: tuple(metric.name for metric in metrics) for name, metrics in by_set.items()
@@ -376,7 +333,7 @@ class _Loading:
         )
 
     def _cases(self, inputs: Sequence[EvalSetInput]) -> Iterator[Case]:
-        """The cases of a split; a set that is named twice gives what either entry asks for."""
+        """The cases of a split; several entries for one set are combined."""
         for name in dict.fromkeys(each.eval_set_id for each in inputs):
             entries = [each for each in inputs if each.eval_set_id == name]
             every = any(not each.eval_case_ids for each in entries)
@@ -387,20 +344,19 @@ class _Loading:
                 Problem(where=name, message=f"there is no case '{case}' in this set")
                 for case in gone
             ]
-            yield from (self._with_origin(name, c) for c in cases if every or c.id in ids)
-
-    def _with_origin(self, eval_set: str, case: Case) -> Case:
-        origin = CaseOrigin(eval_set=eval_set, case=case.id)
-        self._origins[origin.name] = origin
-        return replace(case, name=origin.name)
+            for case in cases:
+                if every or case.id in ids:
+                    origin = CaseOrigin(eval_set=name, case=case.id)
+                    self._origins[origin.name] = origin
+                    yield replace(case, name=origin.name)
 
     def _metrics(self, eval_set: str) -> list[Metric]:
-        def metrics() -> list[Metric]:
-            made = self._stack.metrics_of(eval_set, self._making)
-            check_judges(made)
-            return made
+        def read() -> list[Metric]:
+            metrics = self._stack.metrics_of(eval_set, self._making)
+            check_judges(metrics)
+            return metrics
 
-        return self._read(eval_set, metrics)
+        return self._read(eval_set, read)
 
     def _making(self, folder: Path) -> MetricMaking:
         judge = self._judge
@@ -422,12 +378,11 @@ class _Loading:
             return
         for case in (*dataset.train, *dataset.holdout):
             if _wants_teacher(case):
-                message = "this case takes its reference from the teacher, and there is none"
-                yield Problem(where=case.id, message=message, remedy="give the request a teacher")
+                message = "this case takes its reference from a teacher, but the request has none"
+                yield Problem(where=case.id, message=message, remedy="set a teacher in the request")
 
-    def _taught(self, metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
+    def _taught(self, metrics: Sequence[Metric]) -> tuple[Metric, ...]:
         if self._request.teacher is None:
-            return metrics
-        target, _ = target_of(self._request.teacher, (), How(), self._models)
-        teacher = _Teacher(target=target)
+            return tuple(metrics)
+        teacher, _ = target_of(self._request.teacher, (), How(), self._models)
         return tuple(_TaughtMetric(metric=metric, teacher=teacher) for metric in metrics)

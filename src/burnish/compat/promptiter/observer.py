@@ -1,4 +1,4 @@
-"""A run as PromptIter sees it, told to an observer in order."""
+"""Collects the result of a run and reports its stages to an observer."""
 
 import asyncio
 import inspect
@@ -43,14 +43,14 @@ from burnish.strategies.backprop.search import Stage, StageBegun
 
 
 class ObserverFailed(BurnishError):
-    """An observer raised: the run ends, and can be gone on with."""
+    """An observer raised an exception, which ends the run; it can be resumed."""
 
     def __init__(self, event: Event, error: Exception) -> None:
         super().__init__(f'append run event "{event.kind.value}": {error}')
 
 
 class Delivery:
-    """Delivers events one after the other; an async observer hears the next when it is done."""
+    """Delivers events in order; an async observer gets the next one when it has finished."""
 
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
@@ -59,12 +59,12 @@ class Delivery:
         self.run: Run | None = None
         self.failed: ObserverFailed | None = None
         self.abort: Callable[[], object] = lambda: None
-        """What ends the run when an async observer has failed."""
+        """Ends the run when an async observer fails."""
 
     def deliver(self, event: Event, *, fresh: bool) -> None:
-        """Tell now, or as soon as the events before were heard; not what was heard before.
+        """Deliver an event after the earlier ones, unless an earlier session already did.
 
-        `fresh` says that the run has never been at this stage.
+        `fresh` says that the run reaches this stage for the first time.
         """
         run, key = self.run, self._key(event)
         if self._observer is None or run is None or self.failed is not None:
@@ -82,21 +82,21 @@ class Delivery:
             run.directory.journal.set_mark(key, "heard")
 
     async def settled(self) -> None:
-        """Wait until all was heard. Raises what an observer raised."""
+        """Wait for all deliveries; raises if an observer failed."""
         if self._last is not None:
             await self._last
         if self.failed is not None:
             raise self.failed
 
-    async def dropped(self) -> None:
-        """Leave nothing running."""
+    async def drop(self) -> None:
+        """Cancel the pending delivery."""
         if self._last is not None:
             self._last.cancel()
             with suppress(asyncio.CancelledError):
                 await self._last
 
     def _key(self, event: Event) -> str:
-        """A name for the event; a round of several candidates has some stages several times."""
+        """A unique key; with several candidates, a round repeats some stages."""
         name = f"observer:{event.round}:{event.kind.value}"
         self._counts[name] = place = self._counts.get(name, 0) + 1
         return f"{name}:{place}"
@@ -112,7 +112,8 @@ class Delivery:
         if before is not None:
             await before
         if self.failed is not None:
-            _drop(answer)
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python warns that nobody awaited it
             return
         try:
             await answer
@@ -121,15 +122,6 @@ class Delivery:
             self.abort()
         else:
             run.directory.journal.set_mark(key, "heard")
-
-
-def _drop(answer: Awaitable[None]) -> None:
-    """A coroutine that nobody will wait for is closed, or Python complains."""
-    if inspect.iscoroutine(answer):
-        answer.close()
-
-
-# -- A run as PromptIter sees it ------------------------------------------------------------------
 
 
 _DOING: dict[EventKind, str] = {
@@ -143,12 +135,12 @@ _DOING: dict[EventKind, str] = {
     EventKind.ROUND_PATCH_SET: "apply patches round {}: ",
     EventKind.ROUND_OUTPUT_PROFILE: "evaluate validation round {}: ",
 }
-"""What is under way once a stage is over; PromptIter begins its errors so."""
+"""The prefix of errors after each stage, as in PromptIter."""
 
 
 @dataclass(kw_only=True)
 class Collector:
-    """Watches one run; it is shown everything on a replay too, and tells only what is new."""
+    """Builds the result of one run; on a replay it reports only new stages."""
 
     translator: Translator
     context: RoundContext
@@ -164,20 +156,14 @@ class Collector:
     _tried: list[Attempt] = field(default_factory=list[Attempt])
     _leading: Evaluation | None = None
 
-    # -- what a run tells its listeners ----------------------------------------------------
-
     def event(self, event: RunEvent) -> None:
-        """A stage that was not told before is about to be shown."""
         if event.read(StageBegun):
             self._fresh = True
 
     def tick(self, tick: Tick) -> None:
-        """Nothing: PromptIter has no word for a case."""
-
-    # -- what the search shows -------------------------------------------------------------
+        """PromptIter has no event for a case."""
 
     def __call__(self, stage: Stage, subject: Round | Attempt | Evaluation | None, /) -> None:
-        """Take in a stage; tell of it unless an earlier session did."""
         kind, fresh = EventKind(stage), self._fresh
         self._fresh = False
         self._stage = kind
@@ -190,18 +176,17 @@ class Collector:
 
     @property
     def doing(self) -> str:
-        """What is under way, as the beginning of an error."""
         if self._stage is None:
             return ""
         return _DOING.get(self._stage, "").format(self.result.current_round)
 
     def changed(self, **fields: Any) -> RunResult:
-        """The result with this, from now on."""
+        """Update fields of the result."""
         self.result = self.result.model_copy(update=fields)
         return self.result
 
     def stopped(self, reason: str) -> None:
-        """The run ended where its last round said to go on."""
+        """Record that the run ended although its last round had not stopped it."""
         if not self.result.rounds:
             return
         last = self.result.rounds[-1]
@@ -211,37 +196,28 @@ class Collector:
         if last.stop is None or not last.stop.should_stop:
             self._round(stop=StopDecision(should_stop=True, reason=reason))
 
-    # -- the stages ------------------------------------------------------------------------
-
     def _payload_of(
         self, kind: EventKind, subject: Round | Attempt | Evaluation | None
     ) -> tuple[bool, Payload]:
-        """Whether to tell of the stage, and what."""
+        """Whether the stage is reported to observers, and its payload."""
         if isinstance(subject, Attempt):
             return self._of_attempt(kind, subject)
         if isinstance(subject, Round):
-            return self._of_round(kind, subject)
+            return True, self._of_round(kind, subject)
         if isinstance(subject, Evaluation):
-            return True, self._baseline(subject)
+            self._leading = subject
+            self.changed(baseline_validation=self._measured(subject, "baseline"))
+            return True, self.result.baseline_validation
         if kind is EventKind.STRUCTURE_SNAPSHOT:
             return True, self.result.structure
-        self._begin()
-        return True, None
-
-    def _baseline(self, evaluation: Evaluation) -> EvaluationResult:
-        result = self._measured(evaluation, "baseline")
-        self._leading = evaluation
-        self.changed(baseline_validation=result)
-        return result
-
-    def _begin(self) -> None:
         self._attempts, self._tried = [], []
         number = self.result.current_round + 1
         new = RoundResult(round=number, input_profile=self.result.accepted_profile)
         self.changed(current_round=number, rounds=(*self.result.rounds, new))
+        return True, None
 
-    def _of_round(self, kind: EventKind, current: Round) -> tuple[bool, Payload]:
-        self.context.enter(current)
+    def _of_round(self, kind: EventKind, current: Round) -> Payload:
+        self.context.round = current
         translator = self.translator
         match kind:
             case EventKind.ROUND_TRAIN_EVALUATION:
@@ -249,29 +225,27 @@ class Collector:
                 self._round(
                     train=train, input_profile=translator.surface_map.profile(current.parent)
                 )
-                return True, train
+                return train
             case EventKind.ROUND_LOSSES:
                 losses = translator.losses(current)
                 self._round(losses=losses, burnish=self._added(current) or None)
-                return True, losses
+                return losses
             case EventKind.ROUND_BACKWARD:
                 backward = translator.backward(current)
                 self._round(backward=backward)
-                return True, backward
+                return backward
             case EventKind.ROUND_AGGREGATION:
                 aggregation = translator.aggregation(current)
                 self._round(aggregation=aggregation)
-                return True, aggregation
+                return aggregation
             case _:
-                return True, self._nothing_failed(current)
+                return self._nothing_failed(current)
 
     def _nothing_failed(self, current: Round) -> RoundCompleted:
-        """A round without losses: empty where PromptIter's would be, and not validated again."""
-        why = (
-            f"{NO_LOSSES}: {len(current.missing)} cases are missing"
-            if current.missing
-            else NO_LOSSES
-        )
+        """A round without losses has empty stages and is not validated again."""
+        why = NO_LOSSES
+        if current.missing:
+            why = f"{NO_LOSSES}: {len(current.missing)} cases are missing"
         self._round(
             backward=BackwardResult(),
             aggregation=AggregationResult(),
@@ -312,7 +286,6 @@ class Collector:
         return result
 
     def _decided(self, attempt: Attempt) -> tuple[bool, Payload]:
-        """The end of a candidate; with the last one, that of the round."""
         if attempt.decision is not None and attempt.decision.accepted:
             self._leading = attempt.holdout
             self.changed(accepted_profile=self.translator.surface_map.profile(attempt.candidate))
@@ -320,12 +293,14 @@ class Collector:
             return False, None
         shown = chosen(self._tried)
         self._show_chosen(shown)
-        stop = self.patience.after(attempt.round.number, self._tried, self._score())
+        leader = self._leading
+        score = None if leader is None else self.objective.measure(leader).score
+        stop = self.patience.after(attempt.round.number, self._tried, score)
         self._round(burnish=self._added(attempt.round))
         return True, self._completed(acceptance(shown, self.objective), stop)
 
     def _show_chosen(self, shown: Attempt) -> None:
-        """Of several candidates, the round shows the one that was accepted."""
+        """Show the accepted candidate if the round has several."""
         if shown is self._tried[0] or shown.holdout is None:
             return
         surface_map = self.translator.surface_map
@@ -345,8 +320,6 @@ class Collector:
             stop_reason=stop.reason,
         )
 
-    # -- parts -----------------------------------------------------------------------------
-
     def _round(self, **fields: Any) -> None:
         *done, last = self.result.rounds
         self.changed(rounds=(*done, last.model_copy(update=fields)))
@@ -354,9 +327,6 @@ class Collector:
     def _added(self, current: Round) -> dict[str, Json]:
         named = self.translator.surface_map.name_of
         return additions(current, self._tried, self.objective, named)
-
-    def _score(self) -> float | None:
-        return None if self._leading is None else self.objective.measure(self._leading).score
 
     def _measured(self, evaluation: Evaluation, stage: str) -> EvaluationResult:
         result = self.translator.evaluation(evaluation)

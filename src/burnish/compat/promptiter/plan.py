@@ -1,5 +1,6 @@
-"""From a request to a run: checked before anything is paid."""
+"""Checks a request and plans its run before any paid call."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -16,28 +17,22 @@ from burnish.compat.promptiter.requests import (
     settings_data,
 )
 from burnish.compat.promptiter.snapshot import SurfaceMap, unknown
-from burnish.compat.promptiter.stage_models import (
-    Kind,
-    ModelStage,
-    aggregate_role,
-    backward_role,
-    optimize_role,
-)
+from burnish.compat.promptiter.stage_models import STAGE_KINDS, Kind, ModelStage, StageRole
 from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer, StageViews
 from burnish.compat.promptiter.translation import RoundContext
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective
-from burnish.core.protocols import Metric, Role, Target
+from burnish.core.protocols import Role, Target
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
+from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Project
 from burnish.runs.draft import Places, validated
-from burnish.runs.evaluation import CasePolicy
 from burnish.runs.setup import Setup
 from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.backprop.packets import Severity
@@ -45,51 +40,27 @@ from burnish.strategies.backprop.search import Watcher
 from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.settings import LossHint as BackpropLossHint
 from burnish.strategies.backprop.strategy import Backprop, unknown_names
-from burnish.system.config_errors import dotted
-
-_SEVERITIES = ("", *(each.value for each in Severity))
+from burnish.system.config import dotted
 
 
-def _problems_of(request: RunRequest, surface_map: SurfaceMap) -> list[Problem]:
-    """What can be seen without reading any set."""
-    return [
-        *_sets(request),
-        *_numbers(request),
-        *_targets(request, surface_map),
-        *_loss_targets(request, surface_map),
-    ]
+def _problem(where: str, message: str, remedy: str = "") -> Problem:
+    return Problem(where=where, message=message, remedy=remedy)
 
 
-def _mismatches(request: RunRequest, assets: Assets) -> list[Problem]:
-    """What the sets do not have: metrics and cases that hints, targets and guards name."""
-    problems: list[Problem] = []
+def _mismatches(request: RunRequest, assets: Assets) -> Iterator[Problem]:
+    """Metrics and cases that the request names but its sets do not have."""
     for each in request.train_inputs:
-        metrics = assets.names.get(each.eval_set_id, ())
-        named = [hint.metric_name for hint in each.loss_hints]
-        named += [target.metric_name for target in each.loss_targets]
-        problems += [
-            Problem(where=each.eval_set_id, message=f"this set has no metric '{name}'")
-            for name in dict.fromkeys(named)
-            if name not in metrics
-        ]
-        cases = {
-            origin.case for origin in assets.origins.values() if origin.eval_set == each.eval_set_id
-        }
-        problems += [
-            Problem(where=each.eval_set_id, message=f"a loss hint names no case: '{name}'")
-            for name in dict.fromkeys(hint.eval_case_id for hint in each.loss_hints)
-            if name not in cases
-        ]
-    return [*problems, *_uneven_targets(request, assets), *_guards(request, assets)]
-
-
-def _protected_cases(request: RunRequest, assets: Assets) -> dict[str, list[str]]:
-    """By protected case, the cases of validation that may be meant."""
-    holdout = [case.id for case in assets.dataset.holdout]
-    return {
-        name: [case for case in holdout if name in (case, assets.origins[case].case)]
-        for name in request.options.protected_cases
-    }
+        name = each.eval_set_id
+        metrics = [entry.metric_name for entry in (*each.loss_hints, *each.loss_targets)]
+        for metric in dict.fromkeys(metrics):
+            if metric not in assets.names.get(name, ()):
+                yield _problem(name, f"this set has no metric '{metric}'")
+        cases = {origin.case for origin in assets.origins.values() if origin.eval_set == name}
+        for case in dict.fromkeys(hint.eval_case_id for hint in each.loss_hints):
+            if case not in cases:
+                yield _problem(name, f"a loss hint names an unknown case: '{case}'")
+    yield from _uneven_targets(request, assets)
+    yield from _guards(request, assets)
 
 
 def _sets(request: RunRequest) -> Iterator[Problem]:
@@ -98,58 +69,70 @@ def _sets(request: RunRequest) -> Iterator[Problem]:
         ("validation", request.validation, request.validation_eval_set_ids),
     ):
         if inputs and ids:
-            message = "the sets are named twice, as inputs and as ids"
-            yield Problem(where=split, message=message, remedy="keep one of the two lists")
+            message = "the sets are given twice, as inputs and as ids"
+            yield _problem(split, message, "keep one of the two lists")
     for split, inputs in (
         ("train", request.train_inputs),
         ("validation", request.validation_inputs),
     ):
         if not inputs:
-            yield Problem(where=split, message=f"{split} evaluation sets are empty")
+            yield _problem(split, f"{split} evaluation sets are empty")
         for each in inputs:
             yield from _input(split, each)
+    yield from _twice_targeted(request.train_inputs)
     for each in request.validation_inputs:
         if each.loss_targets:
-            message = "loss targets are for train sets: nothing is learned from validation"
-            yield Problem(where=f"validation {each.eval_set_id}", message=message)
+            message = "loss targets only apply to train sets: nothing is learned from validation"
+            yield _problem(f"validation {each.eval_set_id}", message)
+
+
+def _names_a_file(name: str) -> bool:
+    """Whether a set's file can have this name, and no other file can be meant."""
+    is_path = {"/", "\\"} & set(name) or name.startswith(".") or name[1:2] == ":"
+    return name.isprintable() and len(name) <= 128 and not is_path
 
 
 def _input(split: str, entry: EvalSetInput) -> Iterator[Problem]:
     name = entry.eval_set_id
     where = f"{split} {name}".strip()
-    if not name.strip():
-        yield Problem(where=split, message="an eval set id is empty")
-    elif {"/", "\\"} & set(name) or name.startswith("."):
-        yield Problem(where=where, message="an eval set id cannot be a path")
-    if any(not case.strip() for case in entry.eval_case_ids):
-        yield Problem(where=where, message="an eval case id is empty")
+    if not name:
+        yield _problem(split, "an eval set id is empty")
+    elif not _names_a_file(name):
+        yield _problem(split, "an eval set id must be a short name, and cannot be a path")
+    if any(not case for case in entry.eval_case_ids):
+        yield _problem(where, "an eval case id is empty")
     for hint in entry.loss_hints:
         yield from _hint(where, hint, entry.eval_case_ids)
-    metrics = [target.metric_name for target in entry.loss_targets]
     for target in entry.loss_targets:
-        if not target.metric_name.strip() or not target.node_id.strip():
-            yield Problem(where=where, message="a loss target needs a metric and a node")
-    for metric in sorted({name for name in metrics if metrics.count(name) > 1}):
-        yield Problem(where=where, message=f"there are two loss targets for '{metric}'")
+        if not target.metric_name or not target.node_id:
+            yield _problem(where, "a loss target needs a metric and a node")
+
+
+def _twice_targeted(inputs: Sequence[EvalSetInput]) -> Iterator[Problem]:
+    """A set may be named more than once, but each of its metrics has one loss target."""
+    goals = Counter((e.eval_set_id, goal.metric_name) for e in inputs for goal in e.loss_targets)
+    for (name, metric), times in sorted(goals.items()):
+        if times > 1:
+            yield _problem(f"train {name}", f"there are two loss targets for '{metric}'")
 
 
 def _hint(where: str, hint: LossHint, chosen: Sequence[str]) -> Iterator[Problem]:
     for name in ("eval_case_id", "metric_name", "reason"):
         if not getattr(hint, name).strip():
-            yield Problem(where=where, message=f"a loss hint has no {name.replace('_', ' ')}")
-    if hint.severity not in _SEVERITIES:
-        message = f"a loss hint has the severity '{hint.severity}'"
-        yield Problem(where=where, message=message, remedy="P0, P1, P2, P3, or none")
+            yield _problem(where, f"a loss hint has no {name.replace('_', ' ')}")
+    if hint.severity not in ("", *Severity):
+        message = f"a loss hint has the unknown severity '{hint.severity}'"
+        yield _problem(where, message, "use P0, P1, P2 or P3, or leave it empty")
     if chosen and hint.eval_case_id and hint.eval_case_id not in chosen:
         message = f"a loss hint is about '{hint.eval_case_id}', which is not among the chosen cases"
-        yield Problem(where=where, message=message)
+        yield _problem(where, message)
 
 
 def _numbers(request: RunRequest) -> Iterator[Problem]:
     if request.max_rounds <= 0:
-        yield Problem(where="MaxRounds", message="there must be at least one round")
+        yield _problem("MaxRounds", "there must be at least one round")
     if request.stop_policy.max_rounds_without_acceptance < 0:
-        yield Problem(where="MaxRoundsWithoutAcceptance", message="it cannot be negative")
+        yield _problem("MaxRoundsWithoutAcceptance", "it cannot be negative")
     widths = {
         "EvalCaseParallelism": request.evaluation_options.eval_case_parallelism,
         "CaseParallelism": request.backward_options.case_parallelism,
@@ -158,14 +141,13 @@ def _numbers(request: RunRequest) -> Iterator[Problem]:
     }
     for name, width in widths.items():
         if width < 0:
-            yield Problem(where=name, message=f"parallelism cannot be negative, found {width}")
+            yield _problem(name, f"parallelism cannot be negative, found {width}")
 
 
 def _targets(request: RunRequest, surface_map: SurfaceMap) -> Iterator[Problem]:
     if not request.target_surface_ids:
         remedy = f"there are: {', '.join(surface_map.targets) or 'none'}"
-        message = "target surface ids are empty"
-        yield Problem(where="TargetSurfaceIDs", message=message, remedy=remedy)
+        yield _problem("TargetSurfaceIDs", "target surface ids are empty", remedy)
     for name in dict.fromkeys(request.target_surface_ids):
         if name not in surface_map.targets:
             yield unknown(name, surface_map.targets)
@@ -175,14 +157,14 @@ def _loss_targets(request: RunRequest, surface_map: SurfaceMap) -> Iterator[Prob
     nodes = {node.id for node in surface_map.structure.nodes}
     for each in request.train_inputs:
         for target in each.loss_targets:
-            if target.node_id.strip() and target.node_id not in nodes:
+            if target.node_id and target.node_id not in nodes:
                 remedy = f"there are: {', '.join(sorted(nodes))}"
                 message = f'loss target node "{target.node_id}" is unknown'
-                yield Problem(where=each.eval_set_id, message=message, remedy=remedy)
+                yield _problem(each.eval_set_id, message, remedy)
 
 
 def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
-    """Loss targets that one set has and another, with the same metric, has not."""
+    """Loss targets that differ between sets with the same metric."""
     named: dict[str, dict[str, str]] = {}
     for each in request.train_inputs:
         for target in each.loss_targets:
@@ -192,39 +174,36 @@ def _uneven_targets(request: RunRequest, assets: Assets) -> Iterator[Problem]:
         scored = {name for name in sets if metric in assets.names.get(name, ())}
         if len(set(by_set.values())) > 1 or not scored <= set(by_set):
             message = f"the loss target of '{metric}' differs from set to set"
-            remedy = "burnish has one for each metric: say the same for every train set"
-            yield Problem(where="train", message=message, remedy=remedy)
+            remedy = "burnish uses one for each metric: set the same for every train set"
+            yield _problem("train", message, remedy)
 
 
 def _guards(request: RunRequest, assets: Assets) -> Iterator[Problem]:
-    for name, cases in _protected_cases(request, assets).items():
+    for name in request.options.protected_cases:
+        cases = _cases_called(name, assets.dataset.holdout, assets)
         if len(cases) != 1:
-            message = "several validation sets have it" if cases else "no validation set has it"
-            remedy = "say set/case" if cases else ""
-            yield Problem(where=f"ProtectedCases {name}", message=message, remedy=remedy)
+            owners = "several validation sets have" if cases else "no validation set has"
+            remedy = "write it as set/case" if cases else ""
+            yield _problem(f"ProtectedCases {name}", f"{owners} this case", remedy)
     names = [metric.name for metric in assets.metrics]
     for name in request.options.metric_floors:
         if name not in names:
             remedy = f"there are: {', '.join(names)}"
-            yield Problem(where=f"MetricFloors {name}", message="no such metric", remedy=remedy)
-
-
-# -- The settings of a run of the engine ----------------------------------------------------------
+            yield _problem(f"MetricFloors {name}", "no such metric", remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunDefaults:
-    """What holds for the runs of an engine where their request says nothing."""
+    """The settings of an engine's runs that a request may override."""
 
     settings: BackpropSettings = field(default_factory=BackpropSettings)
     seed: int = DEFAULT_SEED
     concurrency: int = DEFAULT_CONCURRENCY
-    """Cases run at once."""
+    """The number of cases that run at once."""
     case_policy: CasePolicy = field(default_factory=CasePolicy)
-    """Time limit and retries of a case."""
 
     def over(self, request: RunRequest) -> "RunDefaults":
-        """The same with what a request says of them."""
+        """The defaults with the values of a request."""
         options, evaluation = request.burnish, request.evaluation_options
         says_seed = options is not None and "seed" in options.model_fields_set
         parallel = evaluation.eval_case_parallel_inference_enabled
@@ -244,17 +223,19 @@ def _settings_of(
     *,
     merge_single: bool,
 ) -> BackpropSettings:
-    """How far, how wide, and by which rule."""
     own = cast("dict[str, JsonValue]", base.model_dump(mode="json"))
     data = _merged(own, settings_data(request))
     settings = validated(data, BackpropSettings, Places(source="run"))
     protected = (
         case
         for name in settings.guards.protected
-        for case in _cases_called(name, assets.dataset.holdout, assets)
+        for case in _cases_called(name, assets.dataset.holdout, assets) or [name]
     )
-    has_hints = any(each.loss_hints for each in request.train_inputs)
-    hints = _request_hints(request) if has_hints else _own_hints(settings, assets)
+    hints = [*_request_hints(request)] or [
+        hint.model_copy(update={"case": case})
+        for hint in settings.loss_hints
+        for case in _cases_called(hint.case, assets.dataset.train, assets) or [hint.case]
+    ]
     surfaces = sorted(set(request.target_surface_ids))
     return settings.model_copy(
         update={
@@ -266,16 +247,7 @@ def _settings_of(
     )
 
 
-def _unknown_in(settings: BackpropSettings, target: Target, assets: Assets) -> list[Problem]:
-    """What the settings name and the sets of a request do not have."""
-    faults = unknown_names(settings, target, assets.metrics, assets.dataset)
-    return [
-        Problem(where=dotted(each.at), message=each.message, remedy=each.remedy) for each in faults
-    ]
-
-
 def _merged(base: Mapping[str, JsonValue], over: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The one over the other, mappings merged, as a draft lays them."""
     merged = dict(base)
     for key, value in over.items():
         before = merged.get(key)
@@ -285,15 +257,8 @@ def _merged(base: Mapping[str, JsonValue], over: Mapping[str, JsonValue]) -> dic
 
 
 def _cases_called(name: str, cases: tuple[Case, ...], assets: Assets) -> list[str]:
-    """The cases that a name stands for, by whole name or as their set calls them."""
-    whole = [each.id for each in cases if name in (each.id, assets.origins[each.id].case)]
-    return whole or [name]
-
-
-def _own_hints(settings: BackpropSettings, assets: Assets) -> Iterator[BackpropLossHint]:
-    for hint in settings.loss_hints:
-        for case in _cases_called(hint.case, assets.dataset.train, assets):
-            yield hint.model_copy(update={"case": case})
+    """The cases with this name, as `set/case` or as a case id."""
+    return [each.id for each in cases if name in (each.id, assets.origins[each.id].case)]
 
 
 def _request_hints(request: RunRequest) -> Iterator[BackpropLossHint]:
@@ -307,48 +272,41 @@ def _request_hints(request: RunRequest) -> Iterator[BackpropLossHint]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileTarget(AroundTarget):
-    """Another target, whose baseline is what the initial profile says."""
+class _ProfileTarget(AroundTarget):
+    """Wraps a target so that its baseline is the initial profile."""
 
     surface_map: SurfaceMap
     start: Candidate
 
     @property
     def baseline(self) -> Candidate:
-        """What the profile says."""
         return self.start
 
     @property
     def structure(self) -> Structure:
-        """The other's, or one node where it has none."""
         return self.surface_map.structure
-
-
-# -- From a request to a run ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """Who does the three stages: a model, a runner as a model, or an object of one's own."""
+    """The three stages: a model, a runner, or a custom object each."""
 
     backwarder: Backwarder | ModelStage | ModelRef | str | None
     aggregator: Aggregator | ModelStage | ModelRef | str | None
     optimizer: Optimizer | ModelStage | ModelRef | str | None
 
     def problems(self) -> Iterator[Problem]:
-        """The stages that nobody does."""
-        methods = {"backwarder": "backward", "aggregator": "aggregate", "optimizer": "optimize"}
-        for name, method in methods.items():
-            stage: object = getattr(self, name)
-            usable = isinstance(stage, ModelStage | ModelRef | str) or hasattr(stage, method)
-            if not usable:
-                remedy = f"give a model's name, or an object with `async {method}(request)`"
+        """Stages that are missing."""
+        for name, kind in STAGE_KINDS.items():
+            stage, method = getattr(self, name), kind.method
+            if not isinstance(stage, ModelStage | ModelRef | str) and not hasattr(stage, method):
+                remedy = f"pass a model name, or an object with `async {method}(request)`"
                 yield Problem(where=name, message=f"there is no {name}", remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A request that was found good, with all that it needs."""
+    """A checked request with everything that its run needs."""
 
     request: RunRequest
     surface_map: SurfaceMap
@@ -357,15 +315,11 @@ class RunPlan:
     stack: EvaluationStack
     target: Target
     start: Candidate
-    budget: Budget = field(default_factory=Budget)
-    """The limits of the engine, which a request can only make stricter."""
-    settings: BackpropSettings = field(default_factory=BackpropSettings)
-    defaults: RunDefaults = field(default_factory=RunDefaults)
-    context: RoundContext = field(init=False)
-
-    def __post_init__(self) -> None:
-        context = RoundContext(origins=self.assets.origins)
-        object.__setattr__(self, "context", context)
+    budget: Budget
+    """The engine's limits; a request can only tighten them."""
+    settings: BackpropSettings
+    defaults: RunDefaults
+    context: RoundContext
 
     @classmethod
     def of(
@@ -377,29 +331,35 @@ class RunPlan:
         budget: Budget | None = None,
         defaults: RunDefaults | None = None,
     ) -> "RunPlan":
-        """The plan; everything that is wrong is said at once, as far as it can be told."""
+        """Check a request and plan its run; problems are raised together where possible."""
         surface_map = SurfaceMap.of(target)
-        problems = [*stages.problems(), *_problems_of(request, surface_map)]
+        problems = [
+            *stages.problems(),
+            *_sets(request),
+            *_numbers(request),
+            *_targets(request, surface_map),
+            *_loss_targets(request, surface_map),
+        ]
         start = surface_map.baseline
         try:
-            start = (
-                surface_map.candidate(request.initial_profile) if request.initial_profile else start
-            )
+            if request.initial_profile:
+                start = surface_map.candidate(request.initial_profile)
         except ConfigError as error:
             problems += error.problems
         if problems:
             raise ConfigError(problems)
         assets = stack.load(request)
-        if problems := _mismatches(request, assets):
+        if problems := list(_mismatches(request, assets)):
             raise ConfigError(problems)
-        # An aggregator of one's own may do more than merge, so it sees single remarks too.
+        # A custom aggregator may do more than merge, so it gets single remarks too.
         by_model = isinstance(stages.aggregator, ModelStage | ModelRef | str)
         usual = defaults or RunDefaults()
         settings = _settings_of(
             request, surface_map, assets, usual.settings, merge_single=not by_model
         )
-        if problems := _unknown_in(settings, target, assets):
-            raise ConfigError(problems)
+        unknown_settings = unknown_names(settings, target, assets.metrics, assets.dataset)
+        if faults := list(unknown_settings):
+            raise ConfigError([_problem(dotted(f.at), f.message, f.remedy) for f in faults])
         return cls(
             request=request,
             surface_map=surface_map,
@@ -411,21 +371,23 @@ class RunPlan:
             budget=budget or Budget(),
             settings=settings,
             defaults=usual.over(request),
+            context=RoundContext(origins=assets.origins),
         )
 
     @property
     def objective(self) -> Objective:
-        """Every score of a validation case counts the same, whichever metric gave it."""
-        counts = _counts(self.assets.metrics, self.assets)
+        """Weights by which every score of a validation case counts the same."""
+        assets = self.assets
+        sets = [assets.origins[case.id].eval_set for case in assets.dataset.holdout]
+        counts = {m.name: sum(m.name in assets.names[s] for s in sets) for m in assets.metrics}
         return Objective(weights={name: float(count) for name, count in counts.items() if count})
 
     def setup(self, watch: Watcher) -> Setup:
-        """Everything the run is made of."""
         options = self.request.options
         evaluation, metrics = self.request.evaluation_options, self.assets.metrics
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
         return Setup(
-            target=ProfileTarget(
+            target=_ProfileTarget(
                 target=self.target, surface_map=self.surface_map, start=self.start
             ),
             metrics=metrics
@@ -433,44 +395,34 @@ class RunPlan:
             else in_turn(metrics),
             objective=self.objective,
             dataset=self.assets.dataset,
-            strategy=self._strategy(watch),
+            strategy=Backprop(
+                backwarder=self._role("backwarder", self.stages.backwarder),
+                aggregator=self._role("aggregator", self.stages.aggregator),
+                patcher=self._role("optimizer", self.stages.optimizer),
+                settings=self.settings,
+                watch=watch,
+            ),
             seed=self.defaults.seed,
             budget=self.budget.within(**{name: getattr(options, name) for name in LIMITS}),
             concurrency=self.defaults.concurrency,
             case_policy=self.defaults.case_policy,
+            confirm=options.confirm,
             project=Project(config={"promptiter": config}),
             notes=tuple(self._notes()),
             resources=(_Borrowed(self.assets.models),),
         )
 
-    def _strategy(self, watch: Watcher) -> Backprop:
-        return Backprop(
-            backwarder=self._role("backwarder", self.stages.backwarder),
-            aggregator=self._role("aggregator", self.stages.aggregator),
-            patcher=self._role("optimizer", self.stages.optimizer),
-            settings=self.settings,
-            watch=watch,
-        )
-
     def _role(self, kind: Kind, stage: Any) -> Role[Any, Any]:
         views = StageViews(surface_map=self.surface_map, context=self.context)
         if isinstance(stage, str | ModelRef):
-            stage = ModelStage(kind=kind, who=stage)
+            stage = ModelStage(stage, kind=kind)
         if isinstance(stage, ModelStage):
             return stage.role(self.stack.models, views)
-        match kind:
-            case "backwarder":
-                return backward_role(stage, views)
-            case "aggregator":
-                return aggregate_role(stage, views)
-            case "optimizer":
-                return optimize_role(stage, views)
+        return StageRole(kind=kind, stage=stage, views=views)
 
     def _notes(self) -> Iterator[str]:
-        sizes: dict[str, int] = {}
-        for case in self.assets.dataset.holdout:
-            origin = self.assets.origins[case.id]
-            sizes[origin.eval_set] = sizes.get(origin.eval_set, 0) + 1
+        origins = self.assets.origins
+        sizes = Counter(origins[case.id].eval_set for case in self.assets.dataset.holdout)
         if len(set(sizes.values())) > 1:
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             yield (
@@ -480,25 +432,13 @@ class RunPlan:
 
 
 class _Borrowed:
-    """Models that belong to the engine: a run knows their secrets, and does not close them."""
+    """The engine's models: a run uses their secrets but does not close them."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
 
     def secrets(self) -> Sequence[str]:
-        """The keys that they were given."""
         return self._models.secrets()
 
     async def close(self) -> None:
-        """Another run may use them."""
-
-
-def cases_of(dataset: Dataset) -> dict[str, Case]:
-    """The cases by name."""
-    return {case.id: case for case in (*dataset.train, *dataset.holdout)}
-
-
-def _counts(metrics: Sequence[Metric], assets: Assets) -> dict[str, int]:
-    """By metric, how many cases of validation are in sets that it scores."""
-    sets = [assets.origins[case.id].eval_set for case in assets.dataset.holdout]
-    return {m.name: sum(m.name in assets.names[each] for each in sets) for m in metrics}
+        """The engine may use the models for other runs."""

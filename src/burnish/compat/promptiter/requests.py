@@ -1,13 +1,14 @@
-"""Requests of PromptIter, as patches on the description of a run."""
+"""PromptIter's run requests, and how they change the description of a run."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, Field, JsonValue, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer
 
-from burnish.compat.promptiter.shapes import CamelWire, Profile, Wire, unknown_keys
+from burnish.compat.promptiter.shapes import CamelWire, Id, Profile, Wire, is_empty, unknown_keys
+from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.content import (
     MOST,
     MOST_PLACES,
@@ -16,10 +17,15 @@ from burnish.core.content import (
     Json,
     NotNegative,
     Repeats,
+    codec,
 )
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.surfaces import Value
 from burnish.datasets.evalset_shapes import folded
+from burnish.projects.clients import NOTHING_ALLOWED, admit
+from burnish.projects.description import Doors
 from burnish.projects.dialects import Document
+from burnish.projects.structures import read_structure
 from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.strategy import Backprop
@@ -27,116 +33,122 @@ from burnish.system import YamlTree, read_tree
 from burnish.system.yaml import TreePath
 
 
-def _empty(value: object) -> bool:
-    return not value
+class _Strict(Wire):
+    """A part of a request: a text is no number and no switch, as in Go."""
+
+    model_config = ConfigDict(strict=True)
+
+
+_Items = Field(default=(), strict=False)
+"""A list is a tuple here."""
 
 
 class LossHint(CamelWire):
     """What a person says about a case that fails a metric."""
 
-    eval_case_id: str = ""
-    metric_name: str = ""
-    severity: str = ""
-    """P0 to P3; P1 where it is empty."""
+    eval_case_id: Id = ""
+    metric_name: Id = ""
+    severity: Id = ""
+    """P0 to P3; P1 if empty."""
     reason: str = ""
 
 
 class LossTarget(CamelWire):
-    """The node where the losses of a metric begin, instead of where the run ended."""
+    """The node where the losses of a metric start, instead of the last one."""
 
-    metric_name: str = ""
-    node_id: str = ""
+    metric_name: Id = ""
+    node_id: Id = ""
 
 
 class EvalSetInput(CamelWire):
     """An eval set, or some of its cases."""
 
-    eval_set_id: str = ""
-    eval_case_ids: tuple[str, ...] = ()
-    """All of them where none is named."""
+    eval_set_id: Id = ""
+    eval_case_ids: tuple[Id, ...] = ()
+    """All cases if empty."""
     loss_hints: tuple[LossHint, ...] = ()
     loss_targets: tuple[LossTarget, ...] = ()
 
 
-class EvaluationOptions(Wire):
-    """How many cases run at once; 0 leaves it to burnish."""
+class EvaluationOptions(_Strict):
+    """How many cases run at once; 0 means burnish's default."""
 
     eval_case_parallelism: int = Field(default=0, le=MOST_PLACES)
     eval_case_parallel_inference_enabled: bool = True
-    """Off, cases run one after the other, and are scored as they come."""
+    """If off, cases run one after the other."""
     eval_case_parallel_evaluation_enabled: bool = True
-    """Off, they are scored one after the other."""
+    """If off, cases are scored one after the other."""
 
 
-class BackwardOptions(Wire):
-    """How many cases are walked back at once."""
+class BackwardOptions(_Strict):
+    """How many cases the backward stage handles at once."""
 
     case_parallelism_enabled: bool = True
     case_parallelism: int = Field(default=0, le=MOST_PLACES)
 
 
-class SurfaceOptions(Wire):
-    """How many surfaces are worked on at once."""
+class AggregationOptions(_Strict):
+    """How many surfaces are merged at once."""
 
     surface_parallelism_enabled: bool = True
     surface_parallelism: int = Field(default=0, le=MOST_PLACES)
 
 
-class AggregationOptions(SurfaceOptions):
-    """How many surfaces are merged at once."""
-
-
-class OptimizerOptions(SurfaceOptions):
+class OptimizerOptions(AggregationOptions):
     """How many surfaces are patched at once."""
 
 
-class AcceptancePolicy(Wire):
-    """What a gain must be; a tie is none, unless a loss is allowed."""
+class AcceptancePolicy(_Strict):
+    """The minimum gain; a tie is not a gain unless a loss is allowed."""
 
     min_score_gain: float = 0.0
 
 
-class StopPolicy(Wire):
+class StopPolicy(_Strict):
     """When to stop before the last round."""
 
     max_rounds_without_acceptance: int = Field(default=0, le=MOST)
-    """0 is no limit."""
+    """0 means no limit."""
     target_score: float | None = None
 
 
-class BurnishOptions(Wire):
+class BurnishOptions(_Strict):
     """What burnish adds to PromptIter: repeats, gates, guards, budgets."""
 
     repeats: Repeats = 1
     gate: Literal["min_gain", "sigma", "strict"] = "min_gain"
     accept_sigma: NotNegative = 1.0
-    protected_cases: tuple[str, ...] = ()
-    """Validation cases that may not get worse: `case`, or `set/case` where two sets have it."""
+    protected_cases: tuple[Id, ...] = _Items
+    """Validation cases that may not get worse: `case`, or `set/case` if two sets have it."""
     no_new_failures: bool = False
     metric_floors: dict[str, float] = Field(default_factory=dict[str, float])
-    """The least mean of a metric on validation."""
+    """The minimum mean of a metric on validation."""
     candidates_per_round: AtLeastOne = 1
     cases_per_round: AtLeastOne | None = None
-    """At most so many failing cases are walked back in a round."""
+    """The maximum of failing cases that a round works on."""
+    prune: bool = False
+    """After the rounds, take out of the accepted profile what is not missed."""
     max_metric_calls: AtLeastOne | None = None
     max_calls: AtLeastOne | None = None
     max_tokens: AtLeastOne | None = None
     max_usd: AboveZero | None = None
     max_minutes: AboveZero | None = None
     seed: int = 42
+    confirm: bool = False
+    """Measure baseline and best again at the end, on fresh draws."""
 
 
-class RunRequest(Wire):
-    """The input of one run. Name sets by id alone, or as inputs that say more of each."""
+class RunRequest(_Strict):
+    """The input of one run. Sets are given by id, or as inputs with more details."""
 
     where = "run"
 
-    train: tuple[EvalSetInput, ...] = Field(default=(), alias="train")
-    validation: tuple[EvalSetInput, ...] = Field(default=(), alias="validation")
-    train_eval_set_ids: tuple[str, ...] = Field(default=(), exclude_if=_empty)
-    validation_eval_set_ids: tuple[str, ...] = Field(default=(), exclude_if=_empty)
+    train: tuple[EvalSetInput, ...] = Field(default=(), alias="train", strict=False)
+    validation: tuple[EvalSetInput, ...] = Field(default=(), alias="validation", strict=False)
+    train_eval_set_ids: tuple[Id, ...] = Field(default=(), exclude_if=is_empty, strict=False)
+    validation_eval_set_ids: tuple[Id, ...] = Field(default=(), exclude_if=is_empty, strict=False)
     initial_profile: Profile | None = None
-    target_surface_ids: tuple[str, ...] = ()
+    target_surface_ids: tuple[Id, ...] = _Items
     teacher: Any = None
     """Writes reference answers: an async function of the question, or a target."""
     judge: Any = None
@@ -155,27 +167,32 @@ class RunRequest(Wire):
         """A runner is code, and has no JSON."""
         del value
 
+    def sent_json(self) -> dict[str, Json]:
+        """The data with only what was sent: defaults would override those of a graph file."""
+        data = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return cast("dict[str, Json]", data)
+
     @property
     def options(self) -> BurnishOptions:
-        """What burnish is told, or its defaults."""
+        """The burnish options, or their defaults."""
         return self.burnish or BurnishOptions()
 
     @property
     def train_inputs(self) -> tuple[EvalSetInput, ...]:
-        """The sets to learn from, whichever way they were named."""
-        return _inputs(self.train, self.train_eval_set_ids)
+        """The train sets, given as inputs or by id."""
+        return (*self.train, *map(_by_id, self.train_eval_set_ids))
 
     @property
     def validation_inputs(self) -> tuple[EvalSetInput, ...]:
-        """The sets that decide, whichever way they were named."""
-        return _inputs(self.validation, self.validation_eval_set_ids)
+        """The validation sets, given as inputs or by id."""
+        return (*self.validation, *map(_by_id, self.validation_eval_set_ids))
 
 
 def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
-    """A request that came as JSON, and what is to be warned of.
+    """Read a request from JSON; also returns warnings.
 
-    Keys that nobody knows are refused when `strict`, else ignored with a warning each. Teacher
-    and judge are code, which JSON cannot carry.
+    Unknown keys are errors if `strict`, else they are ignored with a warning each. Teacher and
+    judge are code, which JSON cannot carry.
     """
     if not isinstance(data, dict):
         raise ConfigError([Problem(where="run", message="the request must be an object")])
@@ -191,22 +208,19 @@ def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
     return RunRequest.from_json(data), [f"{message} is ignored" for message in unknown]
 
 
-def _inputs(inputs: tuple[EvalSetInput, ...], ids: tuple[str, ...]) -> tuple[EvalSetInput, ...]:
-    return (*inputs, *(EvalSetInput(eval_set_id=name) for name in ids))
-
-
-# -- A run request of PromptIter as patches on the description of a run ---------------------------
+def _by_id(name: str) -> EvalSetInput:
+    return EvalSetInput(eval_set_id=name)
 
 
 LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
 _SETTINGS = ("strategy", "settings")
-_OPTIONS = ("repeats", "gate", "accept_sigma", "candidates_per_round", "cases_per_round")
+_OPTIONS = ("repeats", "gate", "accept_sigma", "candidates_per_round", "cases_per_round", "prune")
 _GUARDS = {
     "protected_cases": "protected",
     "no_new_failures": "no_new_failures",
     "metric_floors": "floors",
 }
-"""What the request calls a guard, and what the settings do."""
+"""Guards by their name in a request: their name in the settings."""
 _FIELDS: Mapping[TreePath, TreePath] = {
     ("target_surface_ids",): (*_SETTINGS, "targets"),
     ("max_rounds",): (*_SETTINGS, "max_rounds"),
@@ -220,60 +234,99 @@ _FIELDS: Mapping[TreePath, TreePath] = {
     **{("burnish", name): ("budget", name) for name in LIMITS},
     ("burnish", "seed"): ("execution", "seed"),
 }
-"""What a request says, and the field of the description that it sets."""
+"""Fields of a request, and the fields of the description that they set."""
 _OPEN = ("target_surface_ids", "max_rounds", *_GUARDS)
-"""Where nothing, none and zero leave it to what was there before."""
+"""Fields whose empty value leaves the description unchanged."""
 _WIDTHS = {
     "backward_parallelism": ("backward_options", "case_parallelism"),
     "aggregation_parallelism": ("aggregation_options", "surface_parallelism"),
     "patch_parallelism": ("optimizer_options", "surface_parallelism"),
 }
 
+_AT_ONCE = {**_WIDTHS, "concurrency": ("evaluation_options", "eval_case_parallelism")}
 
-@dataclass(frozen=True, kw_only=True)
-class _RequestPatch:
-    """One field that a request sets."""
+
+class _Patch(NamedTuple):
+    """A field of the description, its new value, and the field of the request it comes from."""
 
     field: TreePath
     value: JsonValue
     source: TreePath
-    """Where the request says it, in Python's names."""
 
 
-def patches(request: RunRequest) -> Iterator[_RequestPatch]:
-    """What a request says itself, without what it would be by default; sets of cases aside."""
+def _patches(request: RunRequest) -> Iterator[_Patch]:
+    """The fields that a request sets explicitly, except for its eval sets."""
     data = cast("dict[str, JsonValue]", request.model_dump(mode="json", by_alias=False))
     for source, target in _FIELDS.items():
         value = _value(data, source)
         if _is_set(request, source) and value is not None and (value or source[-1] not in _OPEN):
-            yield _RequestPatch(field=target, value=value, source=source)
+            yield _Patch(target, value, source)
+    # A round of PromptIter has one candidate, its last winner is its result, and its budget means
+    # the search alone.
+    yield _Patch((*_SETTINGS, "patches_alone"), value=False, source=())
+    if not request.options.prune:
+        yield _Patch((*_SETTINGS, "prune"), value=False, source=())
+    yield _Patch(("execution", "confirm"), value=request.options.confirm, source=())
     yield from _losses(request)
     for name, (block, key) in _WIDTHS.items():
-        width = _width(getattr(request, block), key)
+        options = getattr(request, block)
+        # One at a time if switched off; 0 means no limit of the request.
+        width = getattr(options, key) if getattr(options, f"{key}_enabled") else 1
         if width:
-            yield _RequestPatch(field=(*_SETTINGS, name), value=width, source=(block,))
-    at_once = _concurrency(request)
-    if at_once:
-        source = ("evaluation_options",)
-        yield _RequestPatch(field=("execution", "concurrency"), value=at_once, source=source)
+            yield _Patch((*_SETTINGS, name), width, (block,))
+    options = request.evaluation_options
+    parallel = (
+        options.eval_case_parallel_inference_enabled
+        and options.eval_case_parallel_evaluation_enabled
+    )
+    if at_once := options.eval_case_parallelism if parallel else 1:
+        yield _Patch(("execution", "concurrency"), at_once, ("evaluation_options",))
+
+
+def tightened(request: RunRequest, operator: dict[str, Any]) -> RunRequest:
+    """A client's request with its limits cut to those of the `operator`'s description."""
+    fields = {setting.path: setting for setting in Doors.of("graph", Backprop.name).fields()}
+    for patch in _patches(request):
+        if not patch.source:  # our own, not the client's
+            continue
+        path = tuple(map(str, patch.field))
+        value = admit(fields[path], patch.value, operator=operator, allowance=NOTHING_ALLOWED)
+        if value != patch.value:
+            block, *keys = map(str, _AT_ONCE.get(path[-1], patch.source))
+            inner = getattr(request, block)
+            cut = inner.model_copy(update={keys[0]: value}) if keys else value
+            request = request.model_copy(update={block: cut})
+    return request
+
+
+def within(request: RunRequest, **limits: float | None) -> RunRequest:
+    """A request with these limits where they are stricter than its own."""
+    own = request.options
+    stricter = {
+        name: limit
+        for name, limit in limits.items()
+        if limit is not None and ((before := getattr(own, name)) is None or limit < before)
+    }
+    if not stricter:
+        return request
+    return request.model_copy(update={"burnish": own.model_copy(update=stricter)})
 
 
 def settings_data(request: RunRequest) -> dict[str, JsonValue]:
-    """What a request says of back-propagation, as data of its settings."""
+    """The backprop settings that a request sets, as data."""
     data: dict[str, JsonValue] = {}
-    for patch in patches(request):
-        if patch.field[:2] != _SETTINGS:
-            continue
-        *above, last = map(str, patch.field[2:])
-        block = data
-        for key in above:
-            block = cast("dict[str, JsonValue]", block.setdefault(key, {}))
-        block[last] = patch.value
+    for patch in _patches(request):
+        if patch.field[:2] == _SETTINGS:
+            *above, last = map(str, patch.field[2:])
+            block = data
+            for key in above:
+                block = cast("dict[str, JsonValue]", block.setdefault(key, {}))
+            block[last] = patch.value
     return data
 
 
 def _is_set(block: BaseModel | None, path: TreePath) -> bool:
-    """Whether a request says something, wherever it stands in it."""
+    """Whether a request sets this field explicitly."""
     name, *rest = map(str, path)
     if block is None or name not in block.model_fields_set:
         return False
@@ -286,8 +339,8 @@ def _value(data: JsonValue, path: TreePath) -> JsonValue:
     return data
 
 
-def _losses(request: RunRequest) -> Iterator[_RequestPatch]:
-    """What people say of cases that fail, and where losses begin."""
+def _losses(request: RunRequest) -> Iterator[_Patch]:
+    """Loss hints and loss targets."""
     hints: list[JsonValue] = [
         {
             "case": hint.eval_case_id,
@@ -304,81 +357,69 @@ def _losses(request: RunRequest) -> Iterator[_RequestPatch]:
         for goal in each.loss_targets
     }
     if hints:
-        yield _RequestPatch(field=(*_SETTINGS, "loss_hints"), value=hints, source=("train",))
+        yield _Patch((*_SETTINGS, "loss_hints"), hints, ("train",))
     if goals:
-        yield _RequestPatch(field=(*_SETTINGS, "loss_targets"), value=goals, source=("train",))
-
-
-def _width(options: BaseModel, key: str) -> JsonValue:
-    """One at a time where it is switched off; 0 leaves it open."""
-    if not getattr(options, f"{key}_enabled"):
-        return 1
-    return getattr(options, key) or None
-
-
-def _concurrency(request: RunRequest) -> int | None:
-    options = request.evaluation_options
-    parallel = (
-        options.eval_case_parallel_inference_enabled
-        and options.eval_case_parallel_evaluation_enabled
-    )
-    return options.eval_case_parallelism or None if parallel else 1
+        yield _Patch((*_SETTINGS, "loss_targets"), goals, ("train",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestFile:
-    """A request in a file, laid over the graph file that it is about."""
+    """A request in a file, applied to the graph file that it is about."""
 
     request: RunRequest
     tree: YamlTree
     at: TreePath = ()
-    """Where the request stands: a body for the HTTP service has it under `run`."""
+    """The path of the request in the file: a body for the HTTP service has it under `run`."""
     warnings: tuple[str, ...] = ()
 
     @property
     def strategy(self) -> str:
-        """PromptIter's."""
         return Backprop.name
 
     @classmethod
     def read(cls, path: Path) -> "RequestFile":
-        """The request of a file; refused where it asks for what only the engine can do."""
+        """Read a request."""
         tree = read_tree(path)
         data = tree.data if isinstance(tree.data, dict) else {}
         at = tuple(key for key in data if key.lower() == "run")[:1]
         request, warnings = read_request(data[at[0]] if at else tree.data, strict=False)
-        read = cls(request=request, tree=tree, at=at, warnings=tuple(warnings))
-        if request.initial_profile is not None and request.initial_profile.overrides:
-            remedy = (
-                "put the values into the file first, or run the request from Python with "
-                "burnish.compat.promptiter.Engine"
-            )
-            problem = Problem(
-                where=str(read.place(("initial_profile",))),
-                message="a graph file is started from as it stands",
-                remedy=remedy,
-            )
-            raise ConfigError([problem])
-        return read
+        return cls(request=request, tree=tree, at=at, warnings=tuple(warnings))
 
-    def put(self, draft: Draft, document: Document) -> None:
-        """Lay the request over the draft of the graph file; its sets are found beside that."""
-        for patch in patches(self.request):
-            place = self.place(patch.source)
+    def put(self, draft: Draft, document: Document, doors: Doors) -> None:
+        """Apply the request to the draft of the graph file; its sets are found beside that file."""
+        del doors  # whoever has the command line may set everything
+        for patch in _patches(self.request):
+            place = self._place(patch.source)
             draft.put(patch.field, patch.value, place=place, strength=Strength.REQUEST)
         problems: list[Problem] = []
+        self._put_start(draft, document)
         for split, name in (("train", "train"), ("validation", "holdout")):
-            inputs = list(self._inputs(split))
+            inputs = self._inputs(split)
             case_sets = [self._case_set(each, at, document, problems) for each, at in inputs]
             sets: list[JsonValue] = [each for each in case_sets if each is not None]
             if sets:
-                place = self.place(inputs[0][1][:1])
+                place = self._place(inputs[0][1][:1])
                 draft.put(("data", name), sets, place=place, strength=Strength.REQUEST)
         if problems:
             raise ConfigError(problems)
 
-    def place(self, path: TreePath) -> FilePlace:
-        """A place in the request, as the file spells its keys."""
+    def _put_start(self, draft: Draft, document: Document) -> None:
+        """The values of the initial profile, which the run begins with."""
+        profile, place = self.request.initial_profile, self._place(("initial_profile",))
+        if profile is None or not (profile.overrides or profile.structure_id):
+            return
+        surface_map = SurfaceMap.of(read_structure(document.path).target)
+        try:
+            start = surface_map.candidate(profile).values
+        except ConfigError as error:
+            where = [replace(each, where=f"{place} {each.where}") for each in error.problems]
+            raise ConfigError(where) from None
+        changed = {k: v for k, v in start.items() if v != surface_map.baseline.values[k]}
+        values = codec(dict[str, Value]).encode(changed)
+        draft.put(("target", "start"), values, place=place, strength=Strength.REQUEST)
+
+    def _place(self, path: TreePath) -> FilePlace:
+        """A place in the request, with the file's spelling of keys."""
         keys: list[str | int] = list(self.at)
         data = _value(self.tree.data, self.at)
         for step in path:
@@ -391,36 +432,32 @@ class RequestFile:
                 data = data[step]
         return FilePlace(tree=self.tree, keys=tuple(keys))
 
-    def _inputs(self, split: str) -> Iterator[tuple[EvalSetInput, TreePath]]:
-        """The sets of a split, whichever way they are named, and where."""
-        inputs = {"train": self.request.train_inputs, "validation": self.request.validation_inputs}
-        listed = len(getattr(self.request, split))
-        for number, each in enumerate(inputs[split]):
-            ids = (f"{split}_eval_set_ids", number - listed)
-            yield each, (split, number) if number < listed else ids
+    def _inputs(self, split: str) -> list[tuple[EvalSetInput, TreePath]]:
+        """The sets of a split, and where the request names them."""
+        ids = f"{split}_eval_set_ids"
+        return [
+            *((each, (split, n)) for n, each in enumerate(getattr(self.request, split))),
+            *((_by_id(name), (ids, n)) for n, name in enumerate(getattr(self.request, ids))),
+        ]
 
     def _case_set(
         self, each: EvalSetInput, at: TreePath, document: Document, problems: list[Problem]
     ) -> JsonValue:
-        """The file of a set, and which of its cases; None, with the problem kept, without one."""
-        places = list(_places(document, f"{each.eval_set_id}.evalset.json"))
+        """The file of a set and the selected cases; None, and a problem, if it does not exist."""
+        name, app = f"{each.eval_set_id}.evalset.json", document.data.get("name")
+        places = [
+            folder / inner / name
+            for folder in (document.folder, document.folder / "data")
+            for inner in (("", app) if isinstance(app, str) and app else ("",))
+        ]
         path = next((path for path in places if path.is_file()), None)
         if path is None:
             looked = ", ".join(str(path.relative_to(document.folder)) for path in places)
             problem = Problem(
-                where=str(self.place(at)),
+                where=str(self._place(at)),
                 message=f"there is no eval set '{each.eval_set_id}'",
                 remedy=f"looked for: {looked} in {document.folder}",
             )
             problems.append(problem)
             return None
         return {"file": str(path), "cases": [*each.eval_case_ids]}
-
-
-def _places(document: Document, name: str) -> Iterator[Path]:
-    """Where PromptIter and graphs have their eval sets."""
-    app = document.data.get("name")
-    for folder in (document.folder, document.folder / "data"):
-        yield folder / name
-        if isinstance(app, str) and app:
-            yield folder / app / name

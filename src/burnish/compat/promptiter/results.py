@@ -1,98 +1,100 @@
-"""What a PromptIter run gives: results, traces, gradients, events."""
+"""The results of a PromptIter run: evaluations, traces, gradients, events."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from burnish.compat.promptiter.shapes import PatchSet, Profile, Snapshot, Wire
+from burnish.compat.promptiter.shapes import Id, PatchSet, Profile, Snapshot, TypeName, Wire
 from burnish.core.content import Json
 from burnish.core.structures import SurfaceType
 
 
-class TerminalLoss(Wire):
-    """A failed metric, at the step where its way back begins."""
+class _OfCase(Wire):
+    eval_set_id: Id = ""
+    eval_case_id: Id = ""
 
-    eval_set_id: str = ""
-    eval_case_id: str = ""
+
+class TerminalLoss(_OfCase):
+    """A failed metric, at the step where the backward pass starts."""
+
     metric_name: str = ""
     severity: str = ""
     step_id: str = ""
     loss: str = ""
 
 
-class CaseLoss(Wire):
+class CaseLoss(_OfCase):
     """The losses of one case."""
 
-    eval_set_id: str = ""
-    eval_case_id: str = ""
     terminal_losses: tuple[TerminalLoss, ...] = ()
 
 
-class SurfaceGradient(Wire):
-    """What should change about a surface, and where that comes from; empty where it is merged."""
+class SurfaceGradient(_OfCase):
+    """What should change about a surface, and its origin, which is empty in merged gradients."""
 
-    eval_set_id: str = ""
-    eval_case_id: str = ""
-    step_id: str = ""
-    surface_id: str = ""
-    severity: str = ""
+    step_id: Id = ""
+    surface_id: Id = ""
+    severity: Id = ""
     gradient: str = ""
 
 
 class StepGradients(Wire):
-    """What one step says."""
+    """The gradients of one step."""
 
     step_id: str = ""
     node_id: str = ""
     gradients: tuple[SurfaceGradient, ...] = ()
 
 
-class CaseGradients(Wire):
-    """What one case says, step by step."""
+class CaseGradients(_OfCase):
+    """The gradients of one case, by step."""
 
-    eval_set_id: str = ""
-    eval_case_id: str = ""
     step_gradients: tuple[StepGradients, ...] = ()
 
 
 class BackwardResult(Wire):
-    """What the walk back brought."""
+    """The result of the backward stage."""
 
     cases: tuple[CaseGradients, ...] = ()
 
 
 class AggregatedSurface(Wire):
-    """What should change about a surface, all cases together."""
+    """What should change about a surface, over all cases."""
 
-    surface_id: str = ""
+    surface_id: Id = ""
     node_id: str = ""
-    type: SurfaceType = SurfaceType.INSTRUCTION
+    type: TypeName = SurfaceType.INSTRUCTION
     gradients: tuple[SurfaceGradient, ...] = ()
 
 
 class AggregationResult(Wire):
-    """What should change, surface by surface."""
+    """The result of the aggregation stage."""
 
     surfaces: tuple[AggregatedSurface, ...] = ()
 
 
-# -- Evaluations and traces in PromptIter's terms -------------------------------------------------
-
-
 _ZERO_TIME = "0001-01-01T00:00:00Z"
-"""How Go writes a time that nobody noted."""
+"""Go's zero time."""
 
 TraceStatus: TypeAlias = Literal["completed", "incomplete", "failed"]
 MetricStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown"]
 
 
 class Text(Wire):
-    """What went into a step, or came out of it."""
+    """The input or output of a step."""
 
     text: str = ""
+
+
+class PromptTokensDetails(BaseModel):
+    """Tokens of a prompt that came from a cache; 0 if unknown, as in Go."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cached_tokens: int = 0
 
 
 class TokenUsage(BaseModel):
@@ -103,6 +105,7 @@ class TokenUsage(BaseModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
+    prompt_tokens_details: PromptTokensDetails = Field(default_factory=PromptTokensDetails)
 
 
 class ToolRecord(Wire):
@@ -144,7 +147,7 @@ class Step(Wire):
 
 
 class Trace(Wire):
-    """What really happened in one run of a case."""
+    """What happened in one run of a case."""
 
     root_agent_name: str = ""
     root_invocation_id: str = ""
@@ -159,20 +162,18 @@ class Trace(Wire):
 
 
 class MetricResult(Wire):
-    """What one metric says of a case."""
+    """The result of one metric on a case."""
 
     metric_name: str = ""
     score: float = 0.0
-    """Of no meaning where the status is `not_evaluated`: then there is none."""
+    """Meaningless if the status is `not_evaluated`."""
     status: MetricStatus = "unknown"
     reason: str = ""
 
 
-class CaseResult(Wire):
+class CaseResult(_OfCase):
     """One case of an evaluation."""
 
-    eval_set_id: str = ""
-    eval_case_id: str = ""
     session_id: str = ""
     trace: Trace | None = None
     metrics: tuple[MetricResult, ...] = ()
@@ -183,18 +184,15 @@ class EvalSetResult(Wire):
 
     eval_set_id: str = ""
     overall_score: float | None = None
-    """Over cases and metrics alike; None where nothing was scored, which is not 0."""
+    """The mean over cases and metrics; None if nothing was scored."""
     cases: tuple[CaseResult, ...] = ()
 
 
 class EvaluationResult(Wire):
-    """An evaluation: the mean over its sets, each of which counts the same."""
+    """An evaluation: the mean over its sets, which all count the same."""
 
     overall_score: float | None = None
     eval_sets: tuple[EvalSetResult, ...] = ()
-
-
-# -- What an observer of a run is told ------------------------------------------------------------
 
 
 class EventKind(StrEnum):
@@ -238,7 +236,7 @@ Payload: TypeAlias = (
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One stage that is over; `payload` is what it found."""
+    """A finished stage; `payload` is its result."""
 
     kind: EventKind
     round: int
@@ -246,14 +244,11 @@ class Event:
 
 
 Observer: TypeAlias = Callable[[Event], Awaitable[None] | None]
-"""A function or a coroutine function. What it raises ends the run."""
-
-
-# -- What a PromptIter run gives ------------------------------------------------------------------
+"""A function or coroutine function. An exception ends the run."""
 
 
 class RunStatus(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -267,7 +262,7 @@ class AcceptanceDecision(Wire):
 
     accepted: bool = False
     score_delta: float = 0.0
-    """By the score that was decided on, over the cases that both sides have."""
+    """The gain of the deciding score, over the cases that both sides have."""
     reason: str = ""
 
 
@@ -290,23 +285,73 @@ class RoundResult(Wire):
     patches: PatchSet | None = None
     output_profile: Profile | None = None
     validation: EvaluationResult | None = None
-    """None where there was nothing to measure: no patch, or one that was turned away."""
+    """None if there was nothing to measure: no patch, or a rejected one."""
     acceptance: AcceptanceDecision | None = None
     stop: StopDecision | None = None
     burnish: dict[str, Json] | None = Field(default=None, exclude_if=lambda value: value is None)
-    """What burnish adds: changes case by case, failure classes, the decision with its numbers."""
+    """burnish's additions: changes by case, failure classes, the decision with its numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slimming:
-    """What to leave out of a result that would be too large."""
+    """What to leave out of a large result: PromptIter's RunResultSlimming."""
 
     omit_evaluation_cases: bool = False
+    """The cases of every evaluation; the scores of the sets remain."""
     omit_backward: bool = False
     omit_aggregation: bool = False
     omit_patches: bool = False
     omit_profiles: bool = False
+    """Those of the rounds, and the accepted one."""
     omit_losses: bool = False
+
+    def slimmed(self, result: Json) -> Json:
+        """The JSON of a RunResult with null for what is left out; the rest is not copied."""
+        if self == Slimming() or not isinstance(result, dict):
+            return result
+        profile = {"AcceptedProfile": None} if self.omit_profiles else {}
+        slim = result | {name: value for name, value in profile.items() if name in result}
+        if isinstance(rounds := slim.get("Rounds"), list):
+            slim["Rounds"] = [self._slim_round(each) for each in rounds]
+        return self._without_cases(slim, "BaselineValidation")
+
+    def _slim_round(self, value: Json) -> Json:
+        if not isinstance(value, dict):
+            return value
+        omitted = [
+            name for field, names in _OMITTED.items() if getattr(self, field) for name in names
+        ]
+        slim = value | {name: None for name in omitted if name in value}
+        return self._without_cases(slim, "Train", "Validation")
+
+    def _without_cases(self, value: dict[str, Json], *names: str) -> dict[str, Json]:
+        if not self.omit_evaluation_cases:
+            return value
+        return value | {name: _scores(value[name]) for name in names if name in value}
+
+
+_OMITTED = {
+    "omit_backward": ("Backward",),
+    "omit_aggregation": ("Aggregation",),
+    "omit_patches": ("Patches",),
+    "omit_profiles": ("InputProfile", "OutputProfile"),
+    "omit_losses": ("Losses",),
+}
+"""The parts of a round that are left out."""
+
+
+def _scores(evaluation: Json) -> Json:
+    return _changed(
+        evaluation,
+        "EvalSets",
+        lambda sets: [_changed(each, "Cases", lambda _: None) for each in sets],
+    )
+
+
+def _changed(value: Json, name: str, change: Callable[[list[Json]], Json]) -> Json:
+    if not isinstance(value, dict) or not isinstance(items := value.get(name), list):
+        return value
+    return {**value, name: change(items)}
 
 
 class RunResult(Wire):
@@ -322,41 +367,9 @@ class RunResult(Wire):
     rounds: tuple[RoundResult, ...] = ()
     error_message: str = ""
     burnish: dict[str, Json] | None = Field(default=None, exclude_if=lambda value: value is None)
-    """What burnish adds: how the run ended, what it spent, where its folder is."""
+    """burnish's additions: how the run ended, what it spent, where its folder is."""
 
     def to_json(self, slim: Slimming | None = None) -> dict[str, Json]:
         """The result as PromptIter writes it, without what `slim` leaves out."""
-        if slim is not None:
-            return self.slimmed(slim).to_json()
-        return super().to_json()
-
-    def slimmed(self, slim: Slimming) -> "RunResult":
-        """The same result with less in it."""
-        changed: dict[str, Any] = {"rounds": tuple(_slim(each, slim) for each in self.rounds)}
-        changed["baseline_validation"] = _scores_only(self.baseline_validation, slim)
-        if slim.omit_profiles:
-            changed["accepted_profile"] = None
-        return self.model_copy(update=changed)
-
-
-def _slim(result: RoundResult, slim: Slimming) -> RoundResult:
-    gone: Mapping[str, bool] = {
-        "backward": slim.omit_backward,
-        "aggregation": slim.omit_aggregation,
-        "patches": slim.omit_patches,
-        "input_profile": slim.omit_profiles,
-        "output_profile": slim.omit_profiles,
-    }
-    changed: dict[str, Any] = {name: None for name, omitted in gone.items() if omitted}
-    if slim.omit_losses:
-        changed["losses"] = ()
-    changed["train"] = _scores_only(result.train, slim)
-    changed["validation"] = _scores_only(result.validation, slim)
-    return result.model_copy(update=changed)
-
-
-def _scores_only(result: EvaluationResult | None, slim: Slimming) -> EvaluationResult | None:
-    if result is None or not slim.omit_evaluation_cases:
-        return result
-    sets = tuple(each.model_copy(update={"cases": ()}) for each in result.eval_sets)
-    return result.model_copy(update={"eval_sets": sets})
+        whole = super().to_json()
+        return whole if slim is None else cast("dict[str, Json]", slim.slimmed(whole))

@@ -1,4 +1,4 @@
-"""Runners: whatever answers a message, used as a model by judges and by the three stages."""
+"""Runners: functions or targets that judges and stages use as models."""
 
 import inspect
 import json
@@ -21,26 +21,25 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.evaluate import as_reference
 from burnish.system.user_functions import file_fingerprint
-from burnish.targets.callables.functions import in_thread
-from burnish.targets.callables.target import of_value
+from burnish.targets.user_code import in_thread, of_value
 
 Runner: TypeAlias = Callable[..., Any] | Target
 """`runner(message)`, async or not, or an agent target.
 
-Parameters named `user_id`, `session_id` and `schema`, and those of the run options, are filled.
+The parameters `user_id`, `session_id`, `schema` and those of the run options are passed if it has
+them.
 """
 Supplier: TypeAlias = Callable[[], str]
-_PROVIDER = "runner"
 
 
 def new_id() -> str:
-    """An id that nobody has."""
+    """A random id."""
     return str(uuid.uuid4())
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerBackend:
-    """Reaches a runner the way that models are reached: journaled, retried, limited."""
+    """Calls a runner like a model: journaled, retried, limited."""
 
     runner: Runner
     run_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -48,7 +47,6 @@ class RunnerBackend:
     session_id: Supplier = new_id
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
-        """Put the whole conversation into one message, and take what comes back."""
         try:
             outcome = await self._run(_message_of(request), request.schema, draw)
         except BurnishError:
@@ -75,20 +73,18 @@ class RunnerBackend:
         return of_value(await value if inspect.isawaitable(value) else value)
 
     def check(self, ref: ModelRef) -> None:
-        """A runner can always be asked."""
         del ref
 
     def identity(self, ref: ModelRef) -> str:
-        """The code that answers."""
         del ref
         return code_identity(self.runner)
 
     async def close(self) -> None:
-        """What a runner holds open is its owner's."""
+        """The owner of a runner closes it."""
 
 
-class RunnerModels(Models):
-    """The models of a project, and one runner among them."""
+class _RunnerModels(Models):
+    """The models of a project plus one runner."""
 
     def __init__(self, models: Models, backend: RunnerBackend) -> None:
         super().__init__(prices=models.prices)
@@ -96,32 +92,28 @@ class RunnerModels(Models):
         self._runner = backend
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
-        """The runner for its own reference, else the project's model."""
-        if ref.provider != _PROVIDER:
+        if ref.provider != "runner":
             return self._models.client(ref, settings)
         return ModelClient(ref=ref, backend=self._runner, prices=self.prices)
 
     def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
-        """The project's; a runner's own are its owner's."""
         return self._models.secrets(environ)
 
     async def close(self) -> None:
-        """Let go of the project's connections."""
         await self._models.close()
 
 
 def as_model(
     who: Runner | ModelRef | str, models: Models, backend: RunnerBackend | None = None
 ) -> tuple[ModelRef, Models]:
-    """Whoever is to answer, as a model: its reference, and the models that reach it."""
+    """A model, or a runner as a model: its reference, and the models that include it."""
     if isinstance(who, str | ModelRef):
         return as_reference(who), models
-    ref = ModelRef(provider=_PROVIDER, name=name_of(who))
-    return ref, RunnerModels(models, backend or RunnerBackend(runner=who))
+    ref = ModelRef(provider="runner", name=name_of(who))
+    return ref, _RunnerModels(models, backend or RunnerBackend(runner=who))
 
 
 def _message_of(request: ChatRequest) -> str:
-    """A conversation as one message, with the schema that the answer must keep."""
     text = "\n\n".join(message.content for message in request.messages)
     if request.schema is None:
         return text
@@ -130,12 +122,11 @@ def _message_of(request: ChatRequest) -> str:
 
 
 def _is_target(runner: object) -> TypeGuard[Target]:
-    """Whether it is an agent target rather than a function."""
     return hasattr(runner, "baseline") and hasattr(runner, "description")
 
 
 def name_of(code: object) -> str:
-    """What a function, or the class of an object, is called."""
+    """The qualified name of a function or of an object's class."""
     if _is_target(code):
         return code.description.kind
     named = _named(code)
@@ -143,7 +134,7 @@ def name_of(code: object) -> str:
 
 
 def code_identity(code: object) -> str:
-    """What tells this code from another: its own fingerprint, else its name and its file."""
+    """A fingerprint of code: its own, else its name and its file."""
     if _is_target(code):
         return code.description.fingerprint
     own = getattr(code, "fingerprint", None)
@@ -167,7 +158,6 @@ def _is_async(runner: Callable[..., Any]) -> bool:
 
 
 def _accepted_by(runner: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runner has parameters for."""
     parameters = inspect.signature(runner).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return dict(arguments)

@@ -1,36 +1,44 @@
-"""PromptIter's JSON: structures, values, and keys as Go spells them."""
+"""The structures and values of PromptIter's JSON."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.structures import NodeKind, Position, SurfaceType
-from burnish.core.surfaces import (
-    ChoiceSurface,
-    Demonstration,
-    NumberSurface,
-    Value,
-)
-from burnish.core.surfaces import (
-    Surface as CoreSurface,
-)
+from burnish.core.surfaces import ChoiceSurface, Demonstration, NumberSurface, Value
+from burnish.core.surfaces import Surface as CoreSurface
 from burnish.datasets.evalset_shapes import as_python, folded
 from burnish.system.settings import SchemaPosition
 
+_OUR_NAMES = {
+    "step_id": "step",
+    "node_id": "node",
+    "metric_name": "metric",
+    "loss": "text",
+    "gradient": "text",
+}
+"""What burnish calls the same field."""
 _UPPER = {"id": "ID", "ids": "IDs", "url": "URL", "api": "API", "usd": "USD"}
 
 
 def _pascal(name: str) -> str:
-    """A field as a Go struct calls it: `eval_set_id` is `EvalSetID`."""
+    """The name of a field in Go: `eval_set_id` is `EvalSetID`."""
     return "".join(_UPPER.get(word, word.capitalize()) for word in name.split("_"))
 
 
 class Wire(BaseModel):
-    """Something that travels as JSON under PromptIter's names."""
+    """A model with PromptIter's JSON keys."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -40,16 +48,26 @@ class Wire(BaseModel):
         extra="forbid",
     )
     where: ClassVar[str] = "JSON"
-    """What messages call it."""
+    """The name in error messages."""
 
     @model_validator(mode="before")
     @classmethod
     def _nulls(cls, value: Any) -> Any:
-        """`null` is what Go has for nothing: as good as a key that is not there."""
+        """Go writes `null` for unset fields, so it counts as a missing key."""
         if not isinstance(value, Mapping):
             return value
         mapping = cast("Mapping[str, Any]", value)
         return {key: held for key, held in mapping.items() if held is not None}
+
+    @classmethod
+    def of(cls, source: object, **fields: Any) -> Self:
+        """Copy the fields of a burnish object, except for those in `fields`."""
+        for name in cls.model_fields.keys() - fields.keys():
+            for own in (name, _OUR_NAMES.get(name, name)):
+                if hasattr(source, own):
+                    fields[name] = getattr(source, own)
+                    break
+        return cls(**fields)
 
     def to_json(self) -> dict[str, Json]:
         """The data as PromptIter writes it."""
@@ -57,7 +75,7 @@ class Wire(BaseModel):
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """The value that the data spells; keys in any letter case, unknown ones ignored."""
+        """Read JSON data; keys may be in any letter case, unknown ones are ignored."""
         try:
             return cls.model_validate(_pruned(as_python(data, cls), SchemaPosition.of(cls)))
         except ValidationError as error:
@@ -65,18 +83,17 @@ class Wire(BaseModel):
 
 
 class CamelWire(Wire):
-    """The same, for the few parts that are in camelCase."""
+    """A model with keys in camelCase."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
 
 def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
-    """The paths of the keys that nobody reads."""
+    """The paths of keys that the model does not have."""
     return list(_unknown(data, SchemaPosition.of(model), ""))
 
 
 def _pruned(data: Json, place: SchemaPosition) -> Json:
-    """The data without the keys that nobody reads."""
     if isinstance(data, list):
         return [_pruned(item, place.below(0)) for item in data]
     if not isinstance(data, dict) or not (keys := place.keys):
@@ -108,42 +125,44 @@ def _problems(error: ValidationError, where: str) -> Iterator[Problem]:
         yield Problem(where=path or where, message=each["msg"])
 
 
-# -- Snapshots in PromptIter's terms --------------------------------------------------------------
+Id: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True)]
+"""An id that a client or a model wrote: spaces around it do not count."""
 
 
-_PromptSyntax: TypeAlias = Literal["mixed_brace", "single_brace", "double_brace"]
-
-
-def _nothing(value: object) -> bool:
+def is_empty(value: object) -> bool:
+    """Whether a field is left out of the JSON."""
     return not value
 
 
 class Message(Wire):
-    """One thing said in an example."""
+    """One message of an example."""
 
     role: str = ""
     content: str = ""
 
 
 class Example(Wire):
-    """A worked example: what was asked, and what was answered."""
+    """A few-shot example."""
 
     messages: tuple[Message, ...] = ()
 
 
-class ModelValue(Wire):
-    """A model; what is empty is left out."""
+_OMITTED: Any = Field(default="", exclude_if=is_empty)
 
-    provider: str = Field(default="", exclude_if=_nothing)
-    name: str = Field(default="", exclude_if=_nothing)
-    variant: str = Field(default="", exclude_if=_nothing)
-    base_url: str = Field(default="", exclude_if=_nothing)
-    api_key: str = Field(default="", exclude_if=_nothing)
-    headers: dict[str, str] = Field(default_factory=dict[str, str], exclude_if=_nothing)
+
+class ModelValue(Wire):
+    """A model; empty fields are left out."""
+
+    provider: str = _OMITTED
+    name: str = _OMITTED
+    variant: str = _OMITTED
+    base_url: str = _OMITTED
+    api_key: str = _OMITTED
+    headers: dict[str, str] = Field(default_factory=dict[str, str], exclude_if=is_empty)
 
 
 class ToolValue(Wire):
-    """A tool as its model is told of it."""
+    """A tool as its model sees it."""
 
     id: str = ""
     description: str = ""
@@ -162,7 +181,7 @@ class SurfaceValue(Wire):
     """The value of a surface: one branch is set, the others are null."""
 
     text: str | None = None
-    prompt_syntax: _PromptSyntax | None = None
+    prompt_syntax: Literal["mixed_brace", "single_brace", "double_brace"] | None = None
     few_shot: tuple[Example, ...] | None = None
     model: ModelValue | None = None
     tools: tuple[ToolValue, ...] | None = None
@@ -170,13 +189,12 @@ class SurfaceValue(Wire):
 
     @property
     def branches(self) -> tuple[str, ...]:
-        """The branches that are set."""
         names = ("text", "few_shot", "model", "tools", "skills")
         return tuple(name for name in names if getattr(self, name) is not None)
 
 
 class Node(Wire):
-    """One place of the graph."""
+    """A node of the graph."""
 
     node_id: str = ""
     kind: NodeKind = NodeKind.AGENT
@@ -184,10 +202,15 @@ class Node(Wire):
 
 
 class Edge(Wire):
-    """A way from one node to another."""
+    """An edge of the graph."""
 
     from_node_id: str = ""
     to_node_id: str = ""
+
+
+NUMBER: Literal["number"] = "number"
+"""The type of a model's settings, which PromptIter does not have."""
+TypeName: TypeAlias = SurfaceType | Literal["number"]
 
 
 class Surface(Wire):
@@ -195,7 +218,7 @@ class Surface(Wire):
 
     surface_id: str = ""
     node_id: str = ""
-    type: SurfaceType = SurfaceType.INSTRUCTION
+    type: TypeName = SurfaceType.INSTRUCTION
     value: SurfaceValue = Field(default_factory=SurfaceValue)
 
 
@@ -211,14 +234,13 @@ class Snapshot(Wire):
     surfaces: tuple[Surface, ...] = ()
 
     def surface(self, name: str) -> Surface | None:
-        """The surface of this id, if there is one."""
         return next((each for each in self.surfaces if each.surface_id == name), None)
 
 
 class SurfaceOverride(Wire):
     """Another value for a surface."""
 
-    surface_id: str = ""
+    surface_id: Id = ""
     value: SurfaceValue = Field(default_factory=SurfaceValue)
 
 
@@ -234,7 +256,7 @@ class Profile(Wire):
 class SurfacePatch(Wire):
     """A new value for a surface, and why."""
 
-    surface_id: str = ""
+    surface_id: Id = ""
     value: SurfaceValue = Field(default_factory=SurfaceValue)
     reason: str = ""
 
@@ -245,29 +267,26 @@ class PatchSet(Wire):
     patches: tuple[SurfacePatch, ...] = ()
 
 
-# -- Values of positions as PromptIter's flat union -----------------------------------------------
-
-
-_ROLES = ["user", "assistant"]
+_Named = TypeVar("_Named", ToolValue, SkillValue)
 
 
 def union_of(position: Position, value: Value) -> SurfaceValue:
     """A value of this position in its branch of the union."""
     if isinstance(value, tuple):
         return SurfaceValue(few_shot=tuple(map(_example, value)))
-    match position.type:
-        case SurfaceType.TOOL:
+    match _branch_of(position):
+        case "tools":
             return SurfaceValue(tools=(_tool(position, str(value)),))
-        case SurfaceType.SKILL:
+        case "skills":
             return SurfaceValue(skills=(SkillValue(id=position.part, description=str(value)),))
-        case SurfaceType.MODEL if not position.part:
+        case "model":
             return SurfaceValue(model=_model(position, str(value)))
         case _:
             return SurfaceValue(text=str(value))
 
 
 def value_of(union: SurfaceValue, position: Position, surface: CoreSurface) -> Value:
-    """The value that a union spells for this position. Raises with what is wrong about it."""
+    """The value of a union for this position; raises ConfigError if it does not fit."""
     branch = _branch_of(position)
     if union.branches != (branch,):
         branches = ", ".join(union.branches) or "none"
@@ -278,39 +297,41 @@ def value_of(union: SurfaceValue, position: Position, surface: CoreSurface) -> V
         case "few_shot":
             return tuple(_demonstration(position, example) for example in union.few_shot or ())
         case "tools":
-            return _description(position, union.tools or ())
+            return _tool_description(position, union.tools or ())
         case "skills":
-            return _skill(position, union.skills or ())
+            return _only(position, "skill", union.skills or ()).description
         case "model":
-            return _label(union.model or ModelValue(), surface)
+            model = union.model or ModelValue()
+            label = f"{model.provider}:{model.name}"
+            choices = surface.choices if isinstance(surface, ChoiceSurface) else ()
+            return label if label in choices else model.name
         case _:
             return _scalar(position, union.text or "", surface)
 
 
 def _branch_of(position: Position) -> str:
-    """The branch of the union that holds values of this position."""
-    if position.type is SurfaceType.FEW_SHOT:
-        return "few_shot"
-    if position.type is SurfaceType.MODEL:
-        return "text" if position.part else "model"
-    return {SurfaceType.TOOL: "tools", SurfaceType.SKILL: "skills"}.get(position.type, "text")
+    if position.type is SurfaceType.MODEL and position.part:
+        return "text"
+    branches = {
+        SurfaceType.FEW_SHOT: "few_shot",
+        SurfaceType.MODEL: "model",
+        SurfaceType.TOOL: "tools",
+        SurfaceType.SKILL: "skills",
+    }
+    return branches.get(position.type, "text")
 
 
 def _example(demo: Demonstration) -> Example:
-    messages = (
-        Message(role="user", content=demo.input),
-        Message(role="assistant", content=demo.output),
-    )
-    return Example(messages=messages)
+    contents = {"user": demo.input, "assistant": demo.output}
+    return Example(messages=tuple(Message(role=r, content=c) for r, c in contents.items()))
 
 
 def _demonstration(position: Position, example: Example) -> Demonstration:
     roles = [message.role for message in example.messages]
-    if roles != _ROLES:
-        problem = (
-            f"an example is a user's message and an assistant's, found {', '.join(roles) or 'none'}"
-        )
-        raise _wrong(position, problem)
+    if roles != ["user", "assistant"]:
+        listed = ", ".join(roles) or "none"
+        message = f"an example needs a user message and an assistant message, found {listed}"
+        raise _wrong(position, message)
     question, answer = example.messages
     return Demonstration(input=question.content, output=answer.content)
 
@@ -325,11 +346,9 @@ def _tool(position: Position, description: str) -> ToolValue:
     )
 
 
-def _description(position: Position, tools: tuple[ToolValue, ...]) -> str:
+def _tool_description(position: Position, tools: tuple[ToolValue, ...]) -> str:
     """The new description; nothing else about a tool may change."""
-    if [tool.id for tool in tools] != [position.part]:
-        raise _wrong(position, f"exactly one tool is wanted, '{position.part}'")
-    new, now = tools[0], _tool(position, "")
+    new, now = _only(position, "tool", tools), _tool(position, "")
     for name in ("input_schema", "output_schema"):
         schema: Json = getattr(new, name)
         if schema is not None and schema != getattr(now, name):
@@ -337,10 +356,10 @@ def _description(position: Position, tools: tuple[ToolValue, ...]) -> str:
     return new.description
 
 
-def _skill(position: Position, skills: tuple[SkillValue, ...]) -> str:
-    if [skill.id for skill in skills] != [position.part]:
-        raise _wrong(position, f"exactly one skill is wanted, '{position.part}'")
-    return skills[0].description
+def _only(position: Position, kind: str, values: tuple[_Named, ...]) -> _Named:
+    if [value.id for value in values] != [position.part]:
+        raise _wrong(position, f"expected exactly one {kind}, '{position.part}'")
+    return values[0]
 
 
 def _model(position: Position, label: str) -> ModelValue:
@@ -349,13 +368,6 @@ def _model(position: Position, label: str) -> ModelValue:
     if colon and before == (provider or before):
         return ModelValue(provider=before, name=rest)
     return ModelValue(provider=provider, name=label)
-
-
-def _label(model: ModelValue, surface: CoreSurface) -> str:
-    """The model as the surface calls it: by its name, or with its provider."""
-    choices = surface.choices if isinstance(surface, ChoiceSurface) else ()
-    whole = f"{model.provider}:{model.name}"
-    return whole if whole in choices else model.name
 
 
 def _scalar(position: Position, text: str, surface: CoreSurface) -> Value:

@@ -1,10 +1,11 @@
-"""A target as PromptIter sees it: snapshot, profiles, and which surface each SurfaceID is."""
+"""Translates between a target's surfaces and PromptIter's snapshots, profiles and SurfaceIDs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from burnish.compat.promptiter.shapes import (
+    NUMBER,
     Edge,
     Node,
     PatchSet,
@@ -38,40 +39,69 @@ class SurfaceMap:
 
     @classmethod
     def of(cls, target: Target) -> "SurfaceMap":
-        """What a target is made of; one that cannot say is a graph of one node."""
+        """The map of a target; one without a structure is a graph of one node."""
         structure = target.structure if isinstance(target, Structured) else _of_one(target)
         surfaces = {surface.id: surface for surface in target.surfaces}
         return cls(structure=structure, baseline=target.baseline, editable=surfaces)
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The structure in PromptIter's terms."""
-        nodes = [Node(node_id=n.id, kind=n.kind, name=n.name) for n in self.structure.nodes]
-        edges = [Edge(from_node_id=e.source, to_node_id=e.to) for e in self.structure.edges]
+        """The structure as PromptIter accepts it.
+
+        A node has one surface of each type but `tool`: all its skills are one, and the numbers of
+        its model are left out, for which there is no type.
+        """
+        whole = self.whole
+        shown: dict[str, Surface] = {}
+        for surface in whole.surfaces:
+            name = _known_id(surface)
+            before = shown.get(name)
+            if name and before is None:
+                shown[name] = surface.model_copy(update={"surface_id": name})
+            elif before is not None:
+                skills = (*(before.value.skills or ()), *(surface.value.skills or ()))
+                value = before.value.model_copy(update={"skills": skills})
+                shown[name] = before.model_copy(update={"value": value})
+        surfaces = tuple(sorted(shown.values(), key=lambda each: each.surface_id))
+        return whole.model_copy(update={"surfaces": surfaces})
+
+    @cached_property
+    def whole(self) -> Snapshot:
+        """The same with everything that can be edited: each skill, and numbers as a type."""
+        structure = self.structure
         return Snapshot(
-            structure_id=self.structure.id,
-            entry_node_id=self.structure.entry,
-            nodes=tuple(nodes),
-            edges=tuple(edges),
-            surfaces=tuple(self.surface(p, self.now(p)) for p in self.structure.positions),
+            structure_id=structure.id,
+            entry_node_id=structure.entry,
+            nodes=tuple(Node.of(node, node_id=node.id) for node in structure.nodes),
+            edges=tuple(Edge(from_node_id=e.source, to_node_id=e.to) for e in structure.edges),
+            surfaces=tuple(self.surface(p, self.now(p)) for p in structure.positions),
         )
 
     def surface(self, position: Position, value: Value) -> Surface:
-        """A position with a value."""
-        return Surface(
+        is_number = position.type is SurfaceType.MODEL and position.part
+        return Surface.of(
+            position,
             surface_id=position.id,
-            node_id=position.node,
-            type=position.type,
+            type=NUMBER if is_number else position.type,
             value=union_of(position, value),
         )
 
+    def applied(self, surfaces: Sequence[str]) -> tuple[str, ...]:
+        """The ids of the target's surfaces that the snapshot knows, for a trace."""
+        known = [
+            _known_id(self.surface(position, self.now(position)))
+            for position in map(self.position_of, surfaces)
+            if position is not None
+        ]
+        return tuple(dict.fromkeys(name for name in known if name))
+
     def now(self, position: Position) -> Value:
-        """The value that a position has in the target as it is."""
+        """The baseline value of a position."""
         return self.baseline.values.get(position.surface, position.value)
 
     @cached_property
     def targets(self) -> dict[str, str]:
-        """By SurfaceID, the surface of the target that may be patched."""
+        """The patchable surfaces of the target, by SurfaceID."""
         return {p.id: p.surface for p in self.structure.positions if p.surface in self.editable}
 
     def name_of(self, surface: str) -> str:
@@ -84,7 +114,7 @@ class SurfaceMap:
         return self.structure.of_surface(surface)
 
     def value(self, name: str, union: SurfaceValue) -> Value:
-        """The value that is given for a SurfaceID. Raises with what is wrong about it."""
+        """The value of a union for a SurfaceID; raises ConfigError if it does not fit."""
         position = self.structure.position(name)
         if position is None or name not in self.targets:
             raise ConfigError([unknown(name, self.targets)])
@@ -112,25 +142,16 @@ class SurfaceMap:
         return PatchSet(patches=tuple(sorted(translated, key=lambda each: each.surface_id)))
 
     def candidate(self, profile: Profile) -> Candidate:
-        """The candidate that a profile spells: the baseline where it says nothing new."""
-        changes, problems = self._changes(profile)
-        if problems:
-            raise ConfigError(problems)
-        origin = Origin(kind="baseline", by="promptiter", note="the initial profile")
-        return self.baseline.child(changes, origin=origin) if changes else self.baseline
-
-    def _changes(self, profile: Profile) -> tuple[dict[str, Value], list[Problem]]:
+        """The candidate of a profile; the baseline if it changes nothing."""
         changes: dict[str, Value] = {}
         problems: list[Problem] = []
         if profile.structure_id not in ("", self.structure.id):
-            message = f"the profile is of structure '{profile.structure_id}'"
-            remedy = (
-                f"this one is '{self.structure.id}'; leave StructureID empty to take it as it is"
-            )
+            message = f"the profile belongs to structure '{profile.structure_id}'"
+            remedy = f"this one is '{self.structure.id}'; an empty StructureID skips the check"
             problems.append(Problem(where="InitialProfile", message=message, remedy=remedy))
         names = [override.surface_id for override in profile.overrides]
         problems += [
-            Problem(where=name, message="the profile overrides it twice")
+            Problem(where=name, message="the profile overrides this surface twice")
             for name in sorted({name for name in names if names.count(name) > 1})
         ]
         for override in profile.overrides:
@@ -138,7 +159,10 @@ class SurfaceMap:
                 changes |= self._change(override)
             except ConfigError as error:
                 problems += error.problems
-        return changes, problems
+        if problems:
+            raise ConfigError(problems)
+        origin = Origin(kind="baseline", by="promptiter", note="the initial profile")
+        return self.baseline.child(changes, origin=origin) if changes else self.baseline
 
     def _change(self, override: SurfaceOverride) -> dict[str, Value]:
         value = self.value(override.surface_id, override.value)
@@ -151,8 +175,17 @@ class SurfaceMap:
         return {position.surface: value}
 
 
+def _known_id(surface: Surface) -> str:
+    """The id of a surface in PromptIter's snapshot; empty if it has no place there."""
+    if surface.type == NUMBER:
+        return ""
+    if surface.type is SurfaceType.SKILL:
+        return position_id(surface.node_id, SurfaceType.SKILL)
+    return surface.surface_id
+
+
 def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
-    """What to say of a SurfaceID that cannot be patched."""
+    """The problem of a SurfaceID that cannot be patched."""
     message = f'target surface id "{name}" is unknown' if name else "a surface id is empty"
     return Problem(
         where=name, message=message, remedy=f"there are: {', '.join(surfaces) or 'none'}"
@@ -160,22 +193,19 @@ def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
 
 
 def _of_one(target: Target) -> Structure:
+    """A target without a structure: each surface is a position of its one node."""
     node = structures.Node(id=WHOLE, name=target.description.kind)
-    return Structure.of(node.id, [node], positions=_positions(target))
-
-
-def _positions(target: Target) -> Iterator[Position]:
-    """Each surface of a target that has no structure, as a position of its one node."""
     types = {
         "demos": SurfaceType.FEW_SHOT,
         "number": SurfaceType.MODEL,
         "choice": SurfaceType.MODEL,
     }
     kinds = [types.get(surface.kind, SurfaceType.INSTRUCTION) for surface in target.surfaces]
+    positions: list[Position] = []
     for surface, kind in zip(target.surfaces, kinds, strict=True):
         alone = kinds.count(kind) == 1 and kind is not SurfaceType.MODEL
         part = "" if alone else surface.id
-        yield Position(
+        position = Position(
             id=position_id(WHOLE, kind, part),
             node=WHOLE,
             type=kind,
@@ -183,3 +213,5 @@ def _positions(target: Target) -> Iterator[Position]:
             surface=surface.id,
             part=part,
         )
+        positions.append(position)
+    return Structure.of(node.id, [node], positions=positions)

@@ -1,32 +1,30 @@
-"""The three stages as PromptIter has them, and what each sees."""
+"""PromptIter's three stages with their requests and results."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from pydantic import Field
 
-from burnish.compat.promptiter.evaluation import CaseOrigin
 from burnish.compat.promptiter.results import AggregatedSurface, SurfaceGradient, Text
-from burnish.compat.promptiter.shapes import Node, Surface, SurfacePatch, Wire
+from burnish.compat.promptiter.shapes import Id, Node, Surface, SurfacePatch, Wire
 from burnish.compat.promptiter.snapshot import SurfaceMap
-from burnish.compat.promptiter.translation import NOWHERE, RoundContext
+from burnish.compat.promptiter.translation import RoundContext
 from burnish.core.errors import ConfigError, Problem
 from burnish.strategies.backprop import prompts
 from burnish.strategies.backprop.packets import Severity, shown_value
 
 
 class Packet(Wire):
-    """What a step is told by those after it."""
+    """A message to a step from a later one."""
 
-    from_step_id: str = ""
-    """Empty where burnish does not say."""
-    severity: str = ""
+    from_step_id: Id = ""
+    """The step that sent it; the step itself for a loss."""
+    severity: Id = ""
     gradient: str = ""
 
 
 class Predecessor(Wire):
-    """A step before the one in question."""
+    """A step before the current one."""
 
     step_id: str = ""
     node_id: str = ""
@@ -35,9 +33,9 @@ class Predecessor(Wire):
 
 
 class BackwardRequest(Wire):
-    """One step of one case, and what those after it say.
+    """One step of one case, and the messages from later steps.
 
-    The ids of set, case and step are empty where two cases had the very same step.
+    The ids of set, case and step are empty if two cases had exactly the same step.
     """
 
     eval_set_id: str = ""
@@ -48,29 +46,29 @@ class BackwardRequest(Wire):
     output: Text | None = None
     error: str = ""
     surfaces: tuple[Surface, ...] = ()
-    """All that was in force."""
+    """All surfaces that applied to the step."""
     allowed_gradient_surface_ids: tuple[str, ...] = ()
-    """What may be blamed."""
+    """The surfaces that may get gradients."""
     predecessors: tuple[Predecessor, ...] = ()
     incoming: tuple[Packet, ...] = ()
 
 
 class Propagation(Wire):
-    """What a predecessor is told."""
+    """Messages to a predecessor."""
 
-    predecessor_step_id: str = ""
+    predecessor_step_id: Id = ""
     gradients: tuple[Packet, ...] = ()
 
 
 class BackwardStepResult(Wire):
-    """What should change here, and what should have been better before."""
+    """Gradients for this step, and messages to earlier ones."""
 
     gradients: tuple[SurfaceGradient, ...] = ()
     upstream: tuple[Propagation, ...] = ()
 
 
 class AggregateRequest(Wire):
-    """All that was said about one surface."""
+    """All gradients of one surface."""
 
     surface_id: str = ""
     node_id: str = ""
@@ -79,20 +77,20 @@ class AggregateRequest(Wire):
 
 
 class AggregateResult(Wire):
-    """One signal for the surface."""
+    """The merged gradient of a surface."""
 
     gradient: AggregatedSurface = Field(default_factory=AggregatedSurface)
 
 
 class OptimizeRequest(Wire):
-    """A surface with its value of now, and what should change about it."""
+    """A surface with its current value, and what should change about it."""
 
     surface: Surface = Field(default_factory=Surface)
     gradient: AggregatedSurface = Field(default_factory=AggregatedSurface)
 
 
 class OptimizeResult(Wire):
-    """The patch."""
+    """The patch of a surface."""
 
     patch: SurfacePatch = Field(default_factory=SurfacePatch)
 
@@ -102,70 +100,76 @@ class Backwarder(Protocol):
     """Turns a failed case into gradients, step by step."""
 
     async def backward(self, request: BackwardRequest) -> BackwardStepResult:
-        """What is to blame at this step, and what to tell those before it."""
+        """The gradients of a step, and messages to earlier ones."""
         ...
 
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """Merges what many cases say about one surface."""
+    """Merges the gradients of one surface."""
 
     async def aggregate(self, request: AggregateRequest) -> AggregateResult:
-        """The merged signal."""
+        """The merged gradient."""
         ...
 
 
 @runtime_checkable
 class Optimizer(Protocol):
-    """Writes patches."""
+    """Writes new values for surfaces."""
 
     async def optimize(self, request: OptimizeRequest) -> OptimizeResult:
         """A new value for the surface, and why."""
         ...
 
 
-# -- Between the strategy's questions and PromptIter's --------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class StageViews:
-    """Translates for one run."""
+    """Translates between the strategy's and PromptIter's requests and results."""
 
     surface_map: SurfaceMap
     context: RoundContext
 
-    # -- the backwarder --------------------------------------------------------------------
-
     def step(self, request: prompts.BackwardRequest) -> BackwardRequest:
-        """A step as the backwarder sees it."""
+        """The request to a backwarder."""
         origin = self.context.origin(request.case)
         shown = [self._surface(each.id) for each in (*request.surfaces, *request.other_surfaces)]
-        return BackwardRequest(
-            eval_set_id=origin.eval_set,
-            eval_case_id=origin.case,
-            node=self._node(request.node),
-            step_id=request.step,
+        nodes = {node.node_id: node for node in self.surface_map.snapshot.nodes}
+        senders = request.senders or ("",) * len(request.incoming)
+        return BackwardRequest.of(
+            request,
+            **origin.ids,
+            node=nodes.get(request.node) or Node(node_id=request.node, name=request.node),
             input=Text(text=request.input),
             output=Text(text=request.output),
-            error=request.error,
             surfaces=tuple(each for each in shown if each is not None),
             allowed_gradient_surface_ids=tuple(
                 self.surface_map.name_of(each.id) for each in request.surfaces
             ),
-            predecessors=tuple(map(_predecessor, request.predecessors)),
+            predecessors=tuple(
+                Predecessor.of(each, step_id=each.id, output=Text(text=each.output))
+                for each in request.predecessors
+            ),
             incoming=tuple(
-                Packet(severity=each.severity.value, gradient=each.gradient)
-                for each in request.incoming
+                Packet.of(each, severity=each.severity.value, from_step_id=sender)
+                for each, sender in zip(request.incoming, senders, strict=True)
             ),
         )
 
     def blamed(
         self, result: BackwardStepResult, request: prompts.BackwardRequest
     ) -> prompts.BackwardAnswer:
-        """What the backwarder said; ids that are not of this step are refused."""
+        """The answer of a backwarder; it may omit ids, but not use those of another step."""
         origin = self.context.origin(request.case)
+        own = (origin.eval_set, origin.case, request.step)
         for gradient in result.gradients:
-            _refuse_foreign(gradient, origin, request.step)
+            ids = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
+            if any(name and name != meant for name, meant in zip(ids, own, strict=True)):
+                message = f"the gradient belongs to another step: {' / '.join(ids)}"
+                raise _wrong(request.step, message)
+        for packet in (each for sent in result.upstream for each in sent.gradients):
+            if packet.from_step_id not in ("", request.step):
+                message = f"a message upstream is from another step: {packet.from_step_id}"
+                raise _wrong(request.step, message)
         return prompts.BackwardAnswer(
             gradients=[
                 prompts.SurfaceRemark(
@@ -177,37 +181,43 @@ class StageViews:
             ],
             upstream=[
                 prompts.Upstream(
-                    predecessor=sent.predecessor_step_id, gradients=_remarks(sent.gradients)
+                    predecessor=sent.predecessor_step_id,
+                    gradients=[
+                        prompts.Remark(severity=_severity(each.severity), gradient=each.gradient)
+                        for each in sent.gradients
+                    ],
                 )
                 for sent in result.upstream
             ],
         )
 
-    # -- the aggregator --------------------------------------------------------------------
-
     def remarks(self, request: prompts.MergeRequest) -> AggregateRequest:
-        """All that was said of a surface, with where it came from."""
-        gradients = self.context.gradients(request.surface.id)
-        name = self.surface_map.name_of(request.surface.id)
-        origins = [self.context.origin(each.case) for each in gradients]
-        places = [(origin, each.step) for origin, each in zip(origins, gradients, strict=True)]
-        if len(gradients) != len(request.gradients):
-            places = [(NOWHERE, "")] * len(request.gradients)
+        """The request to an aggregator, with the origin of each gradient."""
+        surface = request.surface.id
+        name, position = self.surface_map.name_of(surface), self.surface_map.position_of(surface)
+        places = [
+            self.context.origin(each.case).ids | {"step_id": each.step}
+            for each in self.context.gradients(surface)
+        ]
+        if len(places) != len(request.gradients):
+            places = [dict[str, str]()] * len(request.gradients)
         return AggregateRequest(
             surface_id=name,
-            node_id=self._owner(request.surface.id),
+            node_id=position.node if position else "",
             type=request.surface.type,
             gradients=tuple(
-                _gradient(name, remark, *place)
+                _gradient(name, remark, **place)
                 for remark, place in zip(request.gradients, places, strict=True)
             ),
         )
 
     def merged(self, result: AggregateResult, request: prompts.MergeRequest) -> prompts.MergeAnswer:
-        """The merged remarks."""
+        """The answer of an aggregator."""
         name = self.surface_map.name_of(request.surface.id)
         if result.gradient.surface_id not in ("", name):
-            raise _wrong(name, f"the aggregate is of another surface, {result.gradient.surface_id}")
+            raise _wrong(
+                name, f"the aggregate is for {result.gradient.surface_id}, another surface"
+            )
         return prompts.MergeAnswer(
             gradients=[
                 prompts.MergedRemark(severity=_severity(each.severity), gradient=each.gradient)
@@ -215,13 +225,10 @@ class StageViews:
             ]
         )
 
-    # -- the optimizer ---------------------------------------------------------------------
-
     def surface(self, request: prompts.PatchRequest) -> OptimizeRequest:
-        """A surface and what should change about it."""
         surface = self._surface(request.surface.id)
         if surface is None:
-            raise _wrong(request.surface.id, "this surface is no position of the structure")
+            raise _wrong(request.surface.id, "the structure has no position for this surface")
         name = surface.surface_id
         remarks = tuple(_gradient(name, remark) for remark in request.gradients)
         return OptimizeRequest(
@@ -232,7 +239,7 @@ class StageViews:
         )
 
     def patched(self, result: OptimizeResult, request: prompts.PatchRequest) -> prompts.PatchAnswer:
-        """The patch; it must say why, and change only what may change."""
+        """The answer of an optimizer; it needs a reason and an allowed value."""
         patch, name = result.patch, self.surface_map.name_of(request.surface.id)
         if patch.surface_id not in ("", name):
             raise _wrong(name, f"the patch is for another surface, {patch.surface_id}")
@@ -241,60 +248,20 @@ class StageViews:
         value = self.surface_map.value(name, patch.value)
         return prompts.PatchAnswer(value=shown_value(value), reason=patch.reason.strip())
 
-    # -- parts -----------------------------------------------------------------------------
-
     def _surface(self, surface: str) -> Surface | None:
-        """A surface of the target with its value in this round."""
         position, value = self.surface_map.position_of(surface), self.context.value(surface)
         if position is None:
             return None
         return self.surface_map.surface(position, position.value if value is None else value)
 
-    def _node(self, name: str) -> Node:
-        nodes = {node.node_id: node for node in self.surface_map.snapshot.nodes}
-        return nodes.get(name) or Node(node_id=name, name=name)
 
-    def _owner(self, surface: str) -> str:
-        position = self.surface_map.position_of(surface)
-        return position.node if position else ""
-
-
-def _predecessor(step: prompts.ShownStep) -> Predecessor:
-    output = Text(text=step.output)
-    return Predecessor(step_id=step.id, node_id=step.node, output=output, error=step.error)
-
-
-def _gradient(
-    surface: str, remark: prompts.Remark, origin: CaseOrigin = NOWHERE, step: str = ""
-) -> SurfaceGradient:
-    return SurfaceGradient(
-        eval_set_id=origin.eval_set,
-        eval_case_id=origin.case,
-        step_id=step,
-        surface_id=surface,
-        severity=remark.severity.value,
-        gradient=remark.gradient,
-    )
-
-
-def _remarks(packets: Sequence[Packet]) -> list[prompts.Remark]:
-    return [
-        prompts.Remark(severity=_severity(each.severity), gradient=each.gradient)
-        for each in packets
-    ]
+def _gradient(surface: str, remark: prompts.Remark, **place: str) -> SurfaceGradient:
+    return SurfaceGradient.of(remark, surface_id=surface, severity=remark.severity.value, **place)
 
 
 def _severity(text: str) -> Severity:
-    """The severity; what is none of them counts as the usual one."""
+    """Unknown severities count as P2."""
     return Severity(text) if text in {each.value for each in Severity} else Severity.P2
-
-
-def _refuse_foreign(gradient: SurfaceGradient, origin: CaseOrigin, step: str) -> None:
-    """A gradient may leave its ids out; it may not bring those of another step."""
-    own = (origin.eval_set, origin.case, step)
-    ids = (gradient.eval_set_id, gradient.eval_case_id, gradient.step_id)
-    if any(name and name != meant for name, meant in zip(ids, own, strict=True)):
-        raise _wrong(step, f"the gradient is of another step: {' / '.join(ids)}")
 
 
 def _wrong(where: str, message: str) -> ConfigError:

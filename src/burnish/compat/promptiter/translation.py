@@ -1,9 +1,10 @@
-"""What burnish measures and decides, in PromptIter's terms."""
+"""Translates burnish's measurements and decisions to PromptIter's results."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from burnish.compat.promptiter import results as wire
 from burnish.compat.promptiter.evaluation import CaseOrigin
 from burnish.compat.promptiter.requests import RunRequest
 from burnish.compat.promptiter.results import (
@@ -28,86 +29,69 @@ from burnish.compat.promptiter.results import (
     Trace,
     TraceStatus,
 )
-from burnish.compat.promptiter.results import (
-    CaseResult as WireCaseResult,
-)
 from burnish.compat.promptiter.snapshot import SurfaceMap
-from burnish.core import evaluations, outcomes
+from burnish.core import outcomes
 from burnish.core.cases import Case
 from burnish.core.comparisons import CaseChanges, Pair, compare
 from burnish.core.content import Json, canonical, codec
-from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score, mean
-from burnish.core.outcomes import Outcome, Usage
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, mean
+from burnish.core.outcomes import Usage
 from burnish.core.structures import Node, SurfaceType
 from burnish.core.surfaces import EPSILON, Value
 from burnish.strategies.backprop import packets
 from burnish.strategies.backprop.losses import WHOLE, trace_of
-from burnish.strategies.backprop.packets import (
-    Lost,
-    MergedGradient,
-)
-from burnish.strategies.backprop.packets import (
-    SurfaceGradient as BackpropSurfaceGradient,
-)
 from burnish.strategies.backprop.rounds import Attempt, Round
 
-_ACCEPTED = "candidate score gain satisfies acceptance policy"
-_REJECTED = "candidate score gain does not satisfy acceptance policy"
-_LAST_ROUND = "max rounds reached"
-_PATIENCE = "max rounds without acceptance reached"
-_GOOD_ENOUGH = "target score reached"
-_GO_ON = "continue optimization"
 NO_LOSSES = "no losses to optimize"
-_NO_BLAME = "no surface can be blamed for the losses"
 
 
 def acceptance(attempt: Attempt, objective: Objective) -> AcceptanceDecision:
-    """Whether an attempt was accepted; what no gain decided on is told in burnish's words."""
+    """The acceptance of an attempt; PromptIter's wording applies only if the gain decided."""
     decision = attempt.decision
     if decision is None:
         return AcceptanceDecision(reason=attempt.why)
+    gain = 0.0
+    if attempt.holdout is not None and attempt.before is not None:
+        pair = Pair(candidate=attempt.holdout, incumbent=attempt.before)
+        gain = compare(pair, objective, max_missing=1.0).gain
     by_gain = decision.accepted or decision.code in {"below", "tie"}
-    reason = _ACCEPTED if decision.accepted else _REJECTED
+    verb = "satisfies" if decision.accepted else "does not satisfy"
     return AcceptanceDecision(
         accepted=decision.accepted,
-        score_delta=_gain(attempt, objective),
-        reason=reason if by_gain else decision.reason,
+        score_delta=gain,
+        reason=f"candidate score gain {verb} acceptance policy" if by_gain else decision.reason,
     )
-
-
-def _gain(attempt: Attempt, objective: Objective) -> float:
-    """The gain on validation, over the cases that both sides have."""
-    if attempt.holdout is None or attempt.before is None:
-        return 0.0
-    pair = Pair(candidate=attempt.holdout, incumbent=attempt.before)
-    return compare(pair, objective, max_missing=1.0).gain
 
 
 @dataclass(kw_only=True)
 class Patience:
-    """Counts rounds without an accept, and says when to stop, in PromptIter's order."""
+    """Decides when to stop, with PromptIter's rules in their order."""
 
     request: RunRequest
     without_accept: int = 0
 
     def after(self, number: int, attempts: Sequence[Attempt], score: float | None) -> StopDecision:
-        """Whether the run ends after this round; `score` is what leads on validation."""
+        """Whether the run ends after this round; `score` is the best on validation."""
         accepted = any(each.decision and each.decision.accepted for each in attempts)
         self.without_accept = 0 if accepted else self.without_accept + 1
         policy, target = self.request.stop_policy, self.request.stop_policy.target_score
         limit = policy.max_rounds_without_acceptance
         reasons = {
-            _LAST_ROUND: number >= self.request.max_rounds,
-            _PATIENCE: 0 < limit <= self.without_accept,
-            _GOOD_ENOUGH: target is not None and score is not None and score >= target - EPSILON,
-            _NO_BLAME: not any(attempt.all_proposals for attempt in attempts),
+            "max rounds reached": number >= self.request.max_rounds,
+            "max rounds without acceptance reached": 0 < limit <= self.without_accept,
+            "target score reached": target is not None
+            and score is not None
+            and score >= target - EPSILON,
+            "no surface can be blamed for the losses": not any(
+                attempt.all_proposals for attempt in attempts
+            ),
         }
         why = next((reason for reason, holds in reasons.items() if holds), "")
-        return StopDecision(should_stop=bool(why), reason=why or _GO_ON)
+        return StopDecision(should_stop=bool(why), reason=why or "continue optimization")
 
 
 def chosen(tried: Sequence[Attempt]) -> Attempt:
-    """The candidate that a round is about: the last that was accepted, else the first."""
+    """The candidate that represents a round: the last accepted one, else the first."""
     accepted = [each for each in tried if each.decision is not None and each.decision.accepted]
     return accepted[-1] if accepted else tried[0]
 
@@ -118,27 +102,20 @@ def additions(
     objective: Objective,
     named: Callable[[str], str],
 ) -> dict[str, Json]:
-    """What burnish knows of a round and PromptIter has no place for.
-
-    `named` gives the SurfaceID of a surface of the target.
-    """
+    """Data of a round that PromptIter has no field for; `named` gives SurfaceIDs."""
     lost = (*current.lost, *(each for attempt in attempts for each in attempt.lost))
     entries: dict[str, Json] = {
         "FailureClasses": {case: each.value for case, each in (current.classes or {}).items()},
         "Missing": [*current.missing],
         "Sources": {
-            named(surface): _sources(gradients)
+            # The cases of each merged gradient.
+            named(surface): [[*dict.fromkeys(s.case for s in each.sources)] for each in gradients]
             for surface, gradients in (current.merged or {}).items()
         },
-        "Lost": [codec(Lost).encode(each) for each in lost],
+        "Lost": [codec(packets.Lost).encode(each) for each in lost],
         "Candidates": [_candidate(attempt, objective, named) for attempt in attempts],
     }
     return {key: value for key, value in entries.items() if value}
-
-
-def _sources(gradients: Sequence[MergedGradient]) -> Json:
-    """By merged remark, the cases that it comes from."""
-    return [[*dict.fromkeys(source.case for source in each.sources)] for each in gradients]
 
 
 def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], str]) -> Json:
@@ -157,102 +134,20 @@ def _candidate(attempt: Attempt, objective: Objective, named: Callable[[str], st
     }
 
 
-# -- Traces in PromptIter's terms -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tracing:
-    """Reads the runs of one case."""
-
-    surface_map: SurfaceMap
-    case: Case
-
-    def trace(self, result: CaseResult, *, session: str) -> Trace:
-        """What happened in a run; one without steps is one step with everything in force."""
-        outcome, root = result.outcome, self._node(self.surface_map.structure.entry)
-        inputs = outcome.asked or tuple(turn.input for turn in self.case.turns)
-        steps = trace_of(result, self.case, tuple(self.surface_map.editable)).steps
-        return Trace(
-            root_agent_name=root.name if root else "",
-            session_id=session,
-            status=_status(outcome),
-            input=Text(text="\n".join(inputs)),
-            output=Text(text=outcome.output),
-            usage=_usage(outcome.usage),
-            steps=tuple(self._step(step) for step in steps),
-        )
-
-    def _step(self, step: outcomes.Step) -> Step:
-        name = self.node_in(self.surface_map, step.node)
-        node = self._node(name)
-        return Step(
-            step_id=step.id,
-            agent_name=node.name if node else step.node,
-            node_id=name,
-            node_type=node.kind.value if node else "",
-            predecessor_step_ids=step.predecessors,
-            applied_surface_ids=tuple(map(self.surface_map.name_of, step.surfaces)),
-            input=None if step.input is None else Text(text=_text(step.input)),
-            output=None if step.output is None else Text(text=_text(step.output)),
-            usage=_usage(step.usage),
-            tools=tuple(map(_tool, step.tools)),
-            error=step.error,
-        )
-
-    def _node(self, name: str) -> Node | None:
-        return next((node for node in self.surface_map.structure.nodes if node.id == name), None)
-
-    @staticmethod
-    def node_in(surface_map: SurfaceMap, name: str) -> str:
-        """The node that a step names; a run without steps is a run of the entry."""
-        nodes = {node.id for node in surface_map.structure.nodes}
-        return surface_map.structure.entry if name == WHOLE and name not in nodes else name
-
-
-def _status(outcome: Outcome) -> TraceStatus:
-    if outcome.missing:
-        return "incomplete"
-    return "failed" if outcome.failed else "completed"
-
-
-def _usage(usage: Usage) -> TokenUsage:
-    prompt, completion = usage.input_tokens, usage.output_tokens
-    return TokenUsage(
-        prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
-    )
-
-
-def _tool(call: outcomes.ToolCall) -> ToolRecord:
-    return ToolRecord(
-        id=call.id,
-        name=call.name,
-        arguments=dict(call.arguments),
-        result=call.result,
-        error=call.error,
-    )
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else canonical(value).decode()
-
-
-# -- What burnish measures, in PromptIter's terms -------------------------------------------------
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translator:
-    """Knows where each case is from and what each surface is called."""
+    """Translates evaluations and gradients of one run."""
 
     surface_map: SurfaceMap
     origins: Mapping[str, CaseOrigin]
     cases: Mapping[str, Case]
 
     def evaluation(self, evaluation: Evaluation) -> EvaluationResult:
-        """An evaluation set by set; repeats of a case are one case with the mean of each metric."""
-        by_set: dict[str, list[WireCaseResult]] = {}
+        """An evaluation by set; repeats of a case are averaged."""
+        by_set: dict[str, list[wire.CaseResult]] = {}
         for case in evaluation.cases:
             result = self._case(case, evaluation.of_case(case))
             by_set.setdefault(result.eval_set_id, []).append(result)
@@ -261,29 +156,25 @@ class Translator:
         return EvaluationResult(overall_score=mean(scores) if scores else None, eval_sets=sets)
 
     def losses(self, current: Round) -> tuple[CaseLoss, ...]:
-        """The losses case by case, each once however often the case was run."""
+        """The losses by case, without duplicates from repeats."""
         by_case: dict[str, dict[TerminalLoss, None]] = {}
         for loss in current.losses:
             unique = by_case.setdefault(loss.case, {})
-            unique.update(dict.fromkeys(self._loss(each) for each in loss.losses))
+            ids = self.origins[loss.case].ids
+            unique.update(dict.fromkeys(TerminalLoss.of(each, **ids) for each in loss.losses))
         return tuple(
-            CaseLoss(
-                eval_set_id=self.origins[case].eval_set,
-                eval_case_id=self.origins[case].case,
-                terminal_losses=tuple(losses),
-            )
+            CaseLoss(**self.origins[case].ids, terminal_losses=tuple(losses))
             for case, losses in self._sorted(by_case)
         )
 
     def backward(self, current: Round) -> BackwardResult:
-        """The gradients case by case and step by step, in the order of the trace."""
+        """The gradients by case and step, in the order of the trace."""
         by_case: dict[str, list[packets.SurfaceGradient]] = {}
         for gradient in current.gradients:
             by_case.setdefault(gradient.case, []).append(gradient)
         cases = [
             CaseGradients(
-                eval_set_id=self.origins[case].eval_set,
-                eval_case_id=self.origins[case].case,
+                **self.origins[case].ids,
                 step_gradients=tuple(self._steps(current, case, gradients)),
             )
             for case, gradients in self._sorted(by_case)
@@ -291,7 +182,7 @@ class Translator:
         return BackwardResult(cases=tuple(cases))
 
     def aggregation(self, current: Round) -> AggregationResult:
-        """What should change about each surface."""
+        """The merged gradients by surface."""
         surfaces = [
             self._aggregated(surface, remarks)
             for surface, remarks in (current.merged or {}).items()
@@ -299,30 +190,56 @@ class Translator:
         ordered = sorted(surfaces, key=lambda each: each.surface_id)
         return AggregationResult(surfaces=tuple(ordered))
 
-    # -- parts -----------------------------------------------------------------------------
-
-    def _case(self, name: str, results: Sequence[evaluations.CaseResult]) -> WireCaseResult:
-        origin = self.origins[name]
-        tracing = _Tracing(surface_map=self.surface_map, case=self.cases[name])
+    def _case(self, name: str, results: Sequence[CaseResult]) -> wire.CaseResult:
         metrics = dict.fromkeys(score.metric for result in results for score in result.scores)
-        return WireCaseResult(
-            eval_set_id=origin.eval_set,
-            eval_case_id=origin.case,
+        return wire.CaseResult(
+            **self.origins[name].ids,
             session_id=name,
-            trace=tracing.trace(results[0], session=name),
+            trace=self._trace(results[0], name),
             metrics=tuple(_metric(metric, results) for metric in metrics),
         )
 
-    def _loss(self, loss: packets.TerminalLoss) -> TerminalLoss:
-        origin = self.origins[loss.case]
-        return TerminalLoss(
-            eval_set_id=origin.eval_set,
-            eval_case_id=origin.case,
-            metric_name=loss.metric,
-            severity=loss.severity,
-            step_id=loss.step,
-            loss=loss.text,
+    def _trace(self, result: CaseResult, name: str) -> Trace:
+        """The trace of a run; one without steps is a single step with all surfaces."""
+        outcome, case = result.outcome, self.cases[name]
+        root = self._node(self.surface_map.structure.entry)
+        inputs = outcome.asked or tuple(turn.input for turn in case.turns)
+        finished: TraceStatus = "failed" if outcome.failed else "completed"
+        steps = trace_of(result, case, tuple(self.surface_map.editable)).steps
+        return Trace(
+            root_agent_name=root.name if root else "",
+            session_id=name,
+            status="incomplete" if outcome.missing else finished,
+            input=Text(text="\n".join(inputs)),
+            output=Text(text=outcome.output),
+            usage=_usage(outcome.usage),
+            steps=tuple(map(self._step, steps)),
         )
+
+    def _step(self, step: outcomes.Step) -> Step:
+        name = self._node_name(step.node)
+        node = self._node(name)
+        return Step.of(
+            step,
+            step_id=step.id,
+            agent_name=node.name if node else step.node,
+            node_id=name,
+            node_type=node.kind.value if node else "",
+            predecessor_step_ids=step.predecessors,
+            applied_surface_ids=self.surface_map.applied(step.surfaces),
+            input=_text(step.input),
+            output=_text(step.output),
+            usage=_usage(step.usage),
+            tools=tuple(ToolRecord.of(call, arguments=dict(call.arguments)) for call in step.tools),
+        )
+
+    def _node(self, name: str) -> Node | None:
+        return next((node for node in self.surface_map.structure.nodes if node.id == name), None)
+
+    def _node_name(self, name: str) -> str:
+        """The node of a step; a run without steps belongs to the entry node."""
+        whole = name == WHOLE and self._node(name) is None
+        return self.surface_map.structure.entry if whole else name
 
     def _steps(
         self, current: Round, case: str, gradients: Sequence[packets.SurfaceGradient]
@@ -332,36 +249,22 @@ class Translator:
         named = dict.fromkeys((gradient.step, gradient.node) for gradient in gradients)
         for step, node in sorted(named, key=lambda each: places.get(each[0], 0)):
             of_step = tuple(self._gradient(each) for each in gradients if each.step == step)
-            yield StepGradients(step_id=step, node_id=self._node(node), gradients=of_step)
+            yield StepGradients(step_id=step, node_id=self._node_name(node), gradients=of_step)
 
     def _gradient(self, gradient: packets.SurfaceGradient) -> SurfaceGradient:
-        origin = self.origins[gradient.case]
-        return SurfaceGradient(
-            eval_set_id=origin.eval_set,
-            eval_case_id=origin.case,
-            step_id=gradient.step,
-            surface_id=self.surface_map.name_of(gradient.surface),
-            severity=gradient.severity,
-            gradient=gradient.text,
-        )
+        name = self.surface_map.name_of(gradient.surface)
+        return SurfaceGradient.of(gradient, surface_id=name, **self.origins[gradient.case].ids)
 
     def _aggregated(
         self, surface: str, remarks: Sequence[packets.MergedGradient]
     ) -> AggregatedSurface:
         position, name = self.surface_map.position_of(surface), self.surface_map.name_of(surface)
-        gradients = [
-            SurfaceGradient(surface_id=name, severity=each.severity, gradient=each.text)
-            for each in remarks
-        ]
         return AggregatedSurface(
             surface_id=name,
             node_id=position.node if position else "",
             type=position.type if position else SurfaceType.INSTRUCTION,
-            gradients=tuple(gradients),
+            gradients=tuple(SurfaceGradient.of(each, surface_id=name) for each in remarks),
         )
-
-    def _node(self, name: str) -> str:
-        return _Tracing.node_in(self.surface_map, name)
 
     def _sorted(self, by_case: Mapping[str, T]) -> list[tuple[str, T]]:
         def place(each: tuple[str, object]) -> tuple[str, str]:
@@ -371,63 +274,64 @@ class Translator:
         return sorted(by_case.items(), key=place)
 
 
-def _set(name: str, cases: Sequence[WireCaseResult]) -> EvalSetResult:
-    """The mean over cases and metrics alike, without what could not be evaluated."""
+def _set(name: str, cases: Sequence[wire.CaseResult]) -> EvalSetResult:
+    """The mean over cases and metrics, without those that were not evaluated."""
     scores = [m.score for case in cases for m in case.metrics if m.status != "not_evaluated"]
     overall = mean(scores) if scores else None
     return EvalSetResult(eval_set_id=name, overall_score=overall, cases=tuple(cases))
 
 
-def _metric(name: str, results: Sequence[evaluations.CaseResult]) -> MetricResult:
+def _metric(name: str, results: Sequence[CaseResult]) -> MetricResult:
     values = [result.value(name) for result in results if result.applies(name)]
     numbers = [value for value in values if value is not None]
     scores = [score for result in results for score in result.scores if score.metric == name]
     whole = bool(numbers) and len(numbers) == len(values)
     reasons = [s.reason for s in scores if s.reason and (s.passed is False or s.missing)]
     usual = [s.reason for s in scores if s.reason]
+    verdicts = {s.passed for s in scores} | {False for r in results if r.outcome.failed}
     return MetricResult(
         metric_name=name,
         score=mean(numbers) if whole else 0.0,
-        status=_evaluation_status(scores, whole=whole),
+        status=_status(verdicts) if whole else "not_evaluated",
         reason="\n".join(dict.fromkeys(reasons or usual)),
     )
 
 
-def _evaluation_status(scores: Sequence[Score], *, whole: bool) -> MetricStatus:
-    verdicts = [score.passed for score in scores]
-    if not whole:
-        return "not_evaluated"
+def _status(verdicts: set[bool | None]) -> MetricStatus:
     if False in verdicts:
         return "failed"
     return "passed" if True in verdicts else "unknown"
 
 
-# -- Whereabouts ----------------------------------------------------------------------------------
+def _usage(usage: Usage) -> TokenUsage:
+    prompt, completion = usage.input_tokens, usage.output_tokens
+    return TokenUsage(
+        prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion
+    )
 
 
-NOWHERE = CaseOrigin(eval_set="", case="")
+def _text(value: Json) -> Text | None:
+    if value is None:
+        return None
+    return Text(text=value if isinstance(value, str) else canonical(value).decode())
 
 
 @dataclass(kw_only=True)
 class RoundContext:
-    """The round under way, and what can be found in it."""
+    """The current round and its data."""
 
     origins: Mapping[str, CaseOrigin]
     round: Round | None = None
 
-    def enter(self, current: Round) -> None:
-        """Take in a round, or what more is known of it."""
-        self.round = current
-
     def origin(self, case: str) -> CaseOrigin:
-        """The set of a case, and what the case is called there."""
-        return self.origins.get(case, NOWHERE)
+        """The set and id of a case; empty if unknown."""
+        return self.origins.get(case, CaseOrigin(eval_set="", case=""))
 
-    def gradients(self, surface: str) -> list[BackpropSurfaceGradient]:
-        """What was said of a surface, in the order in which the aggregator is asked."""
+    def gradients(self, surface: str) -> list[packets.SurfaceGradient]:
+        """The gradients of a surface, in the aggregator's order."""
         gradients = self.round.gradients if self.round is not None else ()
         return sorted((g for g in gradients if g.surface == surface), key=lambda g: g.order)
 
     def value(self, surface: str) -> Value | None:
-        """The value that a surface has in this round."""
+        """The value of a surface in this round."""
         return None if self.round is None else self.round.parent.values.get(surface)

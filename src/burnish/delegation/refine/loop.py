@@ -20,7 +20,7 @@ from burnish.core.errors import (
 )
 from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Role, Target
-from burnish.core.surfaces import Candidate, Origin
+from burnish.core.surfaces import Origin
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.delegation.delegation import Delegation, Site, delegate
 from burnish.delegation.envelope import Envelope
@@ -33,6 +33,7 @@ from burnish.delegation.refine.gradients import (
     refinement_prefix,
     run_signals,
 )
+from burnish.delegation.refine.ruler import Grade, Ruler, share_left
 from burnish.delegation.refine.seeds import ModelPair, Seed, TierPlan, halved, tier_of
 from burnish.delegation.refine.sessions import (
     INTERRUPTED,
@@ -49,38 +50,38 @@ from burnish.delegation.refine.sessions import (
     now,
 )
 from burnish.delegation.result import WEIGHTS, DelegationResult
+from burnish.delegation.workspace import STATES
 from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.run import Run
 from burnish.system import Redactor, write_atomic
 
 _PLATEAU = 0.01
-"""Two losses this close are no progress."""
+"""A smaller difference of losses is no progress."""
 _SLACK = 1e-9
-"""What floating point may add to a difference."""
-_TWICE_THE_SEED = 2.0
+"""Tolerance for floating point errors."""
 
 EMPTY, EMPTY_LATER = "empty_gradient", "empty_gradient_midloop"
 REASONS = {
-    "max_iterations": "all iterations were made",
+    "max_iterations": "all iterations were run",
     "regression": "the loss rose twice in a row",
-    "plateau": "the loss did not move twice in a row",
+    "plateau": "the loss barely changed twice in a row",
     "wall_time_exhausted": "the iterations took twice as long as the seed",
     EMPTY: "nothing is wrong with the seed",
     EMPTY_LATER: "nothing is wrong with the best any more",
-    "no_prior_deliverable": "what the next iteration should start from is gone",
-    "interrupted": "stopped from outside; it can go on",
-    "running": "under way, or killed; it can go on",
+    "no_prior_deliverable": "the deliverable that the next iteration starts from is gone",
+    "interrupted": "stopped by the user; it can be resumed",
+    "running": "running or killed; it can be resumed",
 }
-"""What the reasons mean; the names are those of the seed's system."""
+"""The meaning of the stop reasons, whose names come from awp-agents."""
 
 
 def stop_after(
     losses: Sequence[float | None], *, iterations: int, seconds: float, seed_seconds: float
 ) -> str:
-    """Why to stop after these iterations; empty when there is no reason.
+    """Why to stop after these iterations; empty if there is no reason.
 
-    Worse twice in a row is a regression, as good as before twice in a row a plateau; equal
-    losses are a plateau. An iteration that came to nothing has no loss, and is worse.
+    Worse twice in a row is a regression, nearly equal twice in a row a plateau. An iteration
+    without a result has no loss and counts as worse.
     """
     steps = list(_steps(losses))[-2:]
     if len(steps) == 2 and all(step is None or step > _SLACK for step in steps):
@@ -91,12 +92,12 @@ def stop_after(
         return "plateau"
     if len(losses) >= iterations:
         return "max_iterations"
-    spent = seed_seconds > 0 and seconds >= _TWICE_THE_SEED * seed_seconds
+    # One iteration alone may take 60 seconds, however quick the seed was.
+    spent = seed_seconds > 0 and seconds >= max(60.0, 2 * seed_seconds)
     return "wall_time_exhausted" if spent else ""
 
 
 def _steps(losses: Sequence[float | None]) -> Iterator[float | None]:
-    """From each iteration to the next; None where it came to nothing."""
     before = losses[0] if losses else None
     for loss in losses[1:]:
         if loss is None:
@@ -113,15 +114,14 @@ MOST_ITERATIONS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class IterationJob:
-    """One iteration that is to be run."""
+    """The input of one iteration."""
 
     folder: Path
     task: str
     steer: str
     deliverable: Path
-    """What it starts from; copied, never shared."""
+    """What it starts from; copied, never linked."""
     inputs: tuple[Path, ...]
-    """What the seed was given."""
     models: ModelPair
     envelope: Envelope
     parent_run_id: str
@@ -130,7 +130,7 @@ class IterationJob:
 
 @dataclass(frozen=True, kw_only=True)
 class IterationOutcome:
-    """What an iteration came to, for whoever records it. The seed is number 0."""
+    """The outcome of an iteration, to be recorded. The seed is number 0."""
 
     k: int
     steer: str = ""
@@ -138,20 +138,16 @@ class IterationOutcome:
     status: str
     better: bool = False
     best_loss: float
-    """What it had to be below."""
+    """The loss that it had to beat."""
     cannot_win: str = ""
 
 
 class _Iterating(Protocol):
-    """Who runs iterations, and keeps what came of them."""
+    async def delegate(self, job: IterationJob) -> DelegationResult: ...
 
-    async def delegate(self, job: IterationJob) -> DelegationResult:
-        """Run one."""
-        ...
+    async def grade(self, ruler: Ruler, name: str, run: Path, deliverable: Path) -> Grade: ...
 
-    async def record(self, attempt: IterationOutcome) -> None:
-        """Keep an attempt, before anything is done with it."""
-        ...
+    async def record(self, attempt: IterationOutcome) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,73 +159,70 @@ class Refinement:
     place: BestPlace
     iterations: int = 3
     models: ModelPair = field(default_factory=ModelPair)
-    """Stronger than the seed's; without meaning where there are tiers."""
+    """Override the seed's; unused if there are tiers."""
     tiers: TierPlan = field(default_factory=TierPlan)
+    ruler: Ruler | None = None
+    """Grades both sides; None if the seed was graded just as its iterations are."""
+    allow_missing_files: bool = False
+    """Whether an iteration may win without a file that the seed delivers."""
     notes: tuple[str, ...] = ()
     redactor: Redactor = field(default_factory=Redactor.from_environment)
-    """Takes secrets out of what is written down."""
+    """Removes secrets from what is written."""
     listen: Callable[[Session], None] = lambda _: None
-    """Shown the session after every step."""
 
     async def run(self, session: Session, by: _Iterating) -> Session:
-        """Refine until there is a reason to stop; the session says how it ended, errors too.
+        """Refine until there is a reason to stop; the session contains errors too.
 
-        What only interrupts it (Interrupted, RunLocked, ResumeRefused, ReplayDiverged) is raised,
-        and leaves a session that can go on.
+        What only interrupts it (Interrupted, RunLocked, ResumeRefused, ReplayDiverged) is raised
+        and leaves a session that can be resumed.
         """
         session = replace(
             session,
-            seed_loss=round(self.seed.loss, 6),
-            best_loss=round(self.seed.loss, 6),
             best_iter=0,
             best_written=False,
             iterations=(),
             stop_reason=RUNNING,
             completed_at=None,
+            error="",
             tier_plan_used=None if self.tiers.trivial else True,
             notes=self.notes,
+            ruler="" if self.ruler is None else self.ruler.id,
         )
-        rounds = _Rounds(self, self.keep(session), by)
+        rounds = _Rounds(self, session, by)
+        message = ""
         try:
+            await rounds.begin()
             reason = await rounds.until_stopped()
-        except (
-            Interrupted,
-            RunLocked,
-            ResumeRefused,
-            ReplayDiverged,
-            asyncio.CancelledError,
-        ):
+        except (Interrupted, RunLocked, ResumeRefused, ReplayDiverged, asyncio.CancelledError):
             self.keep(replace(rounds.session, stop_reason=INTERRUPTED))
             raise
         except Exception as error:  # noqa: BLE001 - the session says what happened, whatever it was
             message = self.redactor.text(str(error) or type(error).__name__)
-            session = replace(rounds.session, error=message)
             reason = f"error:{type(error).__name__}"
-            return self.keep(replace(session, stop_reason=reason, completed_at=now()))
-        return self.keep(replace(rounds.session, stop_reason=reason, completed_at=now()))
+        session = replace(rounds.session, error=message or rounds.session.error)
+        return self.keep(replace(session, stop_reason=reason, completed_at=now()))
 
     def keep(self, session: Session) -> Session:
-        """Write the session down and show it."""
+        """Write the session and pass it to the listener."""
         self.files.write(session)
         self.listen(session)
         return session
 
     def models_of(self, k: int) -> ModelPair:
-        """The models of an iteration: its tier's, else those that were named, else the seed's."""
+        """The models of an iteration: its tier's, else the named ones, else the seed's."""
         if self.tiers.trivial:
             return self.models.or_else(self.seed.models)
         return self.tiers.models(k, self.iterations, self.seed.models)
 
 
 class _Rounds:
-    """Where a session stands."""
-
     def __init__(self, refinement: Refinement, session: Session, by: _Iterating) -> None:
         self.session = session
         self._by = by
         self._all = refinement
         self._losses: list[float | None] = []
         self._seconds = 0.0
+        self._seed_grade: Grade | None = None
         seed = refinement.seed
         self._best = Best(
             run=seed.folder,
@@ -238,9 +231,22 @@ class _Rounds:
             deliverable=seed.deliverable,
         )
 
+    async def begin(self) -> None:
+        """Grade the seed if need be, and record it as what is to be beaten."""
+        seed, signals = self._all.seed, self._all.seed.signals
+        if self._all.ruler is not None and not seed.gradient.empty:
+            grade = await self._by.grade(self._all.ruler, "seed", seed.folder, seed.deliverable)
+            self._seed_grade, signals = grade, self._all.ruler.signals(signals, grade, grade)
+            self._best = replace(self._best, signals=signals)
+        loss = round(signals.loss.total, 6)
+        self.session = self._all.keep(
+            replace(self.session, seed_loss=loss, best_loss=loss, seed_parts=signals.loss.to_json())
+        )
+        start = IterationOutcome(k=0, signals=signals, status=signals.status, best_loss=loss)
+        await self._by.record(start)
+
     async def until_stopped(self) -> str:
-        """Make iterations; why there are no more."""
-        await self._record_seed()
+        seed = self._all.seed
         for k in range(1, self._all.iterations + 1):
             gradient = gradient_of(self._best.run, loss=self._best.loss)
             if gradient.empty:
@@ -253,7 +259,7 @@ class _Rounds:
                 self._losses,
                 iterations=self._all.iterations,
                 seconds=self._seconds,
-                seed_seconds=self._all.seed.budget.seconds,
+                seed_seconds=seed.budget.seconds,
             )
             if reason:
                 return reason
@@ -279,16 +285,15 @@ class _Rounds:
         )
         return await self._by.delegate(job)
 
-    async def _record_seed(self) -> None:
-        signals = self._all.seed.signals
-        attempt = IterationOutcome(
-            k=0, signals=signals, status=signals.status, best_loss=self._best.loss
-        )
-        await self._by.record(attempt)
-
     async def _take(self, k: int, steer: str, result: DelegationResult) -> None:
-        """Count an iteration; make it the best where it is."""
-        challenger = contender(result, run_signals(result.run_dir), self._best)
+        challenger = contender(
+            result,
+            await self._signals(k, result),
+            self._best,
+            unscored=self._unscored(result),
+            seed=self._all.seed.deliverable,
+            allow_missing_files=self._all.allow_missing_files,
+        )
         self._losses.append(challenger.counts_as)
         spent = mapping(result.budget.get("wall_time")).get("elapsed_s")
         self._seconds += number(spent) or 0.0
@@ -311,13 +316,34 @@ class _Rounds:
             self._lead(k, result, challenger)
         self._all.keep(self.session)
 
+    async def _signals(self, k: int, result: DelegationResult) -> RunSignals:
+        """The signals of an iteration by the rule that the seed's are made by."""
+        seed, ruler, run = self._all.seed, self._all.ruler, result.run_dir
+        known = seed.signals.budget_remaining is not None
+        own = replace(
+            run_signals(run),
+            max_rejections=seed.signals.max_rejections,
+            budget_remaining=share_left(run, seed.budget.envelope) if known else None,
+        )
+        if ruler is None or self._seed_grade is None:
+            return own
+        grade = Grade(scores={}, critique=None)
+        if result.deliverables:
+            grade = await self._by.grade(ruler, f"iter_{k}", run, result.final)
+        return ruler.signals(own, grade, self._seed_grade)
+
+    def _unscored(self, result: DelegationResult) -> tuple[str, ...]:
+        """Metrics that did not score the iteration, unless the ruler decides what counts."""
+        if self._seed_grade is not None or result.evaluation is None:
+            return ()
+        return result.evaluation.missing
+
     def _lead(self, k: int, result: DelegationResult, challenger: Contender) -> None:
         self._best = Best(
             run=result.run_dir,
             run_id=result.run_id,
             signals=challenger.signals,
             deliverable=result.final,
-            iteration=k,
         )
         self.session = replace(self.session, best_iter=k, best_loss=round(challenger.loss, 6))
         why_not = self._all.place.promote(self._best, self.session)
@@ -341,19 +367,17 @@ class _Rounds:
             calls=result.spent.calls,
             tokens=result.spent.tokens,
             usd=result.spent.usd,
-            note=challenger.cannot_win or challenger.lost,
+            note=challenger.cannot_win or challenger.note,
+            parts=challenger.signals.loss.to_json(),
         )
 
 
-# -- The strategy `refine` ------------------------------------------------------------------------
-
-
 _STEER = "steer"
-"""What an iteration is told beside its task: the one value that distinguishes candidates."""
+"""The value that distinguishes candidates: what an iteration is told beside its task."""
 
 
 class SessionFailed(BurnishError):
-    """A session ended by an error, which stands in its file."""
+    """A session that ended with an error, which its file contains."""
 
 
 class Refine:
@@ -371,32 +395,26 @@ class Refine:
     ) -> None:
         self.refinement = refinement
         self.session = session
-        """As far as it has come."""
         self.watch: Callable[[Session], None] = lambda _: None
-        """Is shown the session after every step."""
         self.stop: Callable[[], str] = lambda: ""
-        """What it says before an iteration ends the session there."""
-        self._delegation = delegation
+        """Called before an iteration; a reason ends the session there."""
+        self.delegation = delegation
         self.lock = lock
-        """Held while it goes on: nobody else refines the same run."""
+        """Held while the session runs, so that nobody else refines the same run."""
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the session's settings."""
         return short_id([self.name, 1, dict(self.session.settings)])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """It asks nobody: what is wrong is read from the files of runs."""
         return ()
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """It brings its own target."""
         del target
         return ()
 
     async def search(self, run: Run) -> None:
-        """Refine until there is a reason to stop."""
         refinement = replace(self.refinement, listen=self._keep)
         self.lock.take()
         try:
@@ -413,58 +431,71 @@ class Refine:
         self.refinement.listen(session)
         self.watch(session)
 
-    async def delegate(self, run: Run, job: IterationJob) -> DelegationResult:
-        """One iteration, which pays through the run's journal."""
-        directory = run.directory
-        return await run.perform(
+
+@dataclass(frozen=True)
+class _Iterations:
+    strategy: Refine
+    run: Run
+
+    async def delegate(self, job: IterationJob) -> DelegationResult:
+        directory = self.run.directory
+        return await self.run.perform(
             lambda scope: delegate(
-                self._delegation(job),
+                self.strategy.delegation(job),
                 Site(
                     folder=job.folder,
                     effects=scope,
                     children=directory.children,
                     redactor=directory.redactor,
                     hidden=(directory.folder,),
-                    stop=lambda: self.stop() or run.stop_words(),
+                    states=directory.folder / STATES,
+                    stop=lambda: self.strategy.stop() or self.run.closing.stop_words(),
                 ),
             )
         )
 
-
-@dataclass(frozen=True)
-class _Iterations:
-    """The iterations of a session in its run."""
-
-    strategy: Refine
-    run: Run
-
-    async def delegate(self, job: IterationJob) -> DelegationResult:
-        return await self.strategy.delegate(self.run, job)
+    async def grade(self, ruler: Ruler, name: str, run: Path, deliverable: Path) -> Grade:
+        directory = self.run.directory
+        return await self.run.perform(
+            lambda scope: ruler.grade(
+                name,
+                run,
+                deliverable,
+                Site(
+                    folder=directory.folder / "graded" / name,
+                    effects=scope,
+                    children=directory.children,
+                    redactor=directory.redactor,
+                    hidden=(directory.folder,),
+                    states=directory.folder / STATES,
+                ),
+            )
+        )
 
     async def record(self, attempt: IterationOutcome) -> None:
         run, start, k = self.run, self.run.target.baseline, attempt.k
         origin = Origin(kind=Refine.name, note=f"iteration {k}")
         candidate = start.child({_STEER: attempt.steer}, origin=origin) if k else start
         (case,) = run.dataset.train
-        recorded = replace(case, recorded=_outcome(attempt))
+        loss = attempt.signals.loss
+        outcome = Outcome(
+            data={"status": attempt.status, "reason": attempt.cannot_win},
+            measures={name: getattr(loss, name) / weight for name, weight in WEIGHTS.items()},
+        )
+        recorded = replace(case, recorded=outcome)
         # Two iterations may be told the same: the draw is what tells them apart.
         evaluation = await run.evaluate(candidate, split=Split.TRAIN, cases=(recorded,), draw=k)
-        run.record(_trial(attempt, candidate, SplitResult.of(evaluation, run.objective)))
+        trial = Trial(
+            candidate=candidate,
+            phase=BASELINE,
+            train=SplitResult.of(evaluation, run.objective),
+        )
+        if k:
+            decision = _decision(attempt)
+            trial = replace(trial, phase=Refine.name, cycle=k, touched=(_STEER,), decision=decision)
+        run.record(trial)
         if attempt.better:
             run.advance(candidate)
-
-
-def _trial(attempt: IterationOutcome, candidate: Candidate, train: SplitResult) -> Trial:
-    if not attempt.k:
-        return Trial(candidate=candidate, phase=BASELINE, train=train)
-    return Trial(
-        candidate=candidate,
-        phase=Refine.name,
-        cycle=attempt.k,
-        touched=(_STEER,),
-        train=train,
-        decision=_decision(attempt),
-    )
 
 
 def _decision(attempt: IterationOutcome) -> Decision:
@@ -476,19 +507,5 @@ def _decision(attempt: IterationOutcome) -> Decision:
     elif attempt.better:
         verdict, code = Verdict.ACCEPT, "better"
         reason = f"its loss of {loss:.4f} is below {best:.4f}"
-    return Decision(
-        gate=Refine.name,
-        verdict=verdict,
-        code=code,
-        reason=reason,
-        numbers={"loss": loss, "best_loss": best},
-    )
-
-
-def _outcome(attempt: IterationOutcome) -> Outcome:
-    """The parts of the loss, each from 0 to 1, as delegations in a suite have them."""
-    loss = attempt.signals.loss
-    return Outcome(
-        data={"status": attempt.status, "reason": attempt.cannot_win},
-        measures={name: getattr(loss, name) / weight for name, weight in WEIGHTS.items()},
-    )
+    numbers = {"loss": loss, "best_loss": best}
+    return Decision(gate=Refine.name, verdict=verdict, code=code, reason=reason, numbers=numbers)

@@ -1,4 +1,4 @@
-"""A refinement as a plug-in of its strategy: how it is built, its lines, its report."""
+"""The strategy `refine` as a plug-in: its construction, progress lines and report."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -11,28 +11,28 @@ from burnish.delegation.refine.settings import RefineSettings
 from burnish.delegation.refine.setup import refinement_parts
 from burnish.runs.events import TrialRecorded
 from burnish.runs.plugins import Building, StrategyParts, TargetParts
-from burnish.runs.progress import ProgressLines, outcome, shorten_after
+from burnish.runs.progress import ProgressLines, outcome, shorten_after, spent_words
 from burnish.runs.spec import StrategySettings
 
 
-class RefineLines(TaskLines):
-    """One line an iteration, after that of the seed."""
+class _RefineLines(TaskLines):
+    """One line per iteration, after that of the seed."""
 
     stopping = "stopping after this loop; once more stops at once"
 
     def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
-        """The loss of what is refined."""
         del width
         return [f"{'seed':<18}loss {number(trial.train)}"]
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
         """One iteration in one line."""
-        head = f"{trial.note:<18}loss {number(trial.train)}  {outcome(trial)}  "
+        spent = " ".join(spent_words(trial)).strip()
+        head = f"{trial.note:<18}loss {number(trial.train)}  {outcome(trial)}  {spent}  "
         return shorten_after(head, trial.reason, width)
 
 
 class RefinePlugin(TaskPlugin):
-    """The words of `burnish refine`."""
+    """The strategy behind `burnish refine`."""
 
     name: ClassVar[str] = "refine"
     Settings: ClassVar[type[StrategySettings]] = RefineSettings
@@ -40,9 +40,7 @@ class RefinePlugin(TaskPlugin):
     ends: ClassVar[Mapping[str, str]] = REASONS
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """A session, new or as the folder of its run has it."""
         return refinement_parts(building, parts)
 
     def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
-        return RefineLines(self.ends)
+        return _RefineLines(self.ends)

@@ -1,4 +1,4 @@
-"""REFINEMENT.md: what a session tried, what became of it, and how far to trust its losses."""
+"""REFINEMENT.md: what a session tried, the results, and how far to trust its losses."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
 from burnish.core.formatting import cell, counted, money, number
-from burnish.delegation.refine.gradients import mapping, read_json, rows, run_signals, text
+from burnish.delegation.refine.gradients import mapping, read_json, rows, text
 from burnish.delegation.refine.loop import REASONS
 from burnish.delegation.refine.seeds import Seed
 from burnish.delegation.refine.sessions import Session
@@ -18,14 +18,17 @@ PAGE = "REFINEMENT.md"
 
 def refine_page(seed: Seed, session: Session, place: Path) -> str:
     """The report of a session as Markdown; `place` is the folder of its iterations."""
-    parts = (
-        _headline(seed, session),
-        _iterations(session),
-        _parts(seed, session, place),
-        _gradients(session, place),
-        _notes(session),
+    lines = (
+        *_headline(seed, session),
+        *_iterations(session),
+        *_parts(session),
+        *_gradients(session, place),
+        "## Notes",
+        "",
+        *(f"- {note}" for note in session.notes),
+        "- the part `budget_burn` is the share of the seed's whole budget, for iterations too",
     )
-    return "\n".join(line for part in parts for line in part) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def outcome(session: Session) -> str:
@@ -43,7 +46,10 @@ def _headline(seed: Seed, session: Session) -> Iterator[str]:
     best = f"iteration {session.best_iter}" if session.best_iter else "the seed"
     written = "" if not session.best_iter or session.best_written else ", not in BEST"
     yield f"| best | {best}{written} |"
-    yield f"| spent | {_spent(session)} |"
+    calls = sum(each.calls for each in session.iterations)
+    prices = [each.usd for each in session.iterations if each.usd is not None]
+    usd = money(sum(prices) if len(prices) == len(session.iterations) else None)
+    yield f"| spent | {counted(calls, 'call')} · {usd} |"
     yield ""
     yield (
         "The loss is a training score: the same critic, gates and metrics steered the work. "
@@ -51,18 +57,10 @@ def _headline(seed: Seed, session: Session) -> Iterator[str]:
     )
 
 
-def _spent(session: Session) -> str:
-    calls = sum(each.calls for each in session.iterations)
-    prices = [each.usd for each in session.iterations]
-    priced = [each for each in prices if each is not None]
-    usd = money(sum(priced) if len(priced) == len(prices) else None)
-    return f"{counted(calls, 'call')} · {usd}"
-
-
 def _iterations(session: Session) -> Iterator[str]:
     yield from ("", "## Iterations", "")
     if not session.iterations:
-        yield "None was made."
+        yield "No iteration was run."
         return
     yield from ("| | models | status | loss | |", "|---|---|---|---|---|")
     for each in session.iterations:
@@ -73,16 +71,15 @@ def _iterations(session: Session) -> Iterator[str]:
         yield f"| {each.k} | {cell(models, 120)} | {each.status} | {loss} | {remark} |"
 
 
-def _parts(seed: Seed, session: Session, place: Path) -> Iterator[str]:
+def _parts(session: Session) -> Iterator[str]:
     yield from ("", "## Where the loss comes from", "")
     yield f"| | {' | '.join(WEIGHTS)} | total |"
     yield f"|---|{'---|' * (len(WEIGHTS) + 1)}"
-    yield _row("seed", seed.signals.loss.to_json())
+    if session.seed_parts:
+        yield _row("seed", session.seed_parts)
     for each in session.iterations:
-        try:
-            yield _row(str(each.k), run_signals(place.parent / each.run_dir).loss.to_json())
-        except BurnishError:
-            continue
+        if each.parts:
+            yield _row(str(each.k), each.parts)
 
 
 def _row(name: str, loss: Mapping[str, Json]) -> str:
@@ -106,12 +103,3 @@ def _gradients(session: Session, place: Path) -> Iterator[str]:
         for metric, gap in mapping(gradient.get("eval_deltas")).items():
             yield f"- metric {metric}: {json.dumps(gap)} short of its threshold"
         yield ""
-
-
-def _notes(session: Session) -> Iterator[str]:
-    yield from ("## Notes", "")
-    yield from (f"- {note}" for note in session.notes)
-    yield (
-        "- an iteration has half of the seed's budget, so that the part `budget_burn` of its loss "
-        "tends to be higher"
-    )

@@ -3,9 +3,10 @@
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble, SeedRefused
@@ -26,7 +27,7 @@ from burnish.delegation.refine.gradients import (
 )
 from burnish.delegation.refine.sessions import digests
 from burnish.delegation.result import ending_words
-from burnish.models.providers import find_provider
+from burnish.models.references import split_reference
 
 
 class Tier(StrEnum):
@@ -39,17 +40,17 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPair:
-    """The models of a delegation; an empty one falls back to the seed's."""
+    """The models of a delegation; an empty name means the seed's model."""
 
     manager: str = ""
     worker: str = ""
 
     @classmethod
     def parse(cls, names: str) -> "ModelPair":
-        """`manager:worker`, either side may be empty; one name alone is the manager's.
+        """`manager:worker`, where either side may be empty; a single name is the manager's.
 
-        Names of models have colons in them, so it is split where both sides are references; where
-        neither is one, at the first colon.
+        Names of models contain colons, so it is split where both sides are references, or else
+        at the first colon.
         """
         places = [place for place, char in enumerate(names) if char == ":"]
         for place in places:
@@ -62,7 +63,7 @@ class ModelPair:
         return cls(manager=manager.strip(), worker=worker.strip())
 
     def or_else(self, seed: "ModelPair") -> "ModelPair":
-        """These, and the seed's where one is empty."""
+        """This pair, with the seed's models for empty names."""
         return ModelPair(manager=self.manager or seed.manager, worker=self.worker or seed.worker)
 
 
@@ -74,7 +75,7 @@ class TierPlan:
 
     @property
     def trivial(self) -> bool:
-        """Whether it says nothing, so that every iteration runs with the seed's models."""
+        """Whether it is empty, so that every iteration uses the seed's models."""
         return all(pair == ModelPair() for pair in self.pairs.values())
 
     def models(self, k: int, n: int, seed: ModelPair) -> ModelPair:
@@ -94,55 +95,44 @@ def tier_of(k: int, n: int) -> Tier:
 
 
 def _is_reference(reference: str) -> bool:
-    provider, _, name = reference.partition(":")
-    return find_provider(provider) is not None and bool(name.strip())
+    return split_reference(reference) is not None
 
 
 def reference_of(name: str) -> str:
-    """`openai/gpt-5` as other systems write it is `openai:gpt-5` here."""
-    provider, colon, _ = name.partition(":")
-    if colon and find_provider(provider) is not None:
-        return name
-    provider, slash, model = name.partition("/")
-    row = find_provider(provider)
-    return f"{row.name}:{model}" if slash and model and row is not None else ""
-
-
-# -- The run that is refined ----------------------------------------------------------------------
-
-
-_LEAST_SECONDS = 60
+    """Convert `openai/gpt-5`, as other systems write it, to `openai:gpt-5`; empty if unknown."""
+    parts = split_reference(name)
+    return f"{parts[0].name}:{parts[1]}" if parts is not None else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedBudget:
-    """What the seed was allowed, and how long it took."""
+    """The budget of the seed, and how long it took."""
 
     envelope: Envelope
     seconds: float = 0.0
-    """Observed; 0 where nobody knows."""
+    """As observed; 0 if unknown."""
+
+
+_LEAST_LOOPS = 3
+"""A task takes three loops: plan, delegate, complete."""
 
 
 def halved(seed: SeedBudget) -> Envelope:
-    """The envelope of an iteration. Depth is structure, not cost: it stays."""
+    """The envelope of an iteration: half of the seed's, but room for one task and all its depth."""
     caps = seed.envelope
     seconds = seed.seconds or caps.max_wall_time
     return replace(
         caps,
-        max_loops=_half(caps.max_loops),
-        max_total_workers=_half(caps.max_total_workers),
-        max_tool_calls=_half(caps.max_tool_calls),
+        max_loops=max(_LEAST_LOOPS, math.ceil(caps.max_loops / 2)),
+        max_total_workers=math.ceil(caps.max_total_workers / 2),
+        max_tool_calls=math.ceil(caps.max_tool_calls / 2),
         max_total_tokens=max(1, caps.max_total_tokens // 2),
-        max_wall_time=float(max(_LEAST_SECONDS, int(seconds / 2))),
+        max_wall_time=float(max(60, int(seconds / 2))),
     )
 
 
-def _half(cap: int) -> int:
-    return max(1, math.ceil(cap / 2))
-
-
 def _inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tuple[Path, ...]:
-    """The given files that are still there; the deliverable comes before those of its names."""
+    """The input files that still exist, without those that the deliverable replaces."""
     taken = {path.name for path in deliverable.iterdir()}
     inputs: dict[str, Path] = {}
     for path in _input_paths(run, manifest):
@@ -152,7 +142,7 @@ def _inputs_of(run: Path, manifest: Mapping[str, Json], deliverable: Path) -> tu
 
 
 def _input_paths(run: Path, manifest: Mapping[str, Json]) -> Iterator[Path]:
-    """In the run's own workspace first: what lies elsewhere may be another file by now."""
+    """The run's own workspace first, since other files may have changed."""
     inputs = mapping(manifest.get("kept")).get("inputs")
     for entry in inputs if isinstance(inputs, list) else []:
         path = Path(str(entry))
@@ -170,7 +160,6 @@ _CAPS = {
     "max_tool_calls": ("tool_calls", "max"),
     "max_wall_time": ("wall_time", "max_s"),
 }
-"""Where final_budget has each limit."""
 _USUAL = Envelope(
     max_loops=20,
     max_total_workers=20,
@@ -179,11 +168,8 @@ _USUAL = Envelope(
     max_depth=4,
     max_tool_calls=600,
 )
-"""What is taken where a run does not say."""
 WHOLE_BUDGET = "whole_budget"
-"""What the manifest of an iteration keeps of the budget that half of was given to it."""
-_AWP_RUNS = ("workspace", "runs")
-"""The folders in the workspace of awp-agents that its runs lie in."""
+"""The key in an iteration's manifest for the seed's whole budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,27 +182,24 @@ class Seed:
     budget: SeedBudget
     models: ModelPair
     deliverable: Path
-    """The folder with its files."""
     inputs: tuple[Path, ...]
-    """Files and folders that it was given."""
+    """Its input files and folders."""
     signals: RunSignals
     gradient: RunGradient
     tags: tuple[str, ...] = ()
     manifest: Mapping[str, Json]
-    """What the run was started with, as far as it says."""
+    """What the run was started with, as far as it is known."""
 
     @property
     def loss(self) -> float:
-        """What is to be beaten."""
         return self.signals.loss.total
 
 
 def read_seed(folder: Path) -> Seed:
-    """Read a run; raises SeedRefused where it cannot be refined."""
+    """Read a run; raises SeedRefused if it cannot be refined."""
     if not folder.is_dir():
-        raise SeedRefused(
-            f"there is no run in {folder}", remedy="name the folder of a finished run"
-        )
+        remedy = "name the folder of a finished run"
+        raise SeedRefused(f"there is no run in {folder}", remedy=remedy)
     try:
         return _read(folder.resolve())
     except FileTrouble as error:
@@ -228,7 +211,7 @@ def _read(folder: Path) -> Seed:
     task = text(completion.get("task")) or text(manifest.get("task"))
     if not task.strip():
         raise SeedRefused(
-            f"{folder / COMPLETION} does not say what the task was",
+            f"{folder / COMPLETION} does not contain the task",
             remedy='add "task" to it: the text that the run was started with',
         )
     run_id = run_id_in(completion, folder)
@@ -251,20 +234,19 @@ def _read(folder: Path) -> Seed:
 
 def _completion(folder: Path) -> Mapping[str, Json]:
     completion = read_json(folder / COMPLETION)
-    if not isinstance(completion, dict):
-        raise SeedRefused(f"{folder} has no {COMPLETION}", remedy=_how_to_end(folder))
+    command = f"`burnish delegate --resume {shlex.quote(str(folder))}`"
+    if completion is not None and not isinstance(completion, dict):
+        message = f"{folder / COMPLETION} is not an object, so it says nothing about a run"
+        raise SeedRefused(message, remedy="write the object that describes the run at its root")
+    if completion is None:
+        remedy = "name the folder of a finished run"
+        if is_of_burnish(folder):
+            remedy = f"it was killed: {command} resumes it"
+        raise SeedRefused(f"{folder} has no {COMPLETION}", remedy=remedy)
     if completion.get("status") == "aborted":
-        raise SeedRefused(
-            f"the run in {folder} was interrupted",
-            remedy=f"go on with it first: `burnish delegate --resume {shlex.quote(str(folder))}`",
-        )
+        message = f"the run in {folder} was interrupted"
+        raise SeedRefused(message, remedy=f"resume it first: {command}")
     return completion
-
-
-def _how_to_end(folder: Path) -> str:
-    if is_of_burnish(folder):
-        return f"it was killed: `burnish delegate --resume {shlex.quote(str(folder))}` goes on"
-    return "name the folder of a run that has ended"
 
 
 def _deliverable(folder: Path, run_id: str, completion: Mapping[str, Json]) -> Path:
@@ -278,13 +260,13 @@ def _deliverable(folder: Path, run_id: str, completion: Mapping[str, Json]) -> P
     if deliverable is None:
         places = ", ".join(map(str, dict.fromkeys(_places(folder, run_id))))
         raise SeedRefused(
-            f"run {run_id} has no deliverable", remedy=f"its files were looked for in {places}"
+            f"run {run_id} has no deliverable", remedy=f"burnish looked for its files in {places}"
         )
     return deliverable
 
 
 def deliverable_of(folder: Path, run_id: str) -> Path | None:
-    """The folder that holds what a run delivered; None where there is none with a file in it."""
+    """The folder with what a run delivered; None if there is none with a file."""
     for place in _places(folder, run_id):
         if place.is_dir() and any(path.is_file() for path in place.rglob("*")):
             return place
@@ -292,11 +274,11 @@ def deliverable_of(folder: Path, run_id: str) -> Path | None:
 
 
 def _places(folder: Path, run_id: str) -> Iterator[Path]:
-    """FINAL in the run, else the output folders of the run or of the workspace that it lies in."""
+    """FINAL in the run, then the output folders of the run or of its workspace."""
     yield folder / "FINAL"
     yield folder / "output" / "FINAL"
     yield folder / "output" / run_id
-    if folder.parts[-3:-1] == _AWP_RUNS:
+    if folder.parts[-3:-1] == ("workspace", "runs"):
         output = folder.parents[2] / "output"
         if _is_of_run(output / "FINAL", output / run_id):
             yield output / "FINAL"
@@ -305,7 +287,7 @@ def _places(folder: Path, run_id: str) -> Iterator[Path]:
 
 
 def _is_of_run(final: Path, made: Path) -> bool:
-    """A workspace has one FINAL for all its runs: it is this run's if the run made its files."""
+    """Whether the run made the files of FINAL, which all runs of a workspace share."""
     if not final.is_dir() or not made.is_dir():
         return final.is_dir()
     own = {(Path(path).name, digest) for path, digest in digests(made).items()}
@@ -313,46 +295,28 @@ def _is_of_run(final: Path, made: Path) -> bool:
 
 
 def _budget(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> SeedBudget:
-    """The limits: as the run was started, else as it ended, in either of two shapes."""
+    """The limits that the run was started with, else those at its end, in either of two formats."""
     final, flat = mapping(completion.get("final_budget")), mapping(completion.get("budget"))
     # An iteration of a refinement has half of its seed's; refined again, it is not halved twice.
     whole = mapping(mapping(manifest.get("kept")).get(WHOLE_BUDGET))
     started = {**mapping(manifest.get("budget")), **whole}
-    limits: dict[str, float] = {}
-    for limit in fields(Envelope):
-        name = limit.name
+    limits: dict[str, Any] = {}
+    for name in vars(_USUAL):
         outer, inner = _CAPS.get(name, ("", ""))
         nested = mapping(final.get(outer)).get(inner)
-        candidates = (
-            started.get(name),
-            nested,
-            final.get(name),
-            flat.get(name),
-            completion.get(name),
-        )
-        positive = [value for each in candidates if (value := number(each)) and value > 0]
-        if positive:
-            limits[name] = positive[0]
-    return SeedBudget(envelope=_envelope(limits), seconds=_seconds(completion, final, flat))
-
-
-def _seconds(
-    completion: Mapping[str, Json], final: Mapping[str, Json], flat: Mapping[str, Json]
-) -> float:
-    candidates = (
+        stated = (started.get(name), nested, final.get(name), flat.get(name), completion.get(name))
+        for value in map(number, stated):
+            if value and value > 0:
+                limits[name] = value if name == "max_wall_time" else max(1, int(value))
+                break
+    times = (
         mapping(final.get("wall_time")).get("elapsed_s"),
         final.get("observed_wall_time"),
         flat.get("observed_wall_time"),
         completion.get("wall_time"),
     )
-    return next((value for each in candidates if (value := number(each))), 0.0)
-
-
-def _envelope(limits: Mapping[str, float]) -> Envelope:
-    values = {limit.name: getattr(_USUAL, limit.name) for limit in fields(Envelope)}
-    for name, value in limits.items():
-        values[name] = float(value) if name == "max_wall_time" else max(1, int(value))
-    return Envelope(**values)
+    seconds = next((value for each in times if (value := number(each))), 0.0)
+    return SeedBudget(envelope=replace(_USUAL, **limits), seconds=seconds)
 
 
 def _models(completion: Mapping[str, Json], manifest: Mapping[str, Json]) -> ModelPair:

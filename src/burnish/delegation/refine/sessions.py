@@ -4,7 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,20 +13,23 @@ from typing import Protocol, cast
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, FileTrouble, RunLocked, SeedRefused
-from burnish.delegation.refine.gradients import RunSignals, mapping, number, read_json
+from burnish.delegation.refine.gradients import RunSignals, mapping, number, read_json, rows, text
 from burnish.delegation.result import DelegationResult, ending_words
+from burnish.delegation.workspace import make_writable
 from burnish.metrics.text_matching import without_middle
 from burnish.system import FileLock, write_atomic
 from burnish.system.files import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
 RUNNING, INTERRUPTED = "running", "interrupted"
-"""The stop reasons of a session that is under way or was killed, and of one that was stopped."""
+"""The stop reasons of a session that is running or was killed, and of one that was stopped."""
+_MACHINE = ("error:FileTrouble", "error:JournalTrouble")
+"""Those of a session whose disk was full, or not to be written for another reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Iteration:
-    """One run of the task again."""
+    """One repeated run of the task."""
 
     k: int
     run_id: str = ""
@@ -35,13 +39,13 @@ class Iteration:
     model_manager: str | None = None
     model_worker: str | None = None
     run_dir: str = ""
-    """From the folder of the sessions."""
     calls: int = 0
     tokens: int = 0
     usd: float | None = None
-    """None where a price is not known."""
+    """None if a price is unknown."""
     note: str = ""
-    """Why it is not the best, where its loss does not say it."""
+    parts: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The parts of its loss, graded as the seed is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,41 +62,42 @@ class Session:
     iterations: tuple[Iteration, ...] = ()
     tier_plan_used: bool | None = None
     seed_loss: float | None = None
+    seed_parts: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The parts of the seed's loss."""
     best_loss: float | None = None
     best_written: bool = False
-    """Whether BEST holds what this session found."""
+    """Whether BEST holds the result of this session."""
+    ruler: str = ""
+    """What graded it, if the seed was graded again; losses under another ruler are not compared."""
     error: str = ""
-    """What went wrong, where it ended by that."""
     notes: tuple[str, ...] = ()
-    """What a reader of the losses should know."""
+    """Notes for readers of the losses."""
     settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What it was started with, so that it can go on."""
+    """What it was started with, to resume it."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether it can go on."""
         return self.stop_reason in (RUNNING, INTERRUPTED)
 
+    @property
+    def resumable(self) -> bool:
+        """Whether it can be continued: nothing is wrong with it that cannot be mended."""
+        return self.unfinished or self.stop_reason in _MACHINE
+
     def to_json(self) -> dict[str, Json]:
-        """As its file keeps it."""
         data = codec(Session).encode(self)
         assert isinstance(data, dict)
         return data
 
     @property
     def text(self) -> str:
-        """The file."""
         return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> "Session":
-        """A session as a file keeps it; keys of other versions are left aside."""
-        rows = data.get("iterations")
-        steps = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        fields = {
-            **_own_fields(cls, data),
-            "iterations": [_own_fields(Iteration, row) for row in steps],
-        }
+        """Read a session from a file; keys of other versions are ignored."""
+        steps = [_own_fields(Iteration, row) for row in rows(data.get("iterations"))]
+        fields = {**_own_fields(cls, data), "iterations": steps}
         return codec(cls).decode(cast("Json", fields))
 
 
@@ -107,8 +112,7 @@ def _own_fields(kind: type[Session] | type[Iteration], data: Mapping[str, Json])
 
 SESSIONS = "refinement_sessions"
 _LATEST = "session.json"
-"""Where a pointer is wanted: the session that was written last."""
-_LOCK = ".lock"
+"""A copy of the session that was written last, if `pointer` is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,41 +125,31 @@ class SessionFiles:
     """Whether session.json is kept as a copy of the session that was written last."""
 
     def lock(self, run_id: str) -> FileLock:
-        """Only one session goes on at a time; raises SeedRefused where that cannot be had."""
+        """Lock the sessions, since only one runs at a time; raises SeedRefused."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return FileLock.acquire(self.folder / _LOCK, holding=f"the refinement of {run_id}")
-        except OSError as error:
-            raise self._refused(file_trouble("make", self.folder, error)) from error
+            return FileLock.acquire(self.folder / ".lock", holding=f"the refinement of {run_id}")
         except RunLocked as error:
             raise SeedRefused(error.message, remedy=error.remedy) from error
-        except FileTrouble as error:
-            raise self._refused(error) from error
-
-    def _refused(self, error: FileTrouble) -> SeedRefused:
-        remedy = "sessions are kept there: copy the run to a place that can be written to"
-        return SeedRefused(error.message, remedy=remedy)
+        except (OSError, FileTrouble) as error:
+            known = isinstance(error, FileTrouble)
+            trouble = error if known else file_trouble("make", self.folder, error)
+            remedy = "sessions are stored there: copy the run to a writable folder"
+            raise SeedRefused(trouble.message, remedy=remedy) from error
 
     def new(self, seed_run_id: str, settings: Mapping[str, Json]) -> Session:
-        """A new session, which is not on disk yet; call it under the lock."""
-        return Session(
-            session_id=self._new_id(),
-            seed_run_id=seed_run_id,
-            started_at=now(),
-            settings=settings,
-        )
-
-    def _new_id(self) -> str:
-        """By the clock, and unlike every other in this folder."""
+        """A new session that is not written yet; call this under the lock."""
         base = f"{self.prefix}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         name, again = base, 1
         while any((self.folder / each).exists() for each in (name, f"{name}.json")):
             again += 1
             name = f"{base}_{again}"
-        return name
+        return Session(
+            session_id=name, seed_run_id=seed_run_id, started_at=now(), settings=settings
+        )
 
     def write(self, session: Session) -> None:
-        """Write it, whole or not at all."""
+        """Write a session atomically."""
         write_atomic(self.folder / f"{session.session_id}.json", session.text)
         if self.pointer:
             write_atomic(self.folder / _LATEST, session.text)
@@ -165,7 +159,7 @@ class SessionFiles:
         return self.folder / session.session_id
 
     def rows(self) -> list[dict[str, Json]]:
-        """Every session that can be read, by name, as its file has it."""
+        """Every readable session as JSON, by name."""
         documents: list[dict[str, Json]] = []
         for path in sorted(self.folder.glob("*.json")):
             if path.name == _LATEST:
@@ -176,7 +170,7 @@ class SessionFiles:
         return documents
 
     def sessions(self) -> list[Session]:
-        """The same as sessions."""
+        """Every readable session."""
         readable: list[Session] = []
         for row in self.rows():
             with contextlib.suppress(BurnishError, ValueError, TypeError, KeyError):
@@ -184,22 +178,16 @@ class SessionFiles:
         return readable
 
     def find(self, name: str = "last", *, ended: bool = False) -> Session:
-        """An unfinished session by its id, or the last; raises SeedRefused where there is none.
-
-        With `ended`, one that had ended is found too.
-        """
-        open_ones = [each for each in self.sessions() if ended or each.unfinished]
+        """An unfinished session (with `ended`, any) by its id, or the last; raises SeedRefused."""
+        open_ones = [each for each in self.sessions() if ended or each.resumable]
         chosen = [each for each in open_ones if name in ("last", each.session_id)]
         if not chosen:
             names = ", ".join(each.session_id for each in open_ones) or "none"
             raise SeedRefused(
                 f"there is no unfinished session '{name}' in {self.folder}",
-                remedy=f"unfinished: {names}",
+                remedy=f"unfinished sessions: {names}",
             )
         return chosen[-1]
-
-
-# -- BEST -----------------------------------------------------------------------------------------
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -216,77 +204,84 @@ def digests(folder: Path) -> dict[str, str]:
 _BEST = "BEST"
 _MANIFEST = "manifest.json"
 _ASIDE = "manifest.burnish.json"
-"""The manifest's name where the deliverable has a manifest.json of its own."""
+"""The manifest's name if the deliverable has its own manifest.json."""
 _NEW, _OLD = ".BEST.new", ".BEST.old"
-_SLACK = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """What is ahead."""
+    """The best run so far."""
 
     run: Path
     run_id: str
     signals: RunSignals
     deliverable: Path
-    iteration: int = 0
-    """0 is the seed."""
 
     @property
     def loss(self) -> float:
-        """What the next must be below."""
         return self.signals.loss.total
 
 
 class BestPlace(Protocol):
-    """Where the best is put."""
+    """The place that holds the best deliverable."""
 
     def promote(self, best: Best, session: Session) -> str:
-        """Make it BEST; why not, where it is not."""
+        """Make it BEST; returns why not."""
         ...
 
 
 @dataclass(frozen=True)
 class SeedBest:
-    """BEST beside the seed: only a strictly lower loss takes it."""
+    """BEST beside the seed: only a strictly lower loss replaces it."""
 
     home: Path
 
     def promote(self, best: Best, session: Session) -> str:
-        """Exchange BEST where this is better; a session that goes on finds its own there."""
-        there = best_so_far(self.home)
-        if there is not None:
-            loss = loss_of(there)
-            if there.get("best_run_id") == best.run_id:
+        """Replace BEST if this is better; a resumed session may find its own there."""
+        current = best_so_far(self.home)
+        if current is not None:
+            loss = loss_of(current)
+            if current.get("best_run_id") == best.run_id:
                 return ""
+            if apart := graded_apart(current, session):
+                return apart
             if loss is not None and not is_lower(best.loss, loss):
-                own = there.get("session_id") == session.session_id
-                return "" if own else f"BEST has a loss of {round(loss, 6):.4f} already"
-        put_best(self.home, best.deliverable, self._manifest(best, session))
-        return ""
-
-    def _manifest(self, best: Best, session: Session) -> Mapping[str, Json]:
-        return {
+                own = current.get("session_id") == session.session_id
+                return "" if own else f"BEST already has a loss of {round(loss, 6):.4f}"
+        manifest: dict[str, Json] = {
             "best_run_id": best.run_id,
             "best_loss": best.loss,
             "seed_loss": session.seed_loss,
             "session_id": session.session_id,
             "winning_run_dir": path_within(best.run, self.home),
+            **({"ruler": session.ruler} if session.ruler else {}),
         }
+        put_best(self.home, best.deliverable, manifest)
+        return ""
+
+
+def graded_apart(manifest: Mapping[str, Json], session: Session) -> str:
+    """Why the losses of BEST and of a session cannot be compared; empty if they can."""
+    if text(manifest.get("ruler")) == session.ruler:
+        return ""
+    return (
+        "BEST was graded by another critic or other metrics, so the two are not compared; "
+        "move BEST away to replace it"
+    )
 
 
 def is_lower(loss: float, than: float) -> bool:
-    """Strictly, and by more than floating point could add."""
-    return loss < than - _SLACK
+    """Whether a loss is strictly lower, beyond floating point errors."""
+    return loss < than - 1e-9
 
 
 def path_within(run: Path, home: Path) -> str:
-    """A path from a folder where it lies in it, so that the folder may be moved."""
+    """A path relative to a folder that contains it, so that the folder can be moved."""
     return str(run.relative_to(home) if run.is_relative_to(home) else run)
 
 
 def best_so_far(home: Path) -> Mapping[str, Json] | None:
-    """The manifest of BEST in a folder, or None where there is none."""
+    """The manifest of BEST in a folder, or None."""
     for folder in (_BEST, _OLD):
         for name in (_ASIDE, _MANIFEST):
             manifest = mapping(read_json(home / folder / name))
@@ -296,12 +291,12 @@ def best_so_far(home: Path) -> Mapping[str, Json] | None:
 
 
 def loss_of(manifest: Mapping[str, Json]) -> float | None:
-    """The loss that a manifest speaks of."""
+    """The loss in a manifest."""
     return number(manifest.get("best_loss", manifest.get("loss")))
 
 
 def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Path:
-    """Exchange BEST for copies of these files; a kill leaves the old one or the new one."""
+    """Replace BEST by copies of these files; a kill leaves the old or the new one."""
     recover(home)
     new, best = home / _NEW, home / _BEST
     _copy(deliverable, new)
@@ -319,7 +314,7 @@ def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Pat
 
 
 def recover(home: Path) -> None:
-    """Put BEST back where a kill came between the two renames; remove what was left half made."""
+    """Restore BEST after a kill between the two renames, and remove leftovers."""
     old, best = home / _OLD, home / _BEST
     if old.exists() and not best.exists():
         old.rename(best)
@@ -329,36 +324,36 @@ def recover(home: Path) -> None:
 
 
 class SeedLock:
-    """The lock on what is refined: one session at a time holds it, and looks after BEST."""
+    """The lock on a seed: one session at a time holds it and may change BEST."""
 
     def __init__(self, *, files: SessionFiles, run_id: str, home: Path) -> None:
         self._files, self._run_id, self._home = files, run_id, home
         self._lock: FileLock | None = None
 
     def take(self) -> None:
-        """Hold it, unless it is held already; raises SeedRefused where somebody else has it."""
+        """Acquire it unless it is held already; raises SeedRefused if someone else has it."""
         if self._lock is None:
             self._lock = self._files.lock(self._run_id)
             recover(self._home)
 
     def release(self) -> None:
-        """Let go of it. Doing so twice is fine."""
+        """Release it; calling this twice is fine."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
 
 def _copy(deliverable: Path, new: Path) -> None:
-    """Copies, never links: what is written to one may not change the other."""
+    """Copy without links, so that the copy is independent."""
     copy_workspace(deliverable, new, exclude=())
     lost = sorted(map(shown, _files(deliverable) - _files(new)))
     clash = [_ASIDE] if os.path.lexists(new / _ASIDE) else []
     if lost or clash:
         remove_tree(new)
-        reason = (
-            f"cannot be read: {', '.join(lost)}" if lost else f"burnish needs the name {_ASIDE}"
-        )
+        reason = f"cannot be read: {', '.join(lost)}" if lost else ""
+        reason = reason or f"burnish needs the name {_ASIDE}"
         raise FileTrouble(f"{deliverable} cannot be copied to {_BEST}: {reason}")
+    make_writable(new)
     # What may not be written is copied with its rights; BEST must be replaceable.
     for path in (new, *new.rglob("*")):
         if path.is_dir() and not path.is_symlink():
@@ -370,66 +365,83 @@ def _files(folder: Path) -> set[str]:
 
 
 DELIVERED = ("complete", "partial")
-_MOST_WORDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """An iteration that wants to be the best."""
+    """An iteration that may become the best."""
 
     signals: RunSignals
     counts_as: float | None
-    """Its loss for the rules that stop; None where it came to nothing."""
+    """Its loss for the stop rules; None if it has no result."""
     cannot_win: str = ""
-    """Why it cannot be the best, whatever its loss."""
-    lost: str = ""
-    """Files of the best that it no longer has."""
+    """Why it cannot be the best, regardless of its loss."""
+    note: str = ""
 
     @property
     def loss(self) -> float:
-        """By the same five signals as the seed's."""
         return self.signals.loss.total
 
 
-def contender(result: DelegationResult, signals: RunSignals, best: Best) -> Contender:
-    """What an iteration came to, beside the best that it started from."""
+def contender(
+    result: DelegationResult,
+    signals: RunSignals,
+    best: Best,
+    *,
+    unscored: Sequence[str] = (),
+    seed: Path,
+    allow_missing_files: bool = False,
+) -> Contender:
+    """Compare an iteration with the best that it started from; `seed` is what the seed delivers."""
     if result.status not in DELIVERED:
-        return Contender(signals=signals, counts_as=None, cannot_win=_why_failed(result))
+        reason = without_middle(" ".join(ending_words(result.reason).split()), 300)
+        cannot_win = f"it {result.status}: {reason}"
+        return Contender(signals=signals, counts_as=None, cannot_win=cannot_win)
     if not result.deliverables:
         return Contender(signals=signals, counts_as=None, cannot_win="it delivered nothing")
     new, old = digests(result.final), digests(best.deliverable)
     if new == old:
         # The same files are as good as they were, whatever their grader says this time.
-        reason = "it delivered the very files it started from"
+        reason = "it delivered exactly the files it started from"
         return Contender(signals=signals, counts_as=best.loss, cannot_win=reason)
-    unknown = _unknown(result, signals, best.signals)
+    unknown = _unknown(unscored, signals, best.signals)
+    gone = ", ".join(map(shown, missing_files(seed, result.final)))
+    lost = f"it no longer has {gone}" if gone else ""
     return Contender(
         signals=signals,
         counts_as=None if unknown else signals.loss.total,
-        cannot_win=unknown,
-        lost=_lost(new, old),
+        cannot_win=unknown or ("" if allow_missing_files else lost),
+        note=lost,
     )
 
 
-def _why_failed(result: DelegationResult) -> str:
-    reason = " ".join(ending_words(result.reason).split())
-    return f"it {result.status}: {without_middle(reason, _MOST_WORDS)}"
+def missing_files(seed: Path, delivered: Path) -> list[str]:
+    """The files of the seed that a deliverable lacks; an empty file is as good as none.
+
+    A file may move to another folder, since other systems deliver without folders.
+    """
+    old, new = _filled(seed), _filled(delivered)
+    moved = Counter(Path(path).name for path in new - old)
+    gone: list[str] = []
+    for path in sorted(old - new):
+        name = Path(path).name
+        if moved[name]:
+            moved[name] -= 1
+        else:
+            gone.append(path)
+    return gone
 
 
-def _unknown(result: DelegationResult, signals: RunSignals, best: RunSignals) -> str:
-    """A signal that counts as neutral because it is missing may not beat one that was measured."""
+def _filled(folder: Path) -> set[str]:
+    return {path for path in _files(folder) if (folder / path).stat().st_size}
+
+
+def _unknown(unscored: Sequence[str], signals: RunSignals, best: RunSignals) -> str:
+    """A missing signal, which counts as neutral, may not beat a measured one."""
     pairs = (
         ("no metric scored it", signals.eval_score, best.eval_score),
         ("the critic did not score it", signals.critique_score, best.critique_score),
     )
     missing = [message for message, here, there in pairs if here is None and there is not None]
-    unscored = result.evaluation.missing if result.evaluation is not None else ()
     missing += [f"the metric {name} has no score" for name in unscored]
     return f"cannot tell: {', '.join(missing)}" if missing else ""
-
-
-def _lost(new: Iterable[str], old: Iterable[str]) -> str:
-    """By name, since other systems deliver without folders."""
-    there = {Path(path).name for path in new}
-    gone = [shown(path) for path in old if Path(path).name not in there]
-    return f"it no longer has {', '.join(gone)}" if gone else ""

@@ -1,21 +1,25 @@
-"""Opening a refinement: seed, workflow, lock and session, new or going on."""
+"""Opening a refinement: seed, workflow, lock and session, new or resumed."""
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, SeedRefused
+from burnish.core.formatting import counted, spending
 from burnish.delegation.delegation import Delegation
 from burnish.delegation.experiments import ExperimentTask, TaskBest, find_task
-from burnish.delegation.home import keep_policy
+from burnish.delegation.home import POLICY, keep_policy, kept_policy
 from burnish.delegation.plugin import WorkflowTarget
+from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.refine.gradients import refinement_prefix
 from burnish.delegation.refine.loop import IterationJob, Refine, Refinement, SessionFailed
 from burnish.delegation.refine.report import PAGE, refine_page
+from burnish.delegation.refine.ruler import Ruler, ruler_for
 from burnish.delegation.refine.seeds import WHOLE_BUDGET, Seed, halved, read_seed
 from burnish.delegation.refine.sessions import (
     SESSIONS,
@@ -40,65 +44,49 @@ from burnish.runs.plugins import Building, StrategyParts, TargetParts
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.system import Redactor, write_atomic
-
-_TASK_SESSIONS = "session_"
-_NOTHING: dict[str, Json] = {"workflow": {"name": "refinement"}}
-"""What stands for the workflow where there is nothing to refine."""
-
-
-# -- what is refined, and where --------------------------------------------------------------
+from burnish.system.sandbox import resolve
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """Where a refinement is at home: beside its seed, or in a task."""
+    """The place of a refinement: beside its seed, or in a task."""
 
     seed: Seed
     files: SessionFiles
     place: BestPlace
     home: Path
-    """The folder that BEST lies in."""
+    """The folder that contains BEST."""
     task: str = ""
-    """EXP:TASK where it is in a task."""
-
-    @property
-    def experiment(self) -> str | None:
-        """The one that the task belongs to."""
-        return self.task.partition(":")[0] or None
+    """EXP:TASK if it is in a task."""
 
     @classmethod
     def of(cls, settings: RefineSettings) -> Self:
-        """As a description names it."""
+        """The seat that the settings name."""
         if settings.task:
             return cls.in_task(find_task(settings.task))
         return cls.beside(Path(settings.run))
 
     @classmethod
     def beside(cls, folder: Path) -> Self:
-        """Of a run; raises SeedRefused where it cannot be refined."""
+        """The seat of a run; raises SeedRefused if it cannot be refined."""
         seed = read_seed(folder)
         files = SessionFiles(folder=seed.folder / SESSIONS)
         return cls(seed=seed, files=files, place=SeedBest(seed.folder), home=seed.folder)
 
     @classmethod
     def in_task(cls, task: ExperimentTask) -> Self:
-        """Of the best run of a task; sessions and BEST lie in the task's folder."""
+        """The seat of a task's best run; sessions and BEST are in the task's folder."""
         best = TaskBest(task)
-        files = SessionFiles(folder=task.refinements, prefix=_TASK_SESSIONS, pointer=True)
-        return cls(
-            seed=read_seed(best.winner()),
-            files=files,
-            place=best,
-            home=task.folder,
-            task=task.target,
-        )
+        files = SessionFiles(folder=task.refinements, prefix="session_", pointer=True)
+        seed = read_seed(best.winner())
+        return cls(seed=seed, files=files, place=best, home=task.folder, task=task.target)
 
     def lock(self) -> SeedLock:
-        """Whoever refines holds it."""
+        """The lock to hold while refining."""
         return SeedLock(files=self.files, run_id=self.seed.run_id, home=self.home)
 
     def as_it_was(self, session: Session) -> "Seat":
-        """A task's best may be another run by now than when the session began."""
+        """The seat with the session's seed, since a task's best run may have changed."""
         if self.seed.run_id == session.seed_run_id or not isinstance(self.place, TaskBest):
             return self
         for run in self.place.runs():
@@ -108,32 +96,31 @@ class Seat:
         raise SeedRefused(f"the run {session.seed_run_id} that this session refines is gone")
 
     def described(self, settings: RefineSettings, folder: Path) -> RunDescription:
-        """A refinement; where its workflow is not known, a plain one is written to `folder`."""
+        """Describe a refinement; if its workflow is unknown, a plain one is written to `folder`."""
         if self.seed.gradient.empty:
-            document = Document.of_flags(folder, _NOTHING)
+            document = Document.of_flags(folder, {"workflow": {"name": "refinement"}})
         else:
             document, settings = find_workflow(self.seed, settings, folder)
         values = {name: getattr(settings, name) for name in settings.model_fields_set}
         place = {"task": self.task} if self.task else {"run": str(self.seed.folder)}
-        graded = {"graded_by": str(self.seed.folder)}
+        target = {"graded_by": str(self.seed.folder)}
+        if self.task:
+            target["experiment"] = self.task.partition(":")[0]
         return describe_task(
             document,
             {STRATEGY: Refine.name, "task": self.seed.task},
-            target={**graded, "experiment": self.experiment} if self.task else graded,
+            target=target,
             settings={**values, **place},
         )
 
 
-# -- building it from a description ----------------------------------------------------------
-
-
 def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | None:
-    """The session that a description is about: a new one, or that of a run that goes on."""
+    """The session of a description: a new one, or that of a resumed run."""
     target, settings = parts.target, building.spec.strategy.settings
     assert isinstance(target, WorkflowTarget)
     assert isinstance(settings, RefineSettings)
     if not (settings.run or settings.task):
-        message = "it is not said which run is to be refined"
+        message = "no run to refine is named"
         building.problems.add("strategy.name", message, "use `burnish refine RUN_DIR`")
         return None
     seat, folder = Seat.of(settings), building.run_folder
@@ -143,54 +130,86 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
         session = seat.files.find(folder.name, ended=True)
         seat = seat.as_it_was(session)
     if seat.seed.gradient.empty:
+
+        def never(job: IterationJob) -> Delegation:
+            raise AssertionError(f"there is nothing to refine: {job.folder}")
+
         refinement = _refinement(seat, seat.seed, settings)
-        return StrategyParts(
-            strategy=Refine(refinement, session, delegation=_never, lock=seat.lock())
-        )
-    workflow = building.problems.as_raised(lambda: RefineWorkflow.of(target.team, settings), None)
-    if workflow is None:
+        strategy = Refine(refinement, session, delegation=never, lock=seat.lock())
+        return StrategyParts(strategy=strategy)
+
+    def prepare() -> tuple[RefineWorkflow, Refinement]:
+        workflow = RefineWorkflow.of(target.team, settings)
+        return workflow, _prepared(seat, workflow, target.policy)
+
+    prepared = building.problems.as_raised(prepare, None)
+    if prepared is None:
         return None
-    refinement = building.problems.as_raised(lambda: _prepared(seat, workflow), None)
-    if refinement is None:
-        return None
-    origin: dict[str, Json] = {
+    workflow, refinement = prepared
+    kept: dict[str, Json] = {
         "file": building.spec.source.file,
         "overrides": workflow.overrides.to_json(),
         "inputs": [],
         WHOLE_BUDGET: refinement.seed.budget.envelope.to_json(),
     }
-
-    def delegation(job: IterationJob) -> Delegation:
-        return Delegation(
-            workflow=workflow.made(job.models).within(job.envelope),
-            task=job.task,
-            policy=target.policy,
-            steer=job.steer,
-            seed_deliverable=job.deliverable,
-            inputs=job.inputs,
-            parent_run_id=job.parent_run_id,
-            tags=job.tags,
-            kept={**origin, "inputs": [str(path) for path in job.inputs]},
-        )
-
+    delegation = partial(_delegation, workflow, target.policy, kept)
     strategy = Refine(refinement, session, delegation=delegation, lock=seat.lock())
     return StrategyParts(strategy=strategy)
 
 
-def _never(job: IterationJob) -> Delegation:
-    raise AssertionError(f"there is nothing to refine: {job.folder}")
+def _delegation(
+    workflow: RefineWorkflow, policy: PolicyTexts, kept: Mapping[str, Json], job: IterationJob
+) -> Delegation:
+    return Delegation(
+        workflow=workflow.for_models(job.models).within(job.envelope),
+        task=job.task,
+        policy=policy,
+        steer=job.steer,
+        seed_deliverable=job.deliverable,
+        inputs=job.inputs,
+        parent_run_id=job.parent_run_id,
+        tags=job.tags,
+        kept={**kept, "inputs": [str(path) for path in job.inputs]},
+    )
 
 
-def _prepared(seat: Seat, workflow: RefineWorkflow) -> Refinement:
-    """With a workflow; every model that is named is looked up here."""
+def _prepared(seat: Seat, workflow: RefineWorkflow, policy: PolicyTexts) -> Refinement:
     settings, seed = workflow.settings, workflow.comparable(seat.seed)
     refinement = replace(
         _refinement(seat, seed, settings),
+        ruler=_ruler(seat, workflow, policy),
         tiers=settings.tiers(workflow.usual_tiers),
         redactor=Redactor.from_environment(extra=workflow.base.secrets),
     )
-    notes = (*settings.warnings, *_notes(refinement, workflow, seat.seed))
+    notes = (
+        *settings.warnings,
+        *_notes(refinement, workflow, seat.seed),
+        *_text_notes(seat.seed, policy),
+    )
     return replace(refinement, notes=tuple(dict.fromkeys(notes)))
+
+
+def _text_notes(seed: Seed, policy: PolicyTexts) -> Iterator[str]:
+    """Whether iterations read other policy texts than the seed's."""
+    if not (seed.folder / POLICY).is_file():
+        yield "the policy texts are the current ones: the run does not contain its own"
+        return
+    own = kept_policy(seed.folder).texts
+    if changed := [name for name in policy.texts if policy.texts[name] != own.get(name)]:
+        names = ", ".join(changed)
+        yield f"these policy texts have changed since the run, and are current: {names}"
+
+
+def _ruler(seat: Seat, workflow: RefineWorkflow, policy: PolicyTexts) -> Ruler | None:
+    """What grades the seed and the iterations; None if the seed's own grades are used."""
+    seed = workflow.comparable(seat.seed)
+    graded = Delegation(
+        workflow=workflow.base.within(seed.budget.envelope),
+        task=seed.task,
+        policy=policy,
+        inputs=seed.inputs,
+    )
+    return ruler_for(seat.seed, graded)
 
 
 def _refinement(seat: Seat, seed: Seed, settings: RefineSettings) -> Refinement:
@@ -204,38 +223,45 @@ def _refinement(seat: Seat, seed: Seed, settings: RefineSettings) -> Refinement:
         place=seat.place,
         iterations=settings.iterations,
         models=settings.models,
+        allow_missing_files=settings.allow_missing_files,
         listen=listen,
     )
 
 
 def _notes(refinement: Refinement, workflow: RefineWorkflow, original: Seed) -> Iterator[str]:
-    """What a reader of the losses should know."""
     yield from workflow.notes
     for k in range(1, refinement.iterations + 1):
-        yield from workflow.made(refinement.models_of(k)).notes()
+        yield from workflow.for_models(refinement.models_of(k)).notes()
     used, there = refinement.seed.signals, original.signals
     pairs = (
         ("evaluated", used.eval_score, there.eval_score),
         ("criticised", used.critique_score, there.critique_score),
     )
     for word, now, before in pairs:
-        if before is None:
-            yield f"the seed was not {word}: its loss counts that as neutral"
-        elif now is None:
-            yield f"the seed was {word}, but nobody does it here: it is neutral for both sides"
+        if now is None and before is not None:
+            yield f"the seed was {word}, but iterations are not: that part is neutral for both"
+    if refinement.ruler is not None:
+        yield from _grading_notes(refinement.ruler)
 
 
-# -- opening it ------------------------------------------------------------------------------
+def _grading_notes(ruler: Ruler) -> Iterator[str]:
+    yield "the seed is graded again, so that one critic and the same metrics grade all"
+    if names := ", ".join(ruler.left_out):
+        yield f"left out of both sides, since the seed cannot be measured by it: {names}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefineOptions:
-    """What whoever opens a refinement wants of it."""
+    """Options for opening a refinement."""
 
     models: Callable[[], Models] | None = None
-    """Models that stand in for the real ones, new ones for each session."""
+    """Makes models that replace the real ones, new for each session."""
     listen: Callable[[Session], None] = lambda _: None
     stop: Callable[[], str] = lambda: ""
+
+
+async def _nothing() -> None:
+    """Nobody waits for the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,29 +273,29 @@ class OpenRefinement:
     strategy: Refine
     others: tuple[Session, ...] = ()
     """Sessions of the same seed that were never finished."""
+    ended: Callable[[], Awaitable[None]] = _nothing
+    """Awaited when the session has ended, however it did."""
 
     @property
     def session(self) -> Session:
-        """The session, as far as it has come."""
         return self.strategy.session
 
     @property
     def folder(self) -> Path:
-        """The folder of its run."""
         return self.seat.files.place(self.session)
 
     @property
     def page(self) -> Path:
-        """The report."""
         return self.folder / PAGE
 
     async def run(self, listeners: Sequence[RunListener] = ()) -> Session:
-        """To its end; then the lock is free."""
+        """Run the session to its end and release the lock."""
         try:
             with contextlib.suppress(SessionFailed):
                 await launched(self._opened, listeners)
         finally:
             self.strategy.lock.release()
+            await self.ended()
         return self.session
 
     def _opened(self) -> Run:
@@ -291,14 +317,14 @@ def open_refinement(
     resume: str | None = None,
     options: RefineOptions | None = None,
 ) -> OpenRefinement:
-    """Take the lock and begin a session, or take up an unfinished one by its id, or `last`.
+    """Take the lock and begin a session, or resume an unfinished one by its id or `last`.
 
-    Raises SeedRefused where that cannot be; then nothing is held.
+    Raises SeedRefused if that fails; then no lock is held.
     """
     lock, chosen = seat.lock(), options or RefineOptions()
     lock.take()
     try:
-        others = tuple(each for each in seat.files.sessions() if each.unfinished)
+        others = tuple(each for each in seat.files.sessions() if each.resumable)
         folder: Path | None = None
         if resume is not None:
             session = seat.files.find(resume)
@@ -323,11 +349,8 @@ def open_refinement(
     return OpenRefinement(seat=seat, setup=setup, strategy=strategy, others=others)
 
 
-# -- what it would do ------------------------------------------------------------------------
-
-
 def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> Iterator[str]:
-    """What a refinement would do, before anything is paid or written."""
+    """What a refinement would do, for `--dry-run`."""
     seed = seat.seed
     yield f"seed     {seed.run_id}, loss {seed.loss:.4f}"
     yield f"files    {seed.deliverable}"
@@ -335,10 +358,15 @@ def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> 
         yield "nothing to refine"
         return
     with _planned(seat, settings, options) as workflow:
+        forms: dict[str, str] = {}
         for k, (tier, made) in enumerate(workflow.iterations(seed), start=1):
+            forms |= made.answer_forms
             who = ", ".join(f"{role} {label}" for role, label in made.models.items())
             yield f"[{k}]{tier and f' {tier}'} {who or 'a program'}"
-        yield from (f"! {note}" for note in _planned_notes(workflow))
+        yield from (f"answers  {label}: {words}" for label, words in forms.items())
+        yield f"sandbox  {resolve(workflow.base.sandbox).notice}"
+        yield from (f"! {note}" for note in workflow.all_notes)
+        yield from (f"! {note}" for note in _planned_grading(seat, workflow))
     yield from halved(seed.budget).lines()
     yield "the manager's first plan would begin with:"
     yield from (f"  {line}" for line in refinement_prefix(seed.gradient).splitlines())
@@ -346,7 +374,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> 
 
 
 def plan_json(seat: Seat, settings: RefineSettings, options: RefineOptions) -> dict[str, Json]:
-    """The same for programs."""
+    """The same as JSON."""
     seed = seat.seed
     plan: dict[str, Json] = {
         "dry_run": True,
@@ -361,33 +389,39 @@ def plan_json(seat: Seat, settings: RefineSettings, options: RefineOptions) -> d
     if seed.gradient.empty:
         return plan
     with _planned(seat, settings, options) as workflow:
+        iterations = [*workflow.iterations(seed)]
         plan["iterations"] = [
             {"k": k, "tier": tier or None, "models": dict[str, Json](made.models)}
-            for k, (tier, made) in enumerate(workflow.iterations(seed), start=1)
+            for k, (tier, made) in enumerate(iterations, start=1)
         ]
-        plan["notes"] = list(_planned_notes(workflow))
+        forms = [each for _, made in iterations for each in made.answer_forms.items()]
+        plan["answers"] = dict[str, Json](forms)
+        plan["sandbox"] = resolve(workflow.base.sandbox).notice
+        plan["notes"] = [*workflow.all_notes, *_planned_grading(seat, workflow)]
     return plan
+
+
+def _planned_grading(seat: Seat, workflow: RefineWorkflow) -> Iterator[str]:
+    """That the seed would be graded again, and what that costs."""
+    ruler = _ruler(seat, workflow, PolicyTexts.shipped())
+    if ruler is None:
+        return
+    yield from _grading_notes(ruler)
+    times = workflow.settings.iterations + 1
+    whole, iterations = spending(ruler.cost.times(times)), counted(times - 1, "iteration")
+    yield f"grading costs about {whole}: once for the seed and once for each of {iterations}"
 
 
 @contextlib.contextmanager
 def _planned(
     seat: Seat, settings: RefineSettings, options: RefineOptions
 ) -> Generator[RefineWorkflow, None, None]:
-    """What it would run with; a plain workflow file is written to a place that goes again."""
+    """The workflow that it would run with; a plain one is written to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="burnish-refine-") as folder:
         try:
             description = seat.described(settings, Path(folder))
-            spec = description.spec
-            team = Team(
-                spec=spec.target,
-                folder=Path(spec.source.folder),
-                models=spec.models.models() if options.models is None else options.models(),
-                places=description.places,
-            )
-            yield RefineWorkflow.of(team, spec.strategy.settings)
+            models = None if options.models is None else options.models()
+            team = Team.of(description, models)
+            yield RefineWorkflow.of(team, description.spec.strategy.settings)
         except (ConfigError, FileTrouble) as error:
             raise SeedRefused(error.message, remedy=error.remedy) from error
-
-
-def _planned_notes(workflow: RefineWorkflow) -> Iterator[str]:
-    yield from (*workflow.settings.warnings, *workflow.notes, *workflow.base.notes())

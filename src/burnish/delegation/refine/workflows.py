@@ -1,22 +1,23 @@
-"""The workflow that a run is refined with: the one it was made with, or a plain one."""
+"""The workflow for refining a run: the one it was made with, or a plain one."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, SeedRefused
-from burnish.delegation.refine.gradients import mapping, text
+from burnish.delegation.refine.gradients import mapping, rows, text
 from burnish.delegation.refine.seeds import ModelPair, Seed, reference_of, tier_of
 from burnish.delegation.refine.settings import RefineSettings
 from burnish.delegation.team import Team, Workflow, workflow_document
-from burnish.delegation.workflow_spec import WorkflowOverrides
+from burnish.delegation.workflow_spec import Metric, WorkflowOverrides
 from burnish.projects.dialects import Document
 from burnish.system import write_atomic
 
-_PLAIN = "workflow.yaml"
-"""The file of the plain workflow, in the folder of the sessions."""
 _AWP_METRICS: Json = [
     {"name": name, "kind": "deterministic_test", "weight": weight, "params": {"expr": expr}}
     for name, weight, expr in (
@@ -26,21 +27,19 @@ _AWP_METRICS: Json = [
         ("efficiency", 0.5, "budget.remaining"),
     )
 ]
-"""What awp-agents measures every run by, with its weights: mostly the model's own word."""
-_PLAIN_NOTES = (
-    "the workflow of this run is not known, or gone: a plain one takes its place",
-    "the metrics are those of awp-agents: mostly what the model says of itself",
-)
-_AWP_ZONES: Json = {"accept": 0.75, "retry": 0.45, "fail": 0.20}
+"""The metrics of awp-agents with their weights: mostly the model's own claims."""
+_ZONES: Json = {"accept": 0.75, "retry": 0.45, "fail": 0.20}
+_AWP_FILES = ("workflow.awp.yaml", "workflow.awp.yml", "workflow.yaml", "workflow.yml")
+"""Names of the workflow file in a workspace of awp-agents."""
+_PLAIN = "the workflow of this run is unknown or gone: a plain one replaces it"
+_CLAIMS = "the metrics are those of awp-agents: mostly the model's claims about itself"
+_OWN = "the metrics are those of the workflow file in the run's workspace"
 
 
 def find_workflow(
     seed: Seed, settings: RefineSettings, folder: Path
 ) -> tuple[Document, RefineSettings]:
-    """The file that was named, else the seed's, else a plain one that is written to `folder`.
-
-    The settings say which of them it is.
-    """
+    """The named file, else the seed's, else a plain one written to `folder`; and the settings."""
     origin = mapping(seed.manifest.get("kept"))
     own = text(origin.get("file"))
     if settings.workflow is not None:
@@ -54,16 +53,15 @@ def find_workflow(
 
 @dataclass(frozen=True, kw_only=True)
 class RefineWorkflow:
-    """A workflow whose workers change from iteration to iteration, and whose graders do not.
+    """A workflow whose workers may change with each iteration, but not its graders.
 
-    Losses can only be compared when the same critic and the same judges gave them.
+    Losses are only comparable if the same critic and judges gave them.
     """
 
     team: Team
     overrides: WorkflowOverrides
     settings: RefineSettings
     base: Workflow
-    """As the file has it."""
 
     @classmethod
     def of(cls, team: Team, settings: RefineSettings) -> "RefineWorkflow":
@@ -71,22 +69,34 @@ class RefineWorkflow:
         overrides = WorkflowOverrides.model_validate(settings.made_with)
         base = team.workflow(overrides)
         named = settings.model or settings.worker_model or settings.named_tiers
-        if named and not team.has_models:
+        if named and team.spec.orchestration.command is not None:
             message = "this workflow runs a program: no model can be named for it"
-            remedy = "leave the flag out, or name a workflow with models: --workflow FILE"
+            remedy = "omit the flag, or name a workflow with models: --workflow FILE"
             raise ConfigError([Problem(message=message, remedy=remedy)])
         return cls(team=team, overrides=overrides, settings=settings, base=base)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the losses should know of the workflow itself."""
-        return _PLAIN_NOTES[: 2 if self.base.metrics else 1] if self.settings.plain else ()
+        if not self.settings.plain:
+            return ()
+        usual = {text(metric["name"]) for metric in rows(_AWP_METRICS)}
+        names = {metric.name for metric in self.base.metrics}
+        return (_PLAIN, *([_CLAIMS if names <= usual else _OWN] if names else []))
 
-    def made(self, models: ModelPair) -> Workflow:
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """The notes with the settings' warnings and those of the workflow itself."""
+        return (*self.settings.warnings, *self.notes, *self.base.notes())
+
+    def for_models(self, models: ModelPair) -> Workflow:
         """The workflow of one iteration."""
         named, own = {"manager": models.manager, "worker": models.worker}, self.base.models
         # What it has already is left: the file may say more of it than its name.
-        other = {role: name for role, name in named.items() if name and name != own.get(role)}
+        other = {
+            role: name
+            for role, name in named.items()
+            if name and (reference_of(name) or name) != own.get(role)
+        }
         if not other:
             return self.base
         made = self.team.workflow(self.overrides.model_copy(update=other))
@@ -94,22 +104,21 @@ class RefineWorkflow:
 
     @property
     def usual_tiers(self) -> dict[str, ModelPair]:
-        """Those that the workflow file names."""
         return {
             name: ModelPair(manager=tier.manager, worker=tier.worker)
             for name, tier in self.team.tiers.items()
         }
 
     def comparable(self, seed: Seed) -> Seed:
-        """The seed by the signals that the workflow can give too; the others are neutral for both.
+        """The seed with only the signals that the workflow has too; others become neutral.
 
-        Otherwise a seed would be beaten, or could never be, by a score that nobody gives any more.
+        Otherwise a score that is no longer given would decide the comparison.
         """
         signals, own = seed.signals, self.base.models
-        # Where a user named the file, its models are meant and not the seed's.
+        # A named file means its own models; a plain one was written with those of the seed.
         models = (
             _seed_models(seed)
-            if self.settings.workflow is None
+            if self.settings.workflow is None and not self.settings.plain
             else ModelPair(manager=own.get("manager", ""), worker=own.get("worker", ""))
         )
         signals = replace(
@@ -120,51 +129,100 @@ class RefineWorkflow:
         return replace(seed, models=models, signals=signals)
 
     def iterations(self, seed: Seed) -> Iterator[tuple[str, Workflow]]:
-        """The tier, where there is one, and the workflow of every iteration."""
+        """The tier, if there is one, and the workflow of every iteration."""
         settings, inherited = self.settings, self.comparable(seed).models
         tiers = settings.tiers(self.usual_tiers)
         for k in range(1, settings.iterations + 1):
             if tiers.trivial:
-                yield "", self.made(settings.models.or_else(inherited))
+                yield "", self.for_models(settings.models.or_else(inherited))
             else:
                 pair = tiers.models(k, settings.iterations, inherited)
-                yield tier_of(k, settings.iterations).value, self.made(pair)
+                yield tier_of(k, settings.iterations).value, self.for_models(pair)
+
+
+_AWP_ADDRESS, _AWP_KEY = "LLM_BASE_URL", "LLM_API_KEY"
+"""The variables by which awp-agents reaches its models, whatever they are called."""
+
+
+def _at_awp_endpoint(seed: Seed) -> bool:
+    """Whether the models of a run are those of awp-agents' one endpoint."""
+    return bool(os.environ.get(_AWP_ADDRESS)) and "kept" not in seed.manifest
 
 
 def _seed_models(seed: Seed) -> ModelPair:
-    """The seed's models as references; empty where they have no name here."""
-    return ModelPair(
-        manager=reference_of(seed.models.manager), worker=reference_of(seed.models.worker)
-    )
+    names = seed.models
+    if _at_awp_endpoint(seed):
+        own = [f"openai:{name}" if name else "" for name in (names.manager, names.worker)]
+        return ModelPair(manager=own[0], worker=own[1])
+    return ModelPair(manager=reference_of(names.manager), worker=reference_of(names.worker))
+
+
+def _model_block(seed: Seed, reference: str) -> Json:
+    """A model of the plain workflow, at the endpoint of awp-agents if the run used that."""
+    if not (_at_awp_endpoint(seed) and reference.startswith("openai:")):
+        return reference
+    block: dict[str, Json] = {"ref": reference, "base_url": f"${{{_AWP_ADDRESS}}}"}
+    return {**block, "api_key": f"${{{_AWP_KEY}}}"} if os.environ.get(_AWP_KEY) else block
+
+
+def _require_known(seed: Seed, named: ModelPair) -> None:
+    """Refuse a seed whose models are unknown and not replaced: others would answer in silence."""
+    own = _seed_models(seed)
+    for role, flag in (("manager", "--model"), ("worker", "--worker-model")):
+        name = getattr(seed.models, role)
+        if name and not (getattr(own, role) or getattr(named, role)):
+            raise SeedRefused(
+                f"the seed's {role} '{name}' is not a reference that burnish knows",
+                remedy=f"name the model with {flag}, such as openrouter:{name}, or a workflow with "
+                "--workflow",
+            )
+
+
+def _workspace_metrics(seed: Seed) -> Json:
+    """The metrics in the workflow file of the seed's workspace, as far as burnish knows them."""
+    if seed.folder.parts[-3:-1] != ("workspace", "runs"):
+        return []
+    home = seed.folder.parents[2]
+    file = next((home / name for name in _AWP_FILES if (home / name).is_file()), None)
+    data = None if file is None else Document.read(file).tree.data
+    evaluation = mapping(mapping(mapping(data).get("observability")).get("evaluation"))
+    return [dict(metric) for metric in rows(evaluation.get("metrics")) if _is_known(metric)]
+
+
+def _is_known(metric: Mapping[str, Json]) -> bool:
+    try:
+        TypeAdapter[Metric](Metric).validate_python(metric)
+    except ValidationError:
+        return False
+    return True
 
 
 def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
-    """A manager, a worker and a critic, as the seed had them, and nothing else."""
     own = _seed_models(seed)
     strongest = settings.tier_high.models if settings.tier_high else ModelPair()
     named = ModelPair() if settings.named_tiers else settings.models
     manager = named.manager or own.manager or strongest.manager
     worker = named.worker or own.worker or strongest.worker or manager
+    _require_known(seed, ModelPair(manager=manager, worker=named.worker or strongest.worker))
     if not manager:
-        raise SeedRefused(
-            _why_unknown(seed),
-            remedy="name models with --model and --worker-model, or a workflow with --workflow",
-        )
-    models: Json = {"manager": manager, "worker": worker}
+        message = f"run {seed.run_id} does not say which models it ran with"
+        remedy = "name models with --model and --worker-model, or a workflow with --workflow"
+        raise SeedRefused(message, remedy=remedy)
+    models: Json = {
+        "manager": _model_block(seed, manager),
+        "worker": _model_block(seed, worker),
+    }
     data: dict[str, Json] = {
         "workflow": {"name": "refinement"},
         "orchestration": {"engine": "delegation_loop", "delegation_loop": {"models": models}},
     }
-    if seed.signals.eval_score is not None and "kept" not in seed.manifest:
-        evaluation: Json = {"metrics": _AWP_METRICS, "thresholds": _AWP_ZONES}
+    metrics = _workspace_metrics(seed)
+    if not metrics and seed.signals.eval_score is not None and "kept" not in seed.manifest:
+        metrics = _AWP_METRICS
+    if metrics:
+        evaluation: Json = {"metrics": metrics, "thresholds": _ZONES}
         data["observability"] = {"evaluation": evaluation}
-    path = folder / _PLAIN
+    path = folder / "workflow.yaml"
     # JSON is YAML too.
     write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     return path
-
-
-def _why_unknown(seed: Seed) -> str:
-    if seed.models.manager:
-        return f"the seed's model '{seed.models.manager}' is not a reference that burnish knows"
-    return f"run {seed.run_id} does not say which models it ran with"

@@ -1,96 +1,65 @@
 """The strategy `epochs`: measure the suite, change one text, keep what is better."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from burnish.core.cases import Split
+from burnish.core.cases import Dataset, Split
 from burnish.core.comparisons import Pair
 from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.false_accepts import NullRuns, false_accepts
 from burnish.core.gates import sigma
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
+from burnish.core.strict_gate import OfferRule
 from burnish.core.surfaces import EPSILON, Candidate, Origin, TextSurface
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.delegation.target import DelegationFacts
 from burnish.delegation.training.proposals import (
     ROLE,
     EpochDetails,
-    Proposed,
     Proposing,
     TaskRun,
     TextGrad,
     TextGradRequest,
-    TriedUpdate,
-    textgrad,
+    TextUpdate,
 )
-from burnish.delegation.training.settings import EpochSettings, halved
-from burnish.runs.evaluation import require_baseline
-from burnish.runs.events import BASELINE, EventData, SearchEnded
-from burnish.runs.plugins import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.delegation.training.settings import EpochSettings
+from burnish.runs.baseline_checks import require_baseline
+from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded
+from burnish.runs.plugins import RoleNeed
 from burnish.runs.run import Run
+
+_UPDATE, _AGAIN = "update", "epoch"
+"""The phases of a changed text, and of the same texts measured once more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChanged(EventData):
+    """Texts of the registry were made active."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("policy",)
+
+    versions: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """A candidate with what is known of it."""
-
     candidate: Candidate
     train: Evaluation
     holdout: Evaluation | None = None
-    loss: float | None = None
-    """The mean over train."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Measuring:
-    """Runs the suite."""
-
-    run: Run
-    settings: EpochSettings
-
-    @property
-    def need(self) -> Spend:
-        """What an epoch may cost."""
-        repeats = self.settings.repeats
-        splits = (Split.TRAIN, Split.HOLDOUT)
-        train, holdout = (self.run.estimate(split, repeats=repeats) for split in splits)
-        return train + holdout
-
-    async def split(self, candidate: Candidate, split: Split, *, draw: int = 0) -> Evaluation:
-        """The suite, or its holdout, as often as it is repeated."""
-        repeats = self.settings.repeats
-        return await self.run.evaluate(candidate, split=split, repeats=repeats, draw=draw)
-
-    async def whole(self, candidate: Candidate, *, draw: int = 0) -> _Measured:
-        """Both splits."""
-        train = await self.split(candidate, Split.TRAIN, draw=draw)
-        held = None
-        if self.run.dataset.holdout:
-            held = await self.split(candidate, Split.HOLDOUT, draw=draw)
-        loss = self.run.objective.measure(train).loss
-        return _Measured(candidate=candidate, train=train, holdout=held, loss=loss)
-
-    def result(self, evaluation: Evaluation | None) -> SplitResult | None:
-        """For the ledger."""
-        return None if evaluation is None else SplitResult.of(evaluation, self.run.objective)
-
-
-def _runs_of(*evaluations: Evaluation | None) -> tuple[TaskRun, ...]:
-    """What the ledger keeps of each run of a task."""
-    return tuple(
-        _run(result, evaluation.split)
-        for evaluation in evaluations
-        if evaluation is not None
-        for result in evaluation.results
-    )
+def _runs_of(measured: _Measured) -> tuple[TaskRun, ...]:
+    evaluations = filter(None, (measured.train, measured.holdout))
+    return tuple(_run(result, each.split) for each in evaluations for result in each.results)
 
 
 def _run(result: CaseResult, split: Split) -> TaskRun:
     facts = DelegationFacts.of(result.outcome)
-    score = next((each for each in result.scores), None)
+    score = next(iter(result.scores), None)
     return TaskRun(
         run_id=facts.run_id or None,
         task=result.case,
@@ -102,46 +71,71 @@ def _run(result: CaseResult, split: Split) -> TaskRun:
     )
 
 
-_UPDATE = "update"
-"""The phase of a changed text."""
+@dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """The update of an epoch; with problems it is not run."""
+
+    update: TextGrad
+    candidate: Candidate
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyChanged(EventData):
-    """Texts of the registry were made active."""
+class _Suite:
+    run: Run
+    settings: EpochSettings
 
-    kinds: ClassVar[tuple[str, ...]] = ("policy",)
+    @property
+    def cost(self) -> Spend:
+        repeats = self.settings.repeats
+        splits = (Split.TRAIN, Split.HOLDOUT)
+        train, holdout = (self.run.estimate(split, repeats=repeats) for split in splits)
+        return train + holdout
 
-    versions: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The new version of each text."""
+    async def evaluate(self, candidate: Candidate, split: Split, *, draw: int = 0) -> Evaluation:
+        repeats = self.settings.repeats
+        return await self.run.evaluate(candidate, split=split, repeats=repeats, draw=draw)
+
+    async def measure(self, phase: str, epoch: int, *, rate: float | None = None) -> _Measured:
+        """Measure and record the initial texts; each epoch has its own draws."""
+        candidate, draw = self.run.target.baseline, (epoch - 1) * self.settings.repeats
+        train = await self.evaluate(candidate, Split.TRAIN, draw=draw)
+        holdout = None
+        if self.run.dataset.holdout:
+            holdout = await self.evaluate(candidate, Split.HOLDOUT, draw=draw)
+        measured = _Measured(candidate=candidate, train=train, holdout=holdout)
+        details = EpochDetails(epoch=epoch, learning_rate=rate, runs=_runs_of(measured))
+        trial = Trial(candidate=candidate, phase=phase, cycle=epoch, details=details.to_json())
+        self.record(trial, measured)
+        return measured
+
+    def record(self, trial: Trial, measured: _Measured) -> None:
+        train, holdout = (
+            None if evaluation is None else SplitResult.of(evaluation, self.run.objective)
+            for evaluation in (measured.train, measured.holdout)
+        )
+        self.run.record(replace(trial, train=train, holdout=holdout))
 
 
-class Training:
-    """Epochs that change something."""
-
+class _Training:
     def __init__(
-        self,
-        run: Run,
-        settings: EpochSettings,
-        measuring: _Measuring,
-        role: Role[TextGradRequest, TextGrad],
-        start: _Measured,
+        self, suite: _Suite, role: Role[TextGradRequest, TextGrad], start: _Measured
     ) -> None:
-        self._run = run
-        self._settings = settings
-        self._measuring = measuring
-        self._proposing = Proposing(run=run, role=role)
+        self._suite, self._run, self._settings = suite, suite.run, suite.settings
+        self._proposing = Proposing(run=suite.run, role=role)
         self._best = start
         """What every update must beat."""
         self._here = start
-        """What the next update starts from: the best, unless nothing is rolled back."""
-        self._rate = settings.learning_rate
+        """What the next update starts from: the best, unless rollback is off."""
+        self._rate = suite.settings.learning_rate
 
     async def go(self) -> tuple[int, str]:
-        """The last epoch, and why it was the last; '' where the run was told to stop."""
+        """The last epoch, and why it was the last; '' if the run was told to stop."""
         epoch = 1
         while not (reason := self._over(epoch)):
-            if self._run.stop_reason(self._need()) is not None:
+            here = self._here
+            cost = self._proposing.cost(here.candidate, here.train, self._rate)
+            if self._run.stop_reason(self._suite.cost + cost) is not None:
                 return epoch, ""
             epoch += 1
             if await self._epoch(epoch):
@@ -149,133 +143,113 @@ class Training:
         return epoch, reason
 
     def _over(self, epoch: int) -> str:
-        if self._best.loss is not None and self._best.loss <= EPSILON:
+        loss = self._run.objective.measure(self._best.train).loss
+        if loss is not None and loss <= EPSILON:
             return "nothing_to_gain"
         # What is recorded happened: a limit that was lowered since does not undo it.
         return "max_epochs" if epoch >= self._settings.epochs and not self._run.replaying else ""
 
-    def _need(self) -> Spend:
-        proposing, here = self._proposing, self._here
-        estimates = [
-            proposing.role.estimate(proposing.request(s, here.candidate, here.train, self._rate))
-            for s in proposing.surfaces
-        ]
-        return sum(estimates, self._measuring.need)
-
     async def _epoch(self, epoch: int) -> bool:
-        """Try one update; whether nobody sees anything to change."""
-        run, here = self._run, self._here
-        proposed = await self._proposing.propose(
-            here.candidate, here.train, rate=self._rate, epoch=epoch
+        """Try one update; returns whether nobody sees anything to change."""
+        run, here, rate = self._run, self._here, self._rate
+        proposed = await self._proposing.propose(here.candidate, here.train, rate=rate, epoch=epoch)
+        details = EpochDetails(epoch=epoch, learning_rate=rate)
+        trial = Trial(
+            candidate=replace(here.candidate, origin=Origin(by="epochs", kind=_UPDATE)),
+            phase=_UPDATE,
+            cycle=epoch,
+            proposals=proposed.proposals,
         )
-        details = EpochDetails(epoch=epoch, learning_rate=self._rate, update=proposed.update)
-        trial = self._trial(epoch, proposed, details)
-        if proposed.best is None:
-            why = "nobody proposed a change"
+        if not proposed.ranked:
+            problem = Problem(message="nobody proposed a change")
             skipped = replace(details, skipped=True).to_json()
-            run.record(replace(trial, problems=(Problem(message=why),), details=skipped))
+            run.record(replace(trial, problems=(problem,), details=skipped))
             return proposed.declined
-        problems = await run.check(trial.candidate, parent=here.candidate)
-        if problems:
-            run.record(replace(trial, problems=tuple(problems)))
-            self._remember(proposed.best, "; ".join(map(str, problems)))
-            return False
-        await self._measure(trial, proposed.best, details)
+        chosen = await self._choose(proposed.ranked)
+        update, name = chosen.update, str(chosen.update.artifact_name)
+        details = replace(
+            details,
+            update=TextUpdate(
+                artifact=name,
+                rationale=update.rationale,
+                expected_loss_reduction=update.expected_loss_reduction,
+                confidence=update.confidence,
+            ),
+        )
+        trial = replace(
+            trial, candidate=chosen.candidate, touched=(name,), details=details.to_json()
+        )
+        if chosen.problems:
+            run.record(replace(trial, problems=chosen.problems))
+        else:
+            self._proposing.remember(update, await self._measure(trial, details))
         return False
 
-    async def _measure(self, trial: Trial, best: TextGrad, details: EpochDetails) -> None:
-        run, measuring, candidate = self._run, self._measuring, trial.candidate
-        train = await measuring.split(candidate, Split.TRAIN)
-        decision, holdout = self._decide(train, None), None
-        if self._best.holdout is not None and (decision.accepted or not self._settings.rollback):
-            holdout = await measuring.split(candidate, Split.HOLDOUT)
-            decision = self._decide(train, holdout)
-        loss = run.objective.measure(train).loss
-        measured = _Measured(candidate=candidate, train=train, holdout=holdout, loss=loss)
-        stays = not decision.accepted and self._stays_anyway(decision)
-        details = replace(details, runs=_runs_of(train, holdout), stays=stays)
-        run.record(
-            replace(
-                trial,
-                train=measuring.result(train),
-                holdout=measuring.result(holdout),
-                decision=_keeping(decision) if stays else decision,
-                details=details.to_json(),
-            )
+    async def _choose(self, ranked: Sequence[TextGrad]) -> "_Chosen":
+        """The most promising update that passes the check; if none does, the most promising.
+
+        Otherwise a proposal that comes again each time would keep all others from being tried.
+        """
+        turned_away: list[_Chosen] = []
+        for update in ranked:
+            name, parent = str(update.artifact_name), self._here.candidate
+            origin = Origin(by="epochs", kind=_UPDATE, note=name)
+            candidate = parent.child({name: update.proposed_content}, origin=origin)
+            problems = tuple(await self._run.check(candidate, parent=parent))
+            chosen = _Chosen(update=update, candidate=candidate, problems=problems)
+            if not problems:
+                return chosen
+            self._proposing.remember(update, "; ".join(map(str, problems)))
+            turned_away.append(chosen)
+        return turned_away[0]
+
+    async def _measure(self, trial: Trial, details: EpochDetails) -> str:
+        """Keep the update or roll it back; returns why."""
+        suite, candidate, rollback = self._suite, trial.candidate, self._settings.rollback
+        measured = _Measured(
+            candidate=candidate, train=await suite.evaluate(candidate, Split.TRAIN)
         )
-        self._go_on(measured, decision, stays=stays)
-        self._remember(best, decision.reason)
-
-    def _go_on(self, measured: _Measured, decision: Decision, *, stays: bool) -> None:
-        if decision.accepted:
-            self._run.advance(measured.candidate)
-            self._best = self._here = measured
-            return
+        decision = self._decide(measured)
+        if self._best.holdout is not None and (decision.accepted or not rollback):
+            holdout = await suite.evaluate(candidate, Split.HOLDOUT)
+            measured = replace(measured, holdout=holdout)
+            decision = self._decide(measured)
+        stays = not rollback and decision.verdict is Verdict.REJECT
+        kept = decision
         if stays:
-            self._here = measured
-        elif decision.code in ("worse", "holdout"):
-            self._rate = halved(self._rate)
-        if not stays:
-            self._here = self._best
+            reason = f"{decision.reason}; it is kept anyway, since rollback is off"
+            kept = replace(decision, verdict=Verdict.KEEP, reason=reason)
+        details = replace(details, runs=_runs_of(measured), stays=stays)
+        suite.record(replace(trial, decision=kept, details=details.to_json()), measured)
+        if decision.accepted:
+            self._run.advance(candidate)
+            self._best = measured
+        elif not stays and decision.code in ("worse", "holdout"):
+            self._rate /= 2
+        self._here = measured if stays else self._best
+        return decision.reason
 
-    def _stays_anyway(self, decision: Decision) -> bool:
-        return not self._settings.rollback and decision.verdict is Verdict.REJECT
-
-    def _decide(self, train: Evaluation, holdout: Evaluation | None) -> Decision:
-        best, held = self._best, None
-        if holdout is not None and best.holdout is not None:
-            held = Pair(candidate=holdout, incumbent=best.holdout)
+    def _decide(self, measured: _Measured) -> Decision:
+        best, holdout = self._best, None
+        if measured.holdout is not None and best.holdout is not None:
+            holdout = Pair(candidate=measured.holdout, incumbent=best.holdout)
         return sigma(
             objective=self._run.objective,
-            train=Pair(candidate=train, incumbent=best.train),
-            holdout=held,
+            train=Pair(candidate=measured.train, incumbent=best.train),
+            holdout=holdout,
             accept_sigma=self._settings.accept_sigma,
             max_missing=self._settings.max_errored_fraction,
         )
 
-    def _trial(self, epoch: int, proposed: Proposed, details: EpochDetails) -> Trial:
-        here, best = self._here.candidate, proposed.best
-        note = "" if best is None else str(best.artifact_name)
-        origin = Origin(by="epochs", kind=_UPDATE, note=note)
-        if best is None:
-            candidate: Candidate = replace(here, origin=origin)
-        else:
-            changes = {str(best.artifact_name): best.proposed_content}
-            candidate = here.child(changes, origin=origin)
-        return Trial(
-            candidate=candidate,
-            phase=_UPDATE,
-            cycle=epoch,
-            touched=() if best is None else (str(best.artifact_name),),
-            proposals=proposed.proposals,
-            details=details.to_json(),
-        )
-
-    def _remember(self, best: TextGrad, outcome: str) -> None:
-        attempt = TriedUpdate(
-            text=str(best.artifact_name), rationale=best.rationale, outcome=outcome
-        )
-        self._proposing.tried.append(attempt)
-
-
-def _keeping(decision: Decision) -> Decision:
-    reason = f"{decision.reason}; it stays all the same, since nothing is rolled back"
-    return replace(decision, verdict=Verdict.KEEP, reason=reason)
-
-
-_VERSION = 1
-_AGAIN = "epoch"
-"""The phase of the same texts measured once more."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Epochs:
-    """Training of texts: an epoch a trial, one text an epoch.
+    """Training of texts: each epoch is a trial and changes one text.
 
     The first epoch measures the texts as they are. Each later one tries the most promising change
-    on the whole suite. It stays when its gain clears the noise, against the best mean so far; else
-    it is rolled back, and after a regression the next step is half as large. Without the role
-    nothing is proposed, and the suite is measured again and again.
+    on the whole suite. The change stays if its gain over the best mean exceeds the noise;
+    otherwise it is rolled back, and after a regression the next step is half as large. Without
+    the role nothing is proposed, and the suite is only measured repeatedly.
     """
 
     settings: EpochSettings = field(default_factory=EpochSettings)
@@ -283,117 +257,63 @@ class Epochs:
     name: str = "epochs"
 
     @property
+    def offer_rule(self) -> OfferRule:
+        return OfferRule(
+            accept_sigma=self.settings.accept_sigma,
+            max_missing=self.settings.max_errored_fraction,
+            splits=(Split.TRAIN, Split.HOLDOUT),
+        )
+
+    @property
     def fingerprint(self) -> str:
-        """A hash of the settings that decide. How many epochs there may be is a budget."""
+        """A hash of the settings that decide; the number of epochs is only a budget."""
         settings = {k: v for k, v in self.settings.model_dump().items() if k != "epochs"}
-        return short_id([_VERSION, settings])
+        return short_id([2, settings])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """Whoever proposes, if anybody does."""
         return [] if self.proposer is None else [self.proposer]
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """There must be texts to train."""
         if any(isinstance(surface, TextSurface) for surface in target.surfaces):
             return ()
         return [Problem(message="there is no text to train")]
 
-    async def search(self, run: Run) -> None:
-        """Epoch after epoch, until there is a reason to stop."""
-        measuring = _Measuring(run=run, settings=self.settings)
-        if run.stop_reason(measuring.need) is not None:
-            return
-        start = await measuring.whole(run.target.baseline)
-        _record_start(run, measuring, start, self.settings)
-        most = self.settings.max_errored_fraction
-        require_baseline(start.train, start.holdout, objective=run.objective, max_missing=most)
-        if self.proposer is None:
-            await self._measure_again(run, measuring)
-            return
-        training = Training(run, self.settings, measuring, self.proposer, start)
-        epoch, reason = await training.go()
-        if reason:
-            _tell_end(run, epoch, reason)
-
-    async def _measure_again(self, run: Run, measuring: _Measuring) -> None:
-        """The same texts under other draws: what is left is noise."""
-        candidate, repeats = run.target.baseline, self.settings.repeats
-        for epoch in range(2, self.settings.epochs + 1):
-            if run.stop_reason(measuring.need) is not None:
-                return
-            measured = await measuring.whole(candidate, draw=(epoch - 1) * repeats)
-            run.record(
-                Trial(
-                    candidate=candidate,
-                    phase=_AGAIN,
-                    cycle=epoch,
-                    train=measuring.result(measured.train),
-                    holdout=measuring.result(measured.holdout),
-                    details=EpochDetails(
-                        epoch=epoch, runs=_runs_of(measured.train, measured.holdout)
-                    ).to_json(),
-                )
-            )
-        _tell_end(run, self.settings.epochs, "max_epochs")
-
-
-def _record_start(
-    run: Run, measuring: _Measuring, start: _Measured, settings: EpochSettings
-) -> None:
-    details = EpochDetails(
-        epoch=1,
-        learning_rate=settings.learning_rate,
-        runs=_runs_of(start.train, start.holdout),
-    )
-    run.record(
-        Trial(
-            candidate=start.candidate,
-            phase=BASELINE,
-            cycle=1,
-            train=measuring.result(start.train),
-            holdout=measuring.result(start.holdout),
-            details=details.to_json(),
+    def by_luck(self, data: Dataset) -> str:
+        """How often a run would accept texts that change nothing."""
+        runs = NullRuns(
+            train=len(data.train),
+            holdout=len(data.holdout),
+            repeats=self.settings.repeats,
+            trials=max(1, self.settings.epochs - 1),
         )
-    )
-    run.advance(start.candidate)
+        return false_accepts(runs, self.settings.accept_sigma).words
 
-
-def _tell_end(run: Run, epoch: int, reason: str) -> None:
-    """Say why the training ended by itself; with more epochs allowed it may end again."""
-    run.tell(SearchEnded(cycle=epoch, reason=reason), f"epoch:{epoch}:{reason}")
-
-
-# -- Training by epochs from a description --------------------------------------------------------
+    async def search(self, run: Run) -> None:
+        settings, suite = self.settings, _Suite(run=run, settings=self.settings)
+        if run.stop_reason(suite.cost) is not None:
+            return
+        start = await suite.measure(BASELINE, 1, rate=settings.learning_rate)
+        run.advance(start.candidate)
+        most = settings.max_errored_fraction
+        require_baseline(run, start.train, start.holdout, max_missing=most)
+        if self.proposer is not None:
+            run.tell(ByLuck(words=self.by_luck(run.dataset)), "by_luck")
+            epoch, reason = await _Training(suite, self.proposer, start).go()
+        else:
+            # The same texts under other draws: what is left is noise.
+            for epoch in range(2, settings.epochs + 1):
+                if run.stop_reason(suite.cost) is not None:
+                    return
+                await suite.measure(_AGAIN, epoch)
+            epoch, reason = settings.epochs, "max_epochs"
+        if reason:  # with more epochs allowed it may end again
+            run.tell(SearchEnded(cycle=epoch, reason=reason), f"epoch:{epoch}:{reason}")
 
 
 PROPOSER = RoleNeed(
     name="proposer",
-    help="Who proposes texts: provider:name.",
+    help="The model that proposes texts, as provider:name.",
     panel="Suites of tasks to delegate",
     prompt=ROLE,
 )
-
-
-def build(building: Building, parts: TargetParts) -> StrategyParts | None:
-    """The training; None, with what is wrong kept, where it cannot be."""
-    settings: EpochSettings = building.spec.strategy.settings
-    if not settings.with_textgrad:
-        note = "nothing is proposed: the suite is only measured; --with-textgrad trains"
-        return StrategyParts(strategy=Epochs(settings=settings), notes=(note,))
-    ref = building.writer(PROPOSER, parts)
-    model_and_prompt = None if ref is None else building.asked(ROLE, ref, role=PROPOSER.name)
-    if model_and_prompt is None:
-        return None
-    return StrategyParts(
-        strategy=Epochs(settings=settings, proposer=textgrad(*model_and_prompt)),
-        client=model_and_prompt[0],
-        notes=tuple(_few(settings)),
-    )
-
-
-def _few(settings: EpochSettings) -> Iterator[str]:
-    if settings.epochs < 2:
-        yield "one epoch only measures: an update takes --epochs 2 or more"
-    if settings.repeats < 2:
-        yield "one repeat shows no noise: any gain counts; --repeats 2 or more show it"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import indent
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,16 +10,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation
+from burnish.core.money import Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Proposal, TrialDetails
-from burnish.delegation.training.settings import MOST_CHARS, step_words
+from burnish.delegation.policy import MOST_CHARS
+from burnish.delegation.training.settings import step_words
+from burnish.metrics.text_matching import without_middle
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RolePrompt
+from burnish.models.roles import ModelRole, RewrittenText, RolePrompt
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
 
 ROLE = "textgrad"
+_SHOWN_UPDATES = 6
+_SHOWN_CHARS = 2000
+"""How many earlier updates the role sees, and how much of the text of each."""
 
 
 class _Words(BaseModel):
@@ -53,12 +60,11 @@ class TextGrad(_Words):
 
     @property
     def promise(self) -> float:
-        """What it is expected to bring, as sure as it is."""
         return 0.0 if self.artifact_name is None else self.expected_loss_reduction * self.confidence
 
 
 def textgrad(client: ModelClient, prompt: RolePrompt) -> ModelRole[TextGradRequest, TextGrad]:
-    """The role that says how one text should change, if it is to blame."""
+    """The role that proposes how one text should change, if it is to blame."""
     return ModelRole(
         name=ROLE,
         request_type=TextGradRequest,
@@ -66,11 +72,15 @@ def textgrad(client: ModelClient, prompt: RolePrompt) -> ModelRole[TextGradReque
         prompt=prompt,
         client=client,
         check=_unfit,
+        rewrite=RewrittenText(
+            part="proposed_content",
+            current=lambda request: request.current_text,
+            proposes=lambda answer: answer.artifact_name is not None,
+        ),
     )
 
 
 def _unfit(request: TextGradRequest, answer: TextGrad) -> str:
-    """What is wrong with an answer that keeps its schema."""
     if answer.artifact_name is None:
         return ""
     if answer.artifact_name != request.artifact_name:
@@ -82,53 +92,21 @@ def _unfit(request: TextGradRequest, answer: TextGrad) -> str:
     return ""
 
 
-_REMEMBERED = 6
-"""Attempts that the role is told of."""
-_MOST_RUNS = 12
-
-
 @dataclass(frozen=True, kw_only=True)
-class TriedUpdate:
-    """Something that was tried, and what came of it."""
+class _Proposed:
+    """The result of asking about every text."""
 
-    text: str
-    """The name of the text that was changed."""
-    rationale: str
-    outcome: str
-
-    def line(self) -> str:
-        """In one line."""
-        return f"{self.text}: {self.rationale or 'no reason given'} → {self.outcome}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proposed:
-    """What six questions brought."""
-
-    best: TextGrad | None
-    """None where nobody wants a change that is one."""
+    ranked: tuple[TextGrad, ...]
+    """The real changes, the most promising first; at most one a text."""
     proposals: tuple[Proposal, ...]
-    """What was asked and said, for the record."""
+    """The requests and answers, for the record."""
     declined: bool
-    """Whether everybody answered, and nobody sees anything to change."""
-
-    @property
-    def update(self) -> "TextUpdate | None":
-        """The change that is tried, for the ledger."""
-        best = self.best
-        if best is None:
-            return None
-        return TextUpdate(
-            artifact=str(best.artifact_name),
-            rationale=best.rationale,
-            expected_loss_reduction=best.expected_loss_reduction,
-            confidence=best.confidence,
-        )
+    """Whether all requests were answered and nothing should change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextUpdate:
-    """A change of one text, and what was hoped of it."""
+    """A change of one text and its expected gain."""
 
     artifact: str = ""
     rationale: str = ""
@@ -138,7 +116,7 @@ class TextUpdate:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRun:
-    """What the ledger keeps of one run of a task."""
+    """The ledger's entry for one run of a task."""
 
     run_id: str | None = None
     task: str = ""
@@ -147,12 +125,11 @@ class TaskRun:
     loss: int | float | None = None
     status: str = ""
     parts: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What the loss is made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochDetails(TrialDetails):
-    """What a training keeps of each epoch."""
+    """The ledger's entry for one epoch."""
 
     optional: ClassVar[frozenset[str]] = TrialDetails.optional | {
         *("learning_rate", "update", "runs", "stays"),
@@ -162,9 +139,17 @@ class EpochDetails(TrialDetails):
     learning_rate: int | float | None = None
     update: TextUpdate | None = None
     runs: tuple[TaskRun, ...] | None = None
-    """Every run of a task."""
     stays: bool | None = None
-    """Whether the candidate goes on without being better."""
+    """Whether the candidate is kept without being better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tried:
+    """An update and what came of it."""
+
+    artifact: str
+    text: str
+    words: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,68 +158,87 @@ class Proposing:
 
     run: Run
     role: Role[TextGradRequest, TextGrad]
-    tried: list[TriedUpdate] = field(default_factory=list[TriedUpdate])
+    tried: list["_Tried"] = field(default_factory=list["_Tried"])
+    """The updates that were tried or turned away."""
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:
-        """The texts that may change."""
         return [s for s in self.run.target.surfaces if isinstance(s, TextSurface)]
+
+    def cost(self, candidate: Candidate, train: Evaluation, rate: float) -> Spend:
+        """What it may cost to ask about every text."""
+        requests = (self.request(each, candidate, train, rate) for each in self.surfaces)
+        return total(map(self.role.estimate, requests))
 
     async def propose(
         self, candidate: Candidate, train: Evaluation, *, rate: float, epoch: int
-    ) -> Proposed:
+    ) -> _Proposed:
         """The most promising change of one text."""
         requests = [self.request(each, candidate, train, rate) for each in self.surfaces]
         # The same evidence may be looked at again: another draw, another view.
         replies = await self.run.ask_together(self.role, requests, draw=epoch * len(requests))
         answers = [each.answer for each in replies if each.answer is not None]
-        useful = [each for each in answers if each.promise > 0 and not _unchanged(each, candidate)]
-        best = max(useful, key=lambda answer: answer.promise, default=None)
-        return Proposed(
-            best=best,
+        useful = [
+            each
+            for each in answers
+            if each.promise > 0
+            and str(candidate.values.get(str(each.artifact_name), "")) != each.proposed_content
+        ]
+        return _Proposed(
+            ranked=tuple(sorted(useful, key=lambda answer: -answer.promise)),
             proposals=tuple(each.proposal for each in replies),
-            declined=best is None and len(answers) == len(replies),
+            declined=not useful and len(answers) == len(replies),
+        )
+
+    def remember(self, update: TextGrad, outcome: str) -> None:
+        """Note what came of an update, for later requests; one that comes again is noted once."""
+        name = str(update.artifact_name)
+        words = f"{name}: {update.rationale or 'no reason given'} → {outcome}"
+        if self.run.secrets.shows([words, update.proposed_content]) and all(
+            (each.artifact, each.text) != (name, update.proposed_content) for each in self.tried
+        ):
+            self.tried.append(_Tried(artifact=name, text=update.proposed_content, words=words))
+
+    def _tried_words(self, artifact: str) -> str:
+        """The latest updates; those of this text with the text that was tried."""
+        return "\n".join(
+            f"{each.words}\n{indent(without_middle(each.text, _SHOWN_CHARS), '  | ')}"
+            if each.artifact == artifact
+            else each.words
+            for each in self.tried[-_SHOWN_UPDATES:]
         )
 
     def request(
         self, surface: TextSurface, candidate: Candidate, train: Evaluation, rate: float
     ) -> TextGradRequest:
         """What the role sees of one text."""
-        values = candidate.values
-        others = {n: str(v) for n, v in values.items() if n != surface.id}
+        values = {name: str(value) for name, value in candidate.values.items()}
+        others = [f"## {n}\n{text.strip()}" for n, text in values.items() if n != surface.id]
         loss = self.run.objective.measure(train).loss
         required = [*surface.placeholders, *surface.frozen]
         return TextGradRequest(
             artifact_name=surface.id,
-            current_text=str(values[surface.id]),
+            current_text=values[surface.id],
             mean_loss="unknown" if loss is None else f"{loss:.4f}",
             runs=self._runs(train),
-            other_texts=_listed(others),
-            tried="\n".join(each.line() for each in self.tried[-_REMEMBERED:]) or "(nothing)",
+            other_texts="\n\n".join(others),
+            tried=self._tried_words(surface.id),
             learning_rate=f"{rate:g}: {step_words(rate)}",
-            must_keep="\n".join(required) or "(nothing)",
+            must_keep="\n".join(required),
             max_chars=surface.max_chars or MOST_CHARS,
         )
 
     def _runs(self, train: Evaluation) -> str:
-        """The worst run of each task, the worst task first, with all that was said of it."""
+        """The worst run of each task with its feedback, the worst task first."""
         cases = {case.id: case for case in self.run.dataset.train}
         results = [result for result in train.results if not result.outcome.missing]
+
+        def score(result: CaseResult) -> float:
+            return min((each.value or 0.0 for each in result.scores), default=0.0)
+
         worst: dict[str, CaseResult] = {}
-        for result in sorted(results, key=_score):
+        for result in sorted(results, key=score):
             worst.setdefault(result.case, result)
         transcripts = (transcript(result, cases[case]) for case, result in worst.items())
-        shown = [text for text in transcripts if self.run.secrets.leaked(text) is None]
-        return "\n\n".join(shown[:_MOST_RUNS]) or "(none)"
-
-
-def _score(result: CaseResult) -> float:
-    return min((score.value or 0.0 for score in result.scores), default=0.0)
-
-
-def _unchanged(answer: TextGrad, candidate: Candidate) -> bool:
-    return str(candidate.values.get(str(answer.artifact_name), "")) == answer.proposed_content
-
-
-def _listed(texts: Mapping[str, str]) -> str:
-    return "\n\n".join(f"## {name}\n{text.strip()}" for name, text in texts.items()) or "(none)"
+        shown = [text for text in transcripts if self.run.secrets.shows(text)]
+        return "\n\n".join(shown[:12]) or "(none)"

@@ -1,4 +1,4 @@
-"""Which policy registry is meant: the one that is named, an experiment's, or the usual one."""
+"""Choosing the policy registry: the one that is named, an experiment's, or the default."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from burnish.delegation.result import RUBRIC
 def find_registry(db: str | Path | None = None, experiment: str | None = None) -> PolicyRegistry:
     """The registry to train: `--db`, the experiment's own, a variable, or the user's."""
     if db is not None and experiment is not None:
-        message = "an experiment has a registry of its own"
+        message = "an experiment has its own registry"
         raise ConfigError(
-            [Problem(where="--db, --target", message=message, remedy="say one of them")]
+            [Problem(where="--db, --target", message=message, remedy="use only one of them")]
         )
     if experiment is not None:
         return PolicyRegistry(Experiment.find(experiment).folder.absolute() / NAME)
@@ -22,7 +22,7 @@ def find_registry(db: str | Path | None = None, experiment: str | None = None) -
 
 
 def texts_to_read(db: str | Path | None = None, experiment: str | None = None) -> PolicyTexts:
-    """What a delegation reads: an experiment without a registry of its own reads the usual one."""
+    """The texts that a delegation reads: the experiment's, or those of the default registry."""
     if db is None and experiment is not None:
         own = find_registry(None, experiment)
         if own.path.exists():
@@ -31,9 +31,9 @@ def texts_to_read(db: str | Path | None = None, experiment: str | None = None) -
 
 
 def texts_for_refining(seed: Path, experiment: str | None = None) -> PolicyTexts:
-    """What an iteration reads: the texts in force, with the rubric that its seed was graded by.
+    """The texts that an iteration reads: those in force, with the rubric that graded its seed.
 
-    Losses can only be compared when they are of one rubric; a run of another system has none.
+    Losses are only comparable under one rubric; a run of another system has none.
     """
     texts = texts_to_read(None, experiment)
     if not (seed / POLICY).is_file():

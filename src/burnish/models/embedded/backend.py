@@ -1,49 +1,215 @@
-"""Models that run here: `local:smollm2` and any GGUF file, through an engine in this process."""
+"""Embedded models: `local:smollm2` and any GGUF file, run by an engine here, and its server."""
 
 import asyncio
+import importlib
+import os
+import platform
+import secrets
+import signal
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from burnish.core.content import stream
+from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Usage
-from burnish.models.chat import ChatReply, ChatRequest, Finish
-from burnish.models.embedded.files import content_mark, locate, require_gguf, require_model
-from burnish.models.embedded.server import EngineShape, require_engine, start_server
+from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.embedded.files import (
+    KNOWN,
+    content_mark,
+    is_path,
+    locate,
+    require_gguf,
+    require_model,
+)
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, is_loopback
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineShape:
+    """How much of the machine an engine uses."""
+
+    threads: int = field(default_factory=lambda: default_threads(_cores()))
+    context: int = 4096
+    """Tokens of a prompt and its answer together."""
+    slots: int = 1
+    """Answers at the same time. With more than one, equal requests may get different answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Listening:
+    """Where the engine's own HTTP server listens. It always does; by default nobody has the key."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    key: str | None = field(default_factory=lambda: secrets.token_hex(32), repr=False)
+
+
+def require_engine() -> Any:
+    """The module xllamacpp; the error names the extra that installs it."""
+    try:
+        return importlib.import_module("xllamacpp")
+    except ImportError as error:
+        raise ModelRefused(
+            "local models need xllamacpp, which is not installed",
+            remedy="install it: pip install 'burnish[local]'",
+        ) from error
+
+
+def start_server(
+    path: Path, shape: EngineShape, listening: _Listening | None = None, name: str = ""
+) -> Any:
+    """Load a model from a file that was checked before."""
+    engine = require_engine()
+    params = _params(engine, path, shape)
+    listening = listening or _Listening()
+    params.hostnames = [listening.host]
+    params.port = listening.port
+    params.api_keys = [listening.key] if listening.key else []
+    # Pages of other sites, other people's prompts and a web page of its own stay out.
+    params.cors_origins = "localhost"
+    params.ui = params.endpoint_slots = False
+    params.model_alias = {name or path.stem}
+    try:
+        return engine.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise ModelRefused(
+            f"the engine cannot load {path}",
+            remedy="it is damaged, of a kind that this xllamacpp does not support, or larger than "
+            "the free memory; try another file, or upgrade xllamacpp",
+        ) from error
+
+
+def default_threads(cores: int) -> int:
+    """One on a small machine: two threads on a busy machine wait for each other at every step."""
+    return 1 if cores <= 4 else min(8, cores // 2)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _params(engine: Any, path: Path, shape: EngineShape) -> Any:
+    params = engine.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = shape.slots
+    params.n_ctx = shape.context * shape.slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = shape.threads
+    # Tokens of a prompt between two looks at whether anybody still waits for the answer.
+    params.n_batch = params.n_ubatch = 64
+    params.verbosity = -1
+    params.warmup = params.fit_params = params.cache_idle_slots = False
+    params.cache_ram_mib = params.n_ctx_checkpoints = 0
+    params.cache_prompt = _is_repeatable(path)
+    # With flash attention, what is left of an earlier prompt changes the next answer.
+    params.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    return params
+
+
+def _is_repeatable(path: Path) -> bool:
+    """Whether the beginning of a prompt may be cached without changing the next answer.
+
+    It may if the arithmetic of a token does not depend on how many are computed together:
+    measured for the known models on x86, bit by bit. Elsewhere equal answers are worth the time.
+    """
+    measured = {carried.file for carried in KNOWN.values()}
+    return path.name in measured and platform.machine().lower() in {"x86_64", "amd64"}
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """What is served, and where."""
+
+    model: ModelRef
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 for a free one."""
+    key: str | None = field(default=None, repr=False)
+
+
+def serve(
+    endpoint: ServedModel,
+    started: Callable[[str], None],
+    leave: Callable[[int], None] = os._exit,  # pyright: ignore[reportPrivateUsage]
+) -> None:
+    """Answer until Ctrl-C or SIGTERM, then end the process; `started` gets the address."""
+    model, host = endpoint.model, endpoint.host
+    if model.provider != "local":
+        remedy = "only embedded models are served: local:smollm2 or local:FILE.gguf"
+        raise ConfigError.of(model.label, "runs elsewhere", remedy)
+    if endpoint.key is None and not is_loopback(host):
+        remedy = "give it a key with --api-key-env, or stay on 127.0.0.1"
+        message = "others could use the model without a key"
+        raise ConfigError.of(f"--host {host}", message, remedy)
+    path = require_model(model.name)
+    _require_free(endpoint)
+    listening = _Listening(host=host, port=endpoint.port, key=endpoint.key)
+    name = path.stem if is_path(model.name) else model.name
+    # Blocked before the engine's threads begin, so that none of them takes the signal.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        server = start_server(path, EngineShape(), listening, name)
+        started(f"{server.listening_address}/v1")
+        signal.sigwait(_STOPS)
+        # The engine's own end waits for open answers that never come. It has nothing to save.
+        leave(0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def key_in(variable: str, environ: Mapping[str, str] | None = None) -> str:
+    """The key in an environment variable."""
+    value = (os.environ if environ is None else environ).get(variable, "").strip()
+    if not value:
+        raise ConfigError.of(variable, "contains no key", f"set it: `export {variable}=…`")
+    return value
+
+
+def _require_free(endpoint: ServedModel) -> None:
+    """Check the address first: the engine would not say why it cannot listen."""
+    where = f"{endpoint.host}:{endpoint.port}"
+    try:
+        addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        message = f"cannot listen there: {(error.strerror or str(error)).lower()}"
+        raise ConfigError.of(where, message, "choose another --port; 0 picks a free one") from error
+
+
+# -- The backend -----------------------------------------------------------------------------------
+
 
 Chunk: TypeAlias = dict[str, Any]
-"""A piece of an answer, as an OpenAI-compatible endpoint streams it."""
+"""A part of an answer, as OpenAI-compatible endpoints stream it."""
 
 
 class _Server(Protocol):
-    """What is used of the engine's server."""
-
     def handle_chat_completions(self, body: Chunk, heard: Callable[[Chunk], bool], /) -> object:
-        """Answer; `heard` gets every chunk and ends the answer by returning True."""
+        """Answer; `heard` gets every chunk and stops the answer by returning True."""
         ...
 
 
 _Start: TypeAlias = Callable[[Path, EngineShape], _Server]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _EngineAnswer:
-    """All chunks of one answer, and how long they took."""
-
-    chunks: list[Chunk]
-    seconds: float
-
-
 class Engine:
-    """One model file: loaded by the first request, asked by at most `slots` threads."""
+    """One model file: loaded by the first request, used by at most `slots` threads."""
 
     def __init__(self, path: Path, shape: EngineShape, start: _Start) -> None:
         self._path, self._shape, self._start = path, shape, start
@@ -52,8 +218,11 @@ class Engine:
         self._closing = threading.Event()
         self._server: _Server | None = None
 
-    async def chat(self, body: Chunk) -> _EngineAnswer:
-        """The answer. The event loop stays free, and a cancelled answer ends at its next chunk."""
+    async def chat(self, body: Chunk) -> tuple[list[Chunk], float]:
+        """The chunks of the answer, and the seconds they took.
+
+        Does not block the event loop; a cancelled answer stops at its next chunk.
+        """
         gone = threading.Event()
         loop = asyncio.get_running_loop()
         try:
@@ -62,12 +231,15 @@ class Engine:
             gone.set()
 
     async def close(self) -> None:
-        """End what is running and free the memory."""
         self._closing.set()
-        await asyncio.to_thread(self._free)
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        self._server = None
 
-    def _answer(self, body: Chunk, gone: threading.Event) -> _EngineAnswer:
-        server = self._loaded()
+    def _answer(self, body: Chunk, gone: threading.Event) -> tuple[list[Chunk], float]:
+        with self._loading:
+            if self._server is None:
+                self._server = self._start(self._path, self._shape)
+            server = self._server
         chunks: list[Chunk] = []
 
         def heard(chunk: Chunk) -> bool:
@@ -80,25 +252,11 @@ class Engine:
         except (ValueError, RuntimeError, TypeError) as error:
             # With orjson in the environment a lone surrogate is a TypeError, else a ValueError.
             raise ModelRejected(f"{self._path.name} cannot take this request: {error}") from error
-        return _EngineAnswer(chunks=chunks, seconds=time.perf_counter() - started)
-
-    def _loaded(self) -> _Server:
-        with self._loading:
-            if self._server is None:
-                self._server = self._start(self._path, self._shape)
-            return self._server
-
-    def _free(self) -> None:
-        self._threads.shutdown(cancel_futures=True)
-        self._server = None
-
-
-_FINISHES = {"stop", "length", "content_filter"}
-_SERVER_ERROR = 500
+        return chunks, time.perf_counter() - started
 
 
 class _Error(BaseModel):
-    code: int = _SERVER_ERROR
+    code: int = 500
     message: str = ""
     n_prompt_tokens: int | None = None
     n_ctx: int | None = None
@@ -119,34 +277,14 @@ class _Tokens(BaseModel):
 
 
 class _Piece(BaseModel):
-    """A chunk, read."""
-
     choices: list[_Choice] = []
     usage: _Tokens | None = None
     error: _Error | None = None
     model: str = ""
 
 
-def _read_reply(ref: ModelRef, heard: _EngineAnswer) -> ChatReply:
-    """The whole answer; what kept it from being whole is raised."""
-    pieces = _read(ref, heard.chunks)
-    choices = [choice for piece in pieces for choice in piece.choices]
-    finish = next((c.finish_reason for c in choices if c.finish_reason), None)
-    if finish is None:
-        raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
-    tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
-    return ChatReply(
-        text="".join(choice.delta.content or "" for choice in choices),
-        finish=cast("Finish", finish) if finish in _FINISHES else "other",
-        usage=Usage(
-            requests=1, input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens
-        ),
-        model=pieces[-1].model,
-        seconds=heard.seconds,
-    )
-
-
-def _read(ref: ModelRef, chunks: Sequence[Chunk]) -> list[_Piece]:
+def _read_reply(ref: ModelRef, chunks: Sequence[Chunk], seconds: float) -> ChatReply:
+    """The complete answer; raises what kept it from being complete."""
     try:
         pieces = [_Piece.model_validate(chunk) for chunk in chunks]
     except ValidationError as error:
@@ -154,7 +292,20 @@ def _read(ref: ModelRef, chunks: Sequence[Chunk]) -> list[_Piece]:
     for piece in pieces:
         if piece.error is not None:
             raise _trouble(ref, piece.error)
-    return pieces
+    choices = [choice for piece in pieces for choice in piece.choices]
+    finish = next((c.finish_reason for c in choices if c.finish_reason), None)
+    if finish is None:
+        raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
+    tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
+    return ChatReply(
+        text="".join(choice.delta.content or "" for choice in choices),
+        finish=finish if finish in ("stop", "length", "content_filter") else "other",
+        usage=Usage(
+            requests=1, input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens
+        ),
+        model=pieces[-1].model,
+        seconds=seconds,
+    )
 
 
 def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
@@ -163,17 +314,13 @@ def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
             f"the prompt has {error.n_prompt_tokens} tokens; {ref.label} takes {error.n_ctx}, "
             "its answer included"
         )
-    if error.code >= _SERVER_ERROR:
+    if error.code >= 500:
         return ModelUnavailable(f"{ref.label} failed: {error.message}")
     return ModelRejected(f"{ref.label} cannot take this request: {error.message}")
 
 
-_MAX_TOKENS = 512
-"""The length of an answer where the settings leave it open."""
-
-
 class EmbeddedBackend:
-    """Runs models in this process: one engine a file, loaded when it is first asked."""
+    """Runs models in this process: one engine per file, loaded on first use."""
 
     def __init__(self, shape: EngineShape | None = None, *, start: _Start = start_server) -> None:
         self._shape = shape or EngineShape()
@@ -181,23 +328,20 @@ class EmbeddedBackend:
         self._engines: dict[Path, Engine] = {}
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
-        """One answer. Equal requests and draws give equal answers."""
         _require_settings(ref)
         engine = self._engine(locate(ref.name).resolve())
-        return _read_reply(ref, await engine.chat(_body(ref, request, draw)))
+        return _read_reply(ref, *await engine.chat(_body(ref, request, draw)))
 
     def check(self, ref: ModelRef) -> None:
-        """Raise ModelRefused where the file, the engine or a setting stands in the way."""
         _require_settings(ref)
         require_model(ref.name)
         require_engine()
 
     def identity(self, ref: ModelRef) -> str:
-        """The file's content, so that another file under the same name is another model."""
+        """The file's content, so that another file with the same name is another model."""
         return content_mark(require_model(ref.name))
 
     async def close(self) -> None:
-        """Free the memory of every model."""
         engines = list(self._engines.values())
         self._engines.clear()
         for engine in engines:
@@ -214,7 +358,7 @@ def _body(ref: ModelRef, request: ChatRequest, draw: int) -> Chunk:
     settings = ref.settings
     body: Chunk = {
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        "max_tokens": _MAX_TOKENS,
+        "max_tokens": 512,
         **settings.sent(),
         # 31 bits: the engine takes the highest seed for "any".
         "seed": stream(settings.seed or 0, "draw", draw).getrandbits(31),
@@ -229,11 +373,13 @@ def _body(ref: ModelRef, request: ChatRequest, draw: int) -> Chunk:
 
 
 def _require_settings(ref: ModelRef) -> None:
-    """Nothing that would be ignored, or taken for something else."""
+    """Reject settings that would be ignored or misunderstood."""
     for name in ("base_url", "api_key", "api_version"):
         if getattr(ref, name):
-            remedy = f"take {name} out; `openai:…` with a base_url reaches an endpoint"
-            raise ModelRefused(f"{ref.label} runs here and has no {name}", remedy=remedy)
+            remedy = f"remove {name}; `openai:…` with a base_url reaches an endpoint"
+            raise ModelRefused(
+                f"{ref.label} runs on this machine and takes no {name}", remedy=remedy
+            )
     if fault := _bad_setting(ref):
         raise ModelRefused(f"{ref.label} cannot be asked: {fault}", remedy="correct its settings")
 
@@ -241,9 +387,9 @@ def _require_settings(ref: ModelRef) -> None:
 def _bad_setting(ref: ModelRef) -> str:
     settings = ref.settings
     if settings.max_tokens is not None and settings.max_tokens < 1:
-        return f"max_tokens is {settings.max_tokens}, and must be 1 or more"
+        return f"max_tokens is {settings.max_tokens} but must be 1 or more"
     if settings.temperature is not None and not 0 <= settings.temperature < float("inf"):
-        return f"temperature is {settings.temperature:g}, and must be 0 or more"
-    if settings.top_p is not None and not 0 < settings.top_p <= 1:
-        return f"top_p is {settings.top_p:g}, and must be above 0 and at most 1"
+        return f"temperature is {settings.temperature:g} but must be 0 or more"
+    if settings.top_p is not None and not 0 <= settings.top_p <= 1:
+        return f"top_p is {settings.top_p:g} but must be 0 to 1"
     return "a stop text is empty" if "" in settings.stop else ""

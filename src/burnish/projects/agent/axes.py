@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast
@@ -31,20 +32,17 @@ from burnish.system.yaml import TreePath
 from burnish.targets.agent.blocks import HierarchicalTool, McpTool, VectorstoreTool
 from burnish.targets.agent.files import LoadedAgent, edit
 from burnish.targets.agent.paths import DEMONSTRATIONS, demonstrations_of, is_instructions, value_at
-from burnish.targets.agent.target import client_for
+from burnish.targets.agent.runner import client_for
 
 AXES = ("target", "axes")
 """Where the axes stand in a description."""
-_MAX_CHARS = 8000
-"""How long a text may become where its axis does not say."""
 NumericSurface: TypeAlias = NumberSurface | ChoiceSurface
 _NEUTRAL = {"top_p": "1.0", "min_score": "0.0", "min_similarity_score": "0.0"}
 """The value that changes nothing, for fields that a file may leave out."""
-_BETWEEN = 0.37
-"""Where in a range a value is tried that is no whole number by chance."""
 
 
-# -- as they are written ---------------------------------------------------------------------
+_MAX_CHARS = 8000
+"""HoloDeck's limit of a text for which no other is set."""
 
 
 class NumericAxis(Settings):
@@ -59,7 +57,6 @@ class NumericAxis(Settings):
 
     @property
     def kind(self) -> str:
-        """The type after its default."""
         return self.type or ("float" if self.choices is None else "categorical")
 
 
@@ -67,16 +64,23 @@ class TextAxis(Settings):
     """A text."""
 
     path: Text
-    max_chars: AtLeastOne = _MAX_CHARS
+    max_chars: AtLeastOne | None = None
+    """The maximum length; by default 8000, or none for a text that is already longer."""
+
+    def limit(self, text: str) -> int | None:
+        """The maximum length for a text that is like this now."""
+        if self.max_chars is None and len(text) > _MAX_CHARS:
+            return None
+        return self.max_chars or _MAX_CHARS
 
 
 class DemonstrationAxis(Settings):
     """Worked examples from train, shown to the agent."""
 
     max_demos: AtLeastOne = 8
-    """Examples at most."""
+    """The maximum number of examples."""
     max_chars: AtLeastOne | None = None
-    """Of all of them together."""
+    """The maximum length of all examples together."""
 
 
 class AxesBlock(Settings):
@@ -87,9 +91,6 @@ class AxesBlock(Settings):
     textual: list[TextAxis] = Field(default_factory=list[TextAxis])
     """Texts of the agent file."""
     demonstrations: DemonstrationAxis | None = None
-
-
-# -- as surfaces -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +105,12 @@ class Axes:
 
     @property
     def surfaces(self) -> tuple[Surface, ...]:
-        """All of them."""
         demos = () if self.demonstrations is None else (self.demonstrations,)
         return (*self.numbers, *self.texts, *demos)
 
 
 def axes_of(agent: LoadedAgent, block: AxesBlock, problems: Problems) -> Axes:
-    """The axes that are sound; what is wrong with the others is kept."""
+    """The valid axes; problems with the others are recorded."""
     making = _Making(agent, block, problems)
     axes = Axes(
         numbers=tuple(making.numbers()),
@@ -119,24 +119,23 @@ def axes_of(agent: LoadedAgent, block: AxesBlock, problems: Problems) -> Axes:
         places=making.places,
     )
     if not (block.numeric or block.textual or block.demonstrations):
-        remedy = "`burnish optimize --suggest-axes` prints those that this agent has"
-        problems.add(AXES, "there is nothing to tune: no axis is given", remedy)
+        remedy = "`burnish optimize --suggest-axes` prints the axes of this agent"
+        problems.add(AXES, "there is nothing to tune: the file has no axes", remedy)
     return axes
 
 
 def probes(surface: NumericSurface) -> Sequence[Scalar]:
-    """Values of an axis that stand for all: its ends and one between, or every choice."""
+    """Representative values of an axis: its ends and one between, or every choice."""
     if isinstance(surface, ChoiceSurface):
         return surface.choices
     if surface.integer:
         return (int(surface.low), int(surface.high))
-    between = surface.low + _BETWEEN * (surface.high - surface.low)
+    # An odd share of the range, so that it is no whole number by chance.
+    between = surface.low + 0.37 * (surface.high - surface.low)
     return (surface.low, between, surface.high)
 
 
 class _Making:
-    """Makes the surfaces of one block."""
-
     def __init__(self, agent: LoadedAgent, block: AxesBlock, problems: Problems) -> None:
         self.places: dict[str, TreePath] = {}
         self._agent = agent
@@ -146,28 +145,27 @@ class _Making:
         self._hybrid = set(self._hybrid_by_choice())
 
     def numbers(self) -> Iterator[NumericSurface]:
-        """Numbers and choices."""
         for index, axis in enumerate(self._block.numeric):
             at: TreePath = (*AXES, "numeric", index)
             if not self._reachable(axis.path, at):
                 continue
             surface = _surface(axis, at, self._problems)
-            if surface is not None and self._fits(surface, at):
+            if surface and self._starts_within(surface, at) and self._applies(surface, at):
                 self.places[surface.id] = at
                 yield surface
 
     def texts(self) -> Iterator[TextSurface]:
-        """Texts, with the placeholders that they have now."""
         for index, axis in enumerate(self._block.textual):
             at: TreePath = (*AXES, "textual", index)
             if self._reachable(axis.path, at) and (text := self._text(axis, at)) is not None:
                 self.places[axis.path] = at
                 yield TextSurface(
-                    id=axis.path, max_chars=axis.max_chars, placeholders=placeholders_in(text)
+                    id=axis.path,
+                    max_chars=axis.limit(text),
+                    placeholders=placeholders_in(text),
                 )
 
     def demonstrations(self) -> DemosSurface | None:
-        """Worked examples; those of the file must fit."""
         axis = self._block.demonstrations
         if axis is None:
             return None
@@ -184,7 +182,7 @@ class _Making:
         """Whether the path leads to a field that may be tuned, and that no other axis has."""
         meant = "instructions" if is_instructions(path) else path
         if meant in self._seen:
-            self._problems.add((*at, "path"), f"'{path}' has an axis already", "keep one of them")
+            self._problems.add((*at, "path"), f"'{path}' already has an axis", "keep one of them")
             return False
         self._seen.add(meant)
         try:
@@ -201,34 +199,29 @@ class _Making:
             self._problems.add((*at, "path"), f"'{path}' cannot be tuned: {why}", "remove it")
         return not why
 
-    def _fits(self, surface: NumericSurface, at: TreePath) -> bool:
-        """Whether the agent starts within the axis, and loads with its values."""
-        return self._starts_within(surface, at) and self._applies(surface, at)
-
     def _starts_within(self, surface: NumericSurface, at: TreePath) -> bool:
-        """The search starts from the value of the file, so that has to be a point of it."""
+        """The search starts from the current value, so that must be on the axis."""
         now = value_at(self._agent.block, surface.id)
         if now is None:
             name = surface.id.rpartition(".")[2]
-            neutral = f"write one into the file, such as {name}: {_NEUTRAL.get(name, '…')}"
+            neutral = f"add one to the file, such as {name}: {_NEUTRAL.get(name, '…')}"
             self._problems.add(at, f"'{surface.id}' has no value to start from", neutral)
             return False
         problems = surface.problems(cast("Value", now))
         if problems:
-            remedy = "widen it, or change the value in the file"
-            message = f"the value of the file is outside: {problems[0].message}"
+            remedy = "widen the range, or change the value in the file"
+            message = f"the current value is out of range: {problems[0].message}"
             self._problems.add(at, message, remedy)
         return not problems
 
     def _applies(self, surface: NumericSurface, at: TreePath) -> bool:
-        """Whether the file still loads with values of the axis in it."""
         for value in probes(surface):
             try:
                 edit(self._agent, {surface.id: value})
             except ConfigError as error:
                 message = f"the file does not load with {value}: {error.problems[0].message}"
                 whole = isinstance(value, float) and "whole number" in message
-                self._problems.add(at, message, "say type: int" if whole else "change the axis")
+                self._problems.add(at, message, "set type: int" if whole else "change the axis")
                 return False
         return True
 
@@ -236,10 +229,10 @@ class _Making:
         now = value_at(self._agent.block, axis.path)
         text = self._agent.instructions.text if is_instructions(axis.path) else now
         if not isinstance(text, str) or not text.strip():
-            self._problems.add((*at, "path"), f"'{axis.path}' holds no text")
+            self._problems.add((*at, "path"), f"'{axis.path}' contains no text")
             return None
-        if len(text) > axis.max_chars:
-            message = f"the text has {len(text):,} characters now, {axis.max_chars:,} are allowed"
+        if (most := axis.limit(text)) is not None and len(text) > most:
+            message = f"the text has {len(text):,} characters now, {most:,} are allowed"
             self._problems.add((*at, "max_chars"), message, f"allow {len(text):,} or more")
             return None
         return text
@@ -247,54 +240,45 @@ class _Making:
     def _hybrid_by_choice(self) -> Iterator[str]:
         """The tools whose search mode is itself tuned, with hybrid among the choices."""
         for axis in self._block.numeric:
-            if axis.path.endswith(".search_mode"):
-                tool = _tool(self._agent, axis.path)
-                if tool and "hybrid" in (axis.choices or axis.range or []):
-                    yield tool
-
-
-def _tool(agent: LoadedAgent, path: str) -> str:
-    try:
-        tool = tool_at(agent.block, path)
-    except ConfigError:
-        return ""
-    return tool.name if tool is not None else ""
+            hybrid = "hybrid" in (axis.choices or axis.range or [])
+            if hybrid and axis.path.endswith(".search_mode"):
+                with suppress(ConfigError):
+                    tool = tool_at(self._agent.block, axis.path)
+                    yield from [] if tool is None else [tool.name]
 
 
 def _surface(axis: NumericAxis, at: TreePath, problems: Problems) -> NumericSurface | None:
-    """The surface of an axis; what is wrong with it is kept, and None given."""
     if axis.kind == "categorical":
         return _choice(axis, at, problems)
     if axis.choices is not None:
-        remedy = "say type: categorical, or give a range"
-        problems.add((*at, "choices"), f"choices do not go with type {axis.kind}", remedy)
+        remedy = "set type: categorical, or give a range"
+        problems.add((*at, "choices"), f"type {axis.kind} does not take choices", remedy)
         return None
     return _number(axis, at, problems)
 
 
 def _number(axis: NumericAxis, at: TreePath, problems: Problems) -> NumberSurface | None:
-    ends = axis.range or []
+    ends, whole = axis.range or [], axis.kind == "int"
     numbers = [v for v in ends if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(ends) != 2 or len(numbers) != 2:
         message = "expected the lowest and the highest number"
         problems.add((*at, "range"), message, "such as range: [0.0, 1.0]")
         return None
     low, high = numbers
+    about = f"the range [{low:g}, {high:g}]"
     if not low < high:
-        message = f"the range [{low:g}, {high:g}] is empty"
-        problems.add((*at, "range"), message, "the lower number comes first")
-        return None
-    whole = axis.kind == "int"
-    if whole and (low != int(low) or high != int(high)):
-        message = f"the range [{low:g}, {high:g}] is not of whole numbers"
-        problems.add((*at, "range"), message, "take whole numbers, or type: float")
-        return None
-    return NumberSurface(id=axis.path, low=low, high=high, integer=whole)
+        problems.add((*at, "range"), f"{about} is empty", "the lower number comes first")
+    elif whole and (low != int(low) or high != int(high)):
+        remedy = "use whole numbers, or type: float"
+        problems.add((*at, "range"), f"{about} does not consist of whole numbers", remedy)
+    else:
+        return NumberSurface(id=axis.path, low=low, high=high, integer=whole)
+    return None
 
 
 def _choice(axis: NumericAxis, at: TreePath, problems: Problems) -> ChoiceSurface | None:
     if axis.choices is not None and axis.range is not None:
-        problems.add((*at, "range"), "there are choices already", "keep one of the two")
+        problems.add((*at, "range"), "there are already choices", "keep one of the two")
         return None
     choices = axis.choices or axis.range or []
     different = {value_key(choice) for choice in choices}
@@ -305,20 +289,15 @@ def _choice(axis: NumericAxis, at: TreePath, problems: Problems) -> ChoiceSurfac
     return ChoiceSurface(id=axis.path, choices=tuple(choices))
 
 
-# -- A block to start with ------------------------------------------------------------------------
-
-
-_MEASURED = "  metrics:\n    - {type: standard, metric: equality}\n"
-
-
 def starter(agent: LoadedAgent, models: Models) -> str:
-    """The `optimizer` block with every axis that this agent has, as text to paste."""
+    """An `optimizer` block with every axis of this agent, as text to paste."""
     measured, strategy = agent.block.evaluations, strategy_plugin(AgentFile.strategy)
     head = "# Under `evaluations:` of the agent file.\n" if measured else "evaluations:\n"
+    names = [metric_name(each) for each in measured.metrics] if measured else ["equality"]
     lines = [
-        "" if measured else _MEASURED,
+        "" if measured else "  metrics:\n    - {type: standard, metric: equality}\n",
         "  optimizer:\n",
-        f"    loss: {_flow(dict.fromkeys(_metrics(agent), 1.0))}\n",
+        f"    loss: {_flow(dict.fromkeys(names, 1.0))}\n",
         *_files(agent),
         f"    repeats: {strategy.Settings().repeats}\n",
         "    axes:\n",
@@ -326,18 +305,6 @@ def starter(agent: LoadedAgent, models: Models) -> str:
         *_budget(strategy),
     ]
     return head + "".join(lines)
-
-
-def _suggested_axes(agent: LoadedAgent, models: Models) -> AxesBlock:
-    """The axes that this agent has, each of them sound."""
-    numbers = [axis for axis in _numbers(agent, models) if _sound(agent, numeric=[axis])]
-    texts = [axis for axis in _texts(agent) if _sound(agent, textual=[axis])]
-    return AxesBlock(numeric=numbers, textual=texts)
-
-
-def _metrics(agent: LoadedAgent) -> list[str]:
-    block = agent.block.evaluations
-    return [metric_name(each) for each in block.metrics] if block else ["equality"]
 
 
 def _files(agent: LoadedAgent) -> Iterator[str]:
@@ -351,24 +318,24 @@ def _files(agent: LoadedAgent) -> Iterator[str]:
 
 
 def _axes(agent: LoadedAgent, models: Models) -> Iterator[str]:
-    axes = _suggested_axes(agent, models)
+    numbers = [each for each in _numbers(agent, models) if _sound(agent, numeric=[each])]
+    texts = [each for each in _texts(agent) if _sound(agent, textual=[each])]
     yield "      demonstrations: {max_demos: 8}\n"
-    if axes.numeric:
+    if numbers:
         yield "      numeric:\n"
-    for axis in axes.numeric:
+    for axis in numbers:
         yield f"        - {_flow(axis.model_dump(exclude_none=True))}\n"
     # A local model neither diagnoses nor writes well enough to be its own critic.
     off = "# " if agent.block.model.provider == "local" else ""
-    if axes.textual:
+    if texts:
         yield f"      {off}textual:{'    # with a critic that is a stronger model' * bool(off)}\n"
-    for axis in axes.textual:
+    for axis in texts:
         yield f"      {off}  - {_flow(axis.model_dump())}\n"
     if off:
         yield "    # critic: {provider: openai, name: gpt-4o}\n"
 
 
 def _budget(strategy: StrategyPlugin) -> Iterator[str]:
-    """The limits of the usual strategy, with the values that they have anyway."""
     usual, (single, blocks) = strategy.Settings(), limit_keys(strategy)
     whole: dict[str, Json] = {name: getattr(usual, name) for name in single}
     yield "    budget:\n"
@@ -404,7 +371,7 @@ def _texts(agent: LoadedAgent) -> Iterator[TextAxis]:
 
 
 def _room(text: str, least: int) -> int:
-    """Twice what there is now, in hundreds."""
+    """Twice the current length, rounded up to hundreds."""
     return max(least, 100 * math.ceil(len(text) / 50))
 
 

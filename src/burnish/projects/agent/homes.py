@@ -1,6 +1,6 @@
-"""The agent file and the files it names, as the homes of its values.
+"""Where the values of an agent are: the agent file and the files it names.
 
-Only the lines that must change do, or nothing at all.
+Only the lines that must change are changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from burnish.models.factory import Models
 from burnish.projects.adopt_files import carried_over
 from burnish.runs.directory import Header
 from burnish.runs.homes import FileChange, Homes, measured_hashes
-from burnish.system import read_bytes, to_plain
+from burnish.system import read_bytes
 from burnish.system.restoration import digest
-from burnish.system.yaml import parse_json, parse_yaml
+from burnish.system.yaml import parse_tree
 from burnish.targets.agent.blocks import AgentBlock
 from burnish.targets.agent.files import (
     EditedAgent,
@@ -30,12 +30,16 @@ from burnish.targets.agent.files import (
     export_agent,
     load_agent,
     parse_instructions,
-    read_block,
 )
 from burnish.targets.agent.paths import DEMONSTRATIONS, demonstrations_of, is_instructions, value_at
 from burnish.targets.agent.target import AgentTarget
 
 T = TypeVar("T")
+
+
+def changed_files(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[str]:
+    """The names whose hashes differ."""
+    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
 
 
 def measured_files(agent: LoadedAgent) -> dict[str, Json]:
@@ -56,7 +60,6 @@ class AgentHomes(Homes):
 
     @classmethod
     def of(cls, header: Header) -> "AgentHomes | None":
-        """Those of a run that was started from a file."""
         if not header.project.file:
             return None
         return cls(
@@ -67,35 +70,27 @@ class AgentHomes(Homes):
 
     @cached_property
     def agent(self) -> LoadedAgent:
-        """The agent as it is now."""
         return load_agent(self.path)
 
     @property
     def place(self) -> str:
-        """The agent's folder."""
         return str(self.agent.folder)
 
     @property
     def files(self) -> Sequence[Path]:
-        """The agent file; what it names is seen to when it is loaded."""
         return (self.path,)
 
     def load(self) -> None:
-        """The agent, with what it names."""
         assert self.agent
 
     def changed(self) -> list[str]:
-        """The file and those that it names."""
         if self.hashes is not None:
-            names = measured_files(self.agent)
-            both = {*self.hashes, *names}
-            return sorted(name for name in both if self.hashes.get(name) != names.get(name))
+            return changed_files(self.hashes, measured_files(self.agent))
         if AgentTarget(self.agent, Models()).description.fingerprint == self.fingerprint:
             return []
         return [f"{self.path.name}, or a file that it names,"]
 
     def value(self, surface: str) -> Value:
-        """What the agent has there."""
         if is_instructions(surface):
             return self.agent.instructions.text
         if surface == DEMONSTRATIONS:
@@ -103,7 +98,6 @@ class AgentHomes(Homes):
         return cast("Value", value_at(self.agent.block, surface))
 
     def edited(self, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
-        """The agent file, and that of its instructions."""
         return file_changes(self.agent, values)
 
 
@@ -121,23 +115,37 @@ def file_changes(agent: LoadedAgent, values: Mapping[str, Value]) -> tuple[FileC
 
 
 def text_change(path: Path, old: Instructions, text: str) -> FileChange:
-    """A file of instructions with another text: its head and its line ends stay."""
-    return FileChange.of(path, old.with_text(old.text), _new_text(path.name, old, text))
+    """A file of instructions with another text: header and line ends stay."""
+    before = old.with_text(old.text)
+    if text == old.text:
+        return FileChange.of(path, before, before)
+    if "\r\n" in before and "\r\n" not in text:
+        text = text.replace("\n", "\r\n")
+    whole = old.with_text(text)
+    if parse_instructions(whole, source=path.name).text.lstrip("\n") != text.lstrip("\n"):
+        message = "the new instructions begin with text that looks like a file header"
+        remedy = "add them to the file yourself, below a header"
+        raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
+    return FileChange.of(path, before, whole)
 
 
 def _agent_text(agent: LoadedAgent, edited: EditedAgent) -> str:
-    """The agent file with the values in it, as close to how it stands as can be."""
     if edit(agent, {}) == edited:
         return agent.tree.text
     untouched = _dumped(agent, edit(agent, {}))
-    for written in (_in_lines(edited), edited):
+    in_lines = replace(
+        edited,
+        instructions=_literal(edited.instructions),
+        changes={path: _literal(value) for path, value in edited.changes.items()},
+    )
+    for written in (in_lines, edited):
         made = _dumped(agent, written)
         for text in (carried_over(agent.tree.text, untouched, made), made):
             if text is not None and _says(agent, edited, text):
                 return text
-    message = "with the new values in it, it would not say what was measured"
+    message = "with the new values, the file would not describe the agent that was measured"
     remedy = (
-        "an anchor that is used twice, or a ${NAME} in a new text, stands in the way: take the "
+        "an anchor that is used twice, or a ${NAME} in a new text, prevents it: take the "
         "values from the run's folder and edit the file yourself"
     )
     raise ConfigError([Problem(where=agent.path.name, message=message, remedy=remedy)])
@@ -147,15 +155,6 @@ def _dumped(agent: LoadedAgent, edited: EditedAgent) -> str:
     return export_agent(agent, edited, agent.folder)[agent.path.name].decode()
 
 
-def _in_lines(edited: EditedAgent) -> EditedAgent:
-    """With texts of several lines as people write them in YAML."""
-    return replace(
-        edited,
-        instructions=_literal(edited.instructions),
-        changes={path: _literal(value) for path, value in edited.changes.items()},
-    )
-
-
 def _literal(value: T) -> T | LiteralScalarString:
     return LiteralScalarString(value) if isinstance(value, str) and "\n" in value else value
 
@@ -163,11 +162,10 @@ def _literal(value: T) -> T | LiteralScalarString:
 def _says(agent: LoadedAgent, edited: EditedAgent, text: str) -> bool:
     """Whether the text means the edited agent and nothing else."""
     try:
-        block = read_block(_data(agent.path, text), source=agent.path.name)
+        block = agent.reread(cast("dict[str, Any]", parse_tree(agent.path, text).data))
     except ConfigError:
         return False
-    inline = agent.block.instructions.file is None
-    instructions = edited.instructions if inline else None
+    instructions = edited.instructions if agent.block.instructions.file is None else None
     demos = edited.demonstrations
     return (
         block.instructions.inline == instructions
@@ -178,23 +176,3 @@ def _says(agent: LoadedAgent, edited: EditedAgent, text: str) -> bool:
 
 def _rest(block: AgentBlock) -> dict[str, Any]:
     return block.model_dump(exclude={"demonstrations": True, "instructions": {"inline"}})
-
-
-def _data(path: Path, text: str) -> Json:
-    if path.suffix.lower() == ".json":
-        return parse_json(text, source=path.name)
-    return to_plain(parse_yaml(text, source=path.name))
-
-
-def _new_text(name: str, old: Instructions, text: str) -> str:
-    before = old.with_text(old.text)
-    if text == old.text:
-        return before
-    if "\r\n" in before and "\r\n" not in text:
-        text = text.replace("\n", "\r\n")
-    whole = old.with_text(text)
-    if parse_instructions(whole, source=name).text.lstrip("\n") != text.lstrip("\n"):
-        message = "the new instructions begin with what reads as the head of a file"
-        remedy = "put them in yourself, below a head of their own"
-        raise ConfigError([Problem(where=name, message=message, remedy=remedy)])
-    return whole

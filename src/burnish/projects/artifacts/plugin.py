@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -35,15 +34,16 @@ from burnish.runs.progress import asking, surface_words
 from burnish.runs.report_sections import SPLITS
 from burnish.runs.run import Run
 from burnish.runs.setup import RESULTS, Setup
-from burnish.runs.spec import ObjectiveSpec, TargetSpec
+from burnish.runs.spec import TargetSpec
+from burnish.system.workspaces import count_changed_lines
 from burnish.system.workspaces.paths import covers
 from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.artifacts.task import HOLDOUT, TASK, Runner, Scoring, Task
+from burnish.targets.artifacts.task import HOLDOUT, TASK, TEST, HeldOut, Runner, Scoring, Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledScore:
-    """How far a number in its own unit lies on the way from the worst to the best."""
+    """A number in its own unit, scaled to a score between the worst and the best value."""
 
     measure: str
     worst: float
@@ -54,176 +54,147 @@ class ScaledScore:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of its settings."""
         return short_id([self.measure, self.worst, self.best, self.clamped])
 
     def estimate(self, case: Case) -> Spend:
-        """It computes."""
         del case
         return NOTHING
 
     async def score(self, case: Case, outcome: Outcome, *, effects: Effects) -> Sequence[Score]:
-        """Where the number lies."""
         del case, effects
         number = outcome.measures.get(self.measure)
         if number is None:
-            return [Score.of_nothing(self.name, f"the scorer gave no '{self.measure}'")]
+            return [Score.of_nothing(self.name, f"the scorer did not return '{self.measure}'")]
         share = (number - self.worst) / (self.best - self.worst)
         reason = f"{self.measure} {number:g}"
         if not 0 <= share <= 1 and not self.clamped:
             outside = f"{reason} is not between {self.worst:g} and {self.best:g}"
-            return [Score.of_nothing(self.name, f"{outside}: say objective.worst and best")]
+            return [Score.of_nothing(self.name, f"{outside}: set objective.worst and best")]
         return [Score(metric=self.name, value=min(1.0, max(0.0, share)), reason=reason)]
 
 
-def _task_dataset(purpose: str, *, holdout: bool) -> Dataset:
-    """One case, and one more where something else decides; judges read what the files are for."""
-    train = Case.single(purpose, name=TASK)
-    # No proposer may see the text of a holdout case, so it says nothing of its own.
-    held = (Case.single(f"{purpose} (held out)", name=HOLDOUT),) if holdout else ()
-    return Dataset(train=(train,), holdout=held)
-
-
 def _task_metrics(
-    scorer: ScorerBlock, holdout: ScorerBlock | None, makings: Mapping[str, MetricMaking]
+    scorers: Mapping[str, ScorerBlock], cases: Iterable[str], makings: Mapping[str, MetricMaking]
 ) -> tuple[Metric, ...]:
-    """The metrics of a task; a holdout with a scorer of its own has metrics of its own."""
-    here = _made(scorer, makings[TASK])
-    if holdout is None:
+    """The metrics of a task; a case with its own scorer has its own metrics."""
+    made = {case: _scorer_metrics(scorer, makings[case]) for case, scorer in scorers.items()}
+    here = made[TASK]
+    if len(made) == 1:
         return tuple(here.values())
-    there = _made(holdout, makings[HOLDOUT])
-    names = dict.fromkeys((*here, *there))
+    there = {case: made.get(case, here) for case in (TASK, *cases)}
     return tuple(
         Layered(
             name=name,
             default=None,
-            places={TASK: (here.get(name),), HOLDOUT: (there.get(name),)},
+            places={case: (metrics.get(name),) for case, metrics in there.items()},
         )
-        for name in names
+        for name in dict.fromkeys(name for metrics in there.values() for name in metrics)
     )
 
 
-def _with_reads(task: Task, files: Sequence[str]) -> Task:
-    """The task with the file that its metrics read: the one that is named, or the only one."""
-    held = task.holdout_scoring
-    return replace(
-        task,
-        scoring=_reading(task.scoring, files),
-        holdout_scoring=None if held is None else _reading(held, files),
-    )
-
-
-def _reading(scoring: Scoring, files: Sequence[str]) -> Scoring:
-    if scoring.kind != "metrics" or scoring.reads in files:
-        return scoring
-    if scoring.reads or len(files) != 1:
-        amiss = f"'{scoring.reads}' is none of them" if scoring.reads else f"there are {len(files)}"
-        message = f"metrics score one file, and {amiss}"
-        remedy = f"name it: scorer: {{reads: …}}, one of {', '.join(files)}"
-        raise ConfigError([Problem(where="scorer.reads", message=message, remedy=remedy)])
-    return replace(scoring, reads=files[0])
-
-
-def _made(scorer: ScorerBlock, making: MetricMaking) -> dict[str, TurnMetric]:
-    made: dict[str, TurnMetric] = {}
+def _scorer_metrics(scorer: ScorerBlock, making: MetricMaking) -> dict[str, TurnMetric]:
+    metrics: dict[str, TurnMetric] = {}
     problems: list[Problem] = []
     check_names(scorer.names)
     for block in scorer.metrics:
         if not getattr(block, "enabled", True):
             continue
         try:
-            made[metric_name(block)] = make_agent_metric(block, making)
+            metrics[metric_name(block)] = make_agent_metric(block, making)
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return made
+    return metrics
 
 
-# -- The files of a task from their description ---------------------------------------------------
+def _reading(scoring: Scoring, files: Sequence[str]) -> Scoring:
+    """The scoring with the file that its metrics read: the one it names, or the only one."""
+    if scoring.kind != "metrics" or scoring.reads in files:
+        return scoring
+    if scoring.reads or len(files) != 1:
+        amiss = (
+            f"'{scoring.reads}' is not one of them" if scoring.reads else f"there are {len(files)}"
+        )
+        message = f"metrics score exactly one file, but {amiss}"
+        remedy = f"name it: scorer: {{reads: …}}, one of {', '.join(files)}"
+        raise ConfigError([Problem(where="scorer.reads", message=message, remedy=remedy)])
+    return replace(scoring, reads=files[0])
 
 
-_TRAINING = (
-    "there is no holdout: what is kept is decided by the numbers that the editor sees, so the "
-    "result is a training score"
-)
-
-
-def _build(building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-    """The files of a task; None, with what is wrong kept, where they cannot be."""
-    task = _TaskBuilding(building=building, strategy=strategy)
-    check_task(task.spec, task.goal, building.folder, building.problems)
-    if building.spec.output.update_source:
-        message = "it puts prompts where they came from, and there are none"
-        building.problems.add("output.update_source", message, "take --in-place for files")
-    metrics = task.metrics()
-    target = task.target()
-    if target is None:
-        return None
-    metrics = (*metrics, *task.scaled(metrics))
-    purpose = task.spec.purpose(building.folder)
-    return TargetParts(
-        target=target,
-        dataset=_task_dataset(purpose, holdout=task.spec.holdout is not None),
-        metrics=metrics,
-        objective=task.objective(metrics),
-        primary=task.primary,
-        purpose=purpose,
-        written="the files",
-        steady=True,
-        no_model="there is nobody to edit the files",
-        record=task_record(task.log(), target),
-        notes=(*target.notes, *task.notes(metrics)),
-        resources=(target,),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class _TaskBuilding:
     """One task on its way to a target."""
 
-    building: Building
-    strategy: StrategyPlugin
+    def __init__(self, building: Building, strategy: StrategyPlugin) -> None:
+        self.building = building
+        self.problems = building.problems
+        self.strategy = strategy
+        self.spec: ArtifactsSpec = building.spec.target
+        self.goal = building.spec.objective
+        self.primary = self.goal.primary_metric or self.spec.metric_primary
 
-    @cached_property
-    def spec(self) -> ArtifactsSpec:
-        return self.building.spec.target
+    def parts(self) -> TargetParts | None:
+        spec, folder = self.spec, self.building.folder
+        check_task(spec, self.goal, folder, self.problems)
+        if self.building.spec.output.update_source:
+            message = "it writes prompts back to their source, and a task has no prompts"
+            self.problems.add("output.update_source", message, "use --in-place for files")
+        metrics = self._metrics()
+        target = self._target()
+        if target is None:
+            return None
+        metrics = (*metrics, *self._scaled(metrics))
+        purpose = spec.purpose(folder)
+        return TargetParts(
+            target=target,
+            dataset=self._dataset(purpose),
+            metrics=metrics,
+            objective=self._objective(metrics),
+            primary=self.primary,
+            purpose=purpose,
+            written="the files",
+            steady=True,
+            no_model="there is no model to edit the files",
+            record=task_record(self._log(), target),
+            notes=(*target.notes, *self._notes(metrics)),
+            resources=(target,),
+        )
 
-    @property
-    def goal(self) -> ObjectiveSpec:
-        return self.building.spec.objective
+    def _dataset(self, purpose: str) -> Dataset:
+        spec = self.spec
+        # No proposer may see the text of these cases, so they say nothing specific.
+        held = Case.single(f"{purpose} (held out)", name=HOLDOUT)
+        sealed = Case.single(f"{purpose} (sealed test)", name=TEST)
+        return Dataset(
+            train=(Case.single(purpose, name=TASK),),
+            holdout=() if spec.holdout is None else (held,),
+            test=() if spec.test is None else (sealed,),
+        )
 
-    @property
-    def primary(self) -> str:
-        """The number that counts: as it is named, or the only one there is."""
-        return self.goal.primary_metric or self.spec.metric_primary
+    def _metrics(self) -> tuple[Metric, ...]:
+        own, scorers = self.spec.scorer, self.spec.scorers
 
-    def metrics(self) -> tuple[Metric, ...]:
-        """What metrics score, where metrics score."""
-        held = self.spec.held_scorer
+        def making(scorer: ScorerBlock) -> MetricMaking:
+            judge = scorer.judge or own.judge
+            ref = None if judge is None else judge.reference()
+            return MetricMaking(models=self.building.models, folder=self.building.folder, judge=ref)
 
-        def made() -> tuple[Metric, ...]:
-            makings = {TASK: self._making(self.spec.scorer)}
-            makings[HOLDOUT] = makings[TASK] if held is None else self._making(held)
-            return _task_metrics(self.spec.scorer, held, makings)
+        def metrics() -> tuple[Metric, ...]:
+            makings = {case: making(scorer) for case, scorer in scorers.items()}
+            return _task_metrics(scorers, self.spec.held, makings)
 
-        return self.building.problems.attempt("target.scorer.metrics", made, ())
+        return self.problems.attempt("target.scorer.metrics", metrics, ())
 
-    def _making(self, scorer: ScorerBlock) -> MetricMaking:
-        judge = scorer.judge or self.spec.scorer.judge
-        ref = None if judge is None else judge.reference()
-        return MetricMaking(models=self.building.models, folder=self.building.folder, judge=ref)
-
-    def scaled(self, metrics: tuple[Metric, ...]) -> Iterator[Metric]:
-        """The primary number as a score, where it is none and the strategy compares scores."""
+    def _scaled(self, metrics: tuple[Metric, ...]) -> Iterator[Metric]:
+        """The primary number as a score, if it is not one and the strategy compares scores."""
         if not self.strategy.compares_scores:
             return
         goal, high = self.goal, self.goal.direction == "maximize"
         if self.primary in {metric.name for metric in metrics}:
             if not high or goal.worst is not None:
-                message = f"'{self.primary}' is a score from 0 to 1, which {self.strategy.name}"
-                remedy = "leave out direction, worst and best"
-                self.building.problems.add("objective", f"{message} makes high", remedy)
+                message = f"'{self.primary}' is a score from 0 to 1, and {self.strategy.name}"
+                remedy = "remove direction, worst and best"
+                self.problems.add("objective", f"{message} maximizes it", remedy)
             return
         low, top = (0.0, 1.0) if high else (1.0, 0.0)
         yield ScaledScore(
@@ -233,64 +204,87 @@ class _TaskBuilding:
             clamped=goal.worst is not None,
         )
 
-    def objective(self, metrics: tuple[Metric, ...]) -> Objective:
-        """The loss is that of the primary number, where that is a score that should be high."""
+    def _objective(self, metrics: tuple[Metric, ...]) -> Objective:
+        """The loss of the primary number, if that is a score that should be high."""
         weighted = [metric.name for metric in metrics if isinstance(metric, ScaledScore)]
-        scorers = (self.spec.scorer, self.spec.held_scorer)
-        everywhere = all(self.primary in each.names for each in scorers if each is not None)
+        everywhere = all(self.primary in each.names for each in self.spec.scorers.values())
         if everywhere and self.goal.direction == "maximize":
             weighted = [self.primary]
         objective = self.goal.objective(dict.fromkeys(weighted, 1.0))
         if not objective.weights and self.building.spec.budget.score_threshold is not None:
-            message = f"'{self.primary}' is in its own unit, and this is a score from 0 to 1"
-            remedy = "leave it out: it goes with a metric of burnish that should be high"
-            self.building.problems.add("budget.score_threshold", message, remedy)
+            message = f"'{self.primary}' has its own unit, but the threshold is a score from 0 to 1"
+            remedy = "use target_score, which is in the unit of the number"
+            self.problems.add("budget.score_threshold", message, remedy)
         return objective
 
-    def target(self) -> ArtifactsTarget | None:
+    def _target(self) -> ArtifactsTarget | None:
         """The files, and the values in them that may be tuned."""
-        problems = self.building.problems
-        target = problems.attempt("target.include", lambda: self._opened(self._task()), None)
+        spec, problems, name = self.spec, self.problems, self.strategy.name
+
+        def opened() -> ArtifactsTarget:
+            # The results hold what holdout showed, and no command may learn it.
+            hidden = [self.building.folder / name for name in self._results]
+            return ArtifactsTarget.open(self._task(), mode=spec.sandbox, hidden=hidden)
+
+        target = problems.attempt("target.include", opened, None)
         if target is None:
             return None
-        files = list(target.texts)
-        task = problems.attempt(
-            "target.scorer", lambda: _with_reads(target.task, files), target.task
-        )
-        axes = () if FileSurface in self.strategy.needs else self._axes(target)
+        task, files = target.task, list(target.texts)
+
+        def with_reads() -> Task:
+            def reading(part: HeldOut | None) -> HeldOut | None:
+                if part is None or part.scoring is None:
+                    return part
+                return replace(part, scoring=_reading(part.scoring, files))
+
+            return replace(
+                task,
+                scoring=_reading(task.scoring, files),
+                holdout=reading(task.holdout),
+                test=reading(task.test),
+            )
+
+        axes: tuple[NumericSurface, ...] = ()
+        task = problems.attempt("target.scorer", with_reads, task)
+        if FileSurface not in self.strategy.needs:
+            if not spec.axes:
+                example = "axes: [{file: config.yaml, path: cache.size, low: 1, high: 64}]"
+                message = f"{name} needs numbers to tune"
+                problems.add("target.axes", message, f"add some: {example}")
+            if spec.new_files:
+                message = f"{name} tunes numbers and adds no files"
+                problems.add("target.new_files", message, "remove it, or use the strategy edits")
+            axes = checked_axes(spec, target.texts, problems)
         return ArtifactsTarget(task=task, sandbox=target.sandbox, axes=axes)
 
-    def _axes(self, target: ArtifactsTarget) -> tuple[NumericSurface, ...]:
-        """Numbers in the files, for a strategy that does not edit them whole."""
-        problems, name = self.building.problems, self.strategy.name
-        if not self.spec.axes:
-            remedy = "name some: axes: [{file: config.yaml, path: cache.size, low: 1, high: 64}]"
-            problems.add("target.axes", f"{name} has no numbers to tune", remedy)
-        return checked_axes(self.spec, target.texts, problems)
-
-    def _opened(self, task: Task) -> ArtifactsTarget:
-        """What holdout said stands in the results, and no command may hear of it."""
-        hidden = [task.folder / name for name in self._results]
-        return ArtifactsTarget.open(task, mode=self.spec.sandbox, hidden=hidden)
-
     def _task(self) -> Task:
-        spec, held = self.spec, self.spec.holdout
+        spec = self.spec
+        # The task file is not part of the task: another budget is no change of it.
+        own = (*map(plain, self._results), Path(self.building.spec.source.file).name)
+        written = (plain(spec.logging.results_file), plain(spec.logging.candidate_dir))
+        # A pattern of `exclude` that covers results names files that runs write.
+        excluded = [each for each in spec.exclude if any(covers([each], path) for path in written)]
         return Task(
             folder=self.building.folder,
             include=tuple(spec.include),
-            exclude=(*spec.exclude, *self._own_files),
-            scratch=tuple(self._scratch()),
+            exclude=(*spec.exclude, *own),
+            new_files=tuple(spec.new_files),
+            context=tuple(spec.context),
+            scratch=(*spec.scratch, *own, *excluded),
             allowed_file_types=tuple(spec.allowed_file_types),
             protect=tuple(spec.protect),
             runner=spec.runner.runner() if spec.runner else None,
             scoring=spec.scorer.scoring(),
-            holdout_runner=held.runner.runner() if held and held.runner else None,
-            holdout_scoring=held.scorer.scoring() if held and held.scorer else None,
-            holdout_files=tuple(held.files) if held else (),
+            holdout=spec.holdout.part() if spec.holdout else None,
+            test=spec.test.part() if spec.test else None,
             primary=self.primary,
             env=tuple(spec.env),
             limits=spec.limits.made(),
             copy_git=spec.copy_git,
+            network=spec.network,
+            readable=tuple(
+                self.building.path(str(Path(each).expanduser())) for each in spec.readable
+            ),
         )
 
     @property
@@ -298,90 +292,85 @@ class _TaskBuilding:
         logging = self.spec.logging
         return logging.results_file, logging.candidate_dir, RESULTS.as_posix()
 
-    @property
-    def _own_files(self) -> tuple[str, ...]:
-        """What burnish writes into the folder, and the task file: another budget is no change."""
-        return (*map(plain, self._results), Path(self.building.spec.source.file).name)
-
-    def _scratch(self) -> Iterator[str]:
-        """What runs write: a pattern of `exclude` under which results lie names such files."""
-        yield from self.spec.scratch
-        yield from self._own_files
-        logging = self.spec.logging
-        written = (plain(logging.results_file), plain(logging.candidate_dir))
-        for pattern in self.spec.exclude:
-            if any(covers([pattern], path) for path in written):
-                yield pattern
-
-    def log(self) -> TaskLog:
-        """Where results are written, and what they say."""
-        spec = self.building.spec
+    def _log(self) -> TaskLog:
         return TaskLog(
             task=self.spec.name(self.building.folder),
             folder=str(self.building.folder),
             results_file=self.spec.logging.results_file,
             candidate_dir=self.spec.logging.candidate_dir,
+            new_files=tuple(self.spec.new_files),
             primary=self.primary,
             direction=self.goal.direction,
             constraints=self.goal.objective({}).constraints,
-            repeats=spec.strategy.settings.repeats,
+            repeats=self.building.spec.strategy.settings.repeats,
         )
 
-    def notes(self, metrics: tuple[Metric, ...]) -> Iterator[str]:
-        """What is to be said of the measurement."""
+    def _notes(self, metrics: tuple[Metric, ...]) -> Iterator[str]:
         if self.spec.holdout is None:
-            yield _TRAINING
+            yield (
+                "there is no holdout: the numbers that the editor sees decide what is kept, "
+                "so the result is a training score"
+            )
         judged = [part for metric in metrics for part in judged_parts(metric)]
         alone = [metric.name for metric in judged if len(metric.panel.judges) == 1]
         if alone:
             about = f"one judge decides on {', '.join(dict.fromkeys(alone))}"
-            yield f"{about}: files may come to please it; name several, or give the task a holdout"
-
-
-# -- The files of a task as a target --------------------------------------------------------------
+            yield f"{about}: edits may learn to please it; use several, or give the task a holdout"
 
 
 class ArtifactsPlugin(TargetPlugin):
-    """A task: whoever edits its files, its commands and numbers are what a user wants to see."""
+    """A task: files to edit, with the commands and metrics that measure them."""
 
     kind: ClassVar[str] = "artifacts"
     Spec: ClassVar[type[TargetSpec]] = ArtifactsSpec
     surfaces: ClassVar[tuple[type[Surface], ...]] = (FileSurface, NumberSurface, ChoiceSurface)
     takes_cases: ClassVar[bool] = False
 
+    runs_elsewhere: ClassVar[bool] = False
+
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-        """The files, their one or two cases, and what measures them."""
-        return _build(building, strategy)
+        return _TaskBuilding(building, strategy).parts()
 
     def plan(self, setup: Setup, strategy: StrategyPlugin) -> Iterable[str]:
-        """The lines of `--dry-run`; no command is started for them."""
         target = setup.target
         assert isinstance(target, ArtifactsTarget)
-        yield from _files(setup, target, strategy.plan_title(setup))
+        yield f"folder    {target.task.folder}"
+        yield f"strategy  {strategy.plan_title(setup)}"
+        yield f"files     {len(target.texts)}"
+        for path, text in target.texts.items():
+            lines = count_changed_lines("", text).added
+            yield f"  {path}: {counted(lines, 'line')}"
+        if target.task.new_files:
+            yield f"new files {', '.join(target.task.new_files)}"
+        for surface in target.surfaces:
+            if isinstance(surface, NumberSurface | ChoiceSurface):
+                words = surface_words(surface, target.baseline.values[surface.id])
+                yield f"  {surface.id}: {words}"
         yield from _steps(target)
         yield from _decision(setup, strategy)
         yield from strategy.plan_bounds(setup)
         yield f"limits    {', '.join(strategy.limits(setup)) or 'none'}"
         yield from _costs(setup, strategy.repeats(setup))
-        yield from (f"! {note}" for note in setup.notes if note not in target.notes)
+        known = {note for note in target.notes if note not in target.doubts}
+        yield from (f"! {note}" for note in setup.notes if note not in known)
         yield "nothing was run or paid; leave out --dry-run to start"
 
     def baseline(
         self, run: RunRecord, strategy: StrategyPlugin, *, quiet: bool
     ) -> Sequence[Section]:
-        """Every number of the files as they are."""
         del strategy, quiet
         results = {split: result_of(run.baseline, split) for split in SPLITS}
         there = {split: result for split, result in results.items() if result is not None}
         if not there:
             return ()
-        names = sorted({name for each in there.values() for name in each.measurement.values})
+        values = [each.measurement.values for each in there.values()]
+        names = sorted({name for each in values for name in each})
         rows = tuple(
-            (name, *(_number(each.measurement.values.get(name)) for each in there.values()))
+            (name, *(f"{each[name]:g}" if name in each else "—" for each in values))
             for name in names
         )
         errors = tuple(
-            f"! the files as they are do not run: {error}"
+            f"! the current files do not run: {error}"
             for result in there.values()
             for error in result.errors.values()
         )
@@ -389,16 +378,13 @@ class ArtifactsPlugin(TargetPlugin):
         return (table, Text(errors)) if errors else (table,)
 
     def homes(self, header: Header) -> Homes | None:
-        """The files of the task."""
         return TaskHomes.of(header)
 
     def offers_fork(self, strategy: StrategyPlugin) -> bool:
-        """The numbers stand alone."""
         del strategy
         return False
 
     def result_files(self, run: Run) -> ResultFiles | None:
-        """The rows and candidates of the task."""
         log = TaskLog.of(run.directory.header.project.config)
         if log is None:
             return None
@@ -406,32 +392,17 @@ class ArtifactsPlugin(TargetPlugin):
         return TaskResults(run.directory.folder, log, run.target.files_of)
 
 
-def _number(value: float | None) -> str:
-    return "—" if value is None else f"{value:g}"
-
-
-def _files(setup: Setup, target: ArtifactsTarget, title: str) -> Iterator[str]:
-    yield f"folder    {target.task.folder}"
-    yield f"strategy  {title}"
-    values = target.baseline.values
-    yield f"files     {len(target.texts)}"
-    for path, text in target.texts.items():
-        yield f"  {path}: {counted(len(text.splitlines()), 'line')}"
-    for surface in setup.target.surfaces:
-        if isinstance(surface, NumberSurface | ChoiceSurface):
-            yield f"  {surface.id}: {surface_words(surface, values[surface.id])}"
-
-
 def _steps(target: ArtifactsTarget) -> Iterator[str]:
     task = target.task
     if task.runner is not None:
         yield f"runner    {_runner(task.runner)}"
     yield f"scorer    {_scorer(task.scoring)}"
-    if task.holdout_runner is not None:
-        yield f"holdout   runner {_runner(task.holdout_runner)}"
-    if task.holdout_scoring is not None:
-        yield f"holdout   scorer {_scorer(task.holdout_scoring)}"
-    yield f"sandbox   {target.sandbox.isolation.summary}"
+    for case, part in task.held.items():
+        if part.runner is not None:
+            yield f"{case:<9} runner {_runner(part.runner)}"
+        if part.scoring is not None:
+            yield f"{case:<9} scorer {_scorer(part.scoring)}"
+    yield f"sandbox   {target.sandbox.summary}"
     if task.env:
         yield f"variables {', '.join(task.env)}"
 
@@ -468,11 +439,19 @@ def _costs(setup: Setup, repeats: int) -> Iterator[str]:
     runs = counted(repeats, "run")
     yield f"a trial   {runs} of the task{_judging(setup, Split.TRAIN, repeats)}"
     if setup.dataset.holdout:
-        held = f"{runs} of the holdout where that is better"
+        held = f"{runs} of the holdout if the trial is better"
         yield f"          + {held}{_judging(setup, Split.HOLDOUT, repeats)}"
     if setup.strategy.roles:
         yield f"          + about {spending(asking(setup.strategy.roles))} for the edit"
-    yield "          what your own commands cost is not known here"
+    if setup.confirm:
+        last = counted(2 * setup.test_repeats, "run")
+        where = "holdout" if setup.dataset.holdout else "task"
+        yield f"the end   {last} of the {where} to measure baseline and best again"
+    yield "          the cost of your own commands is not known"
+    if setup.dataset.test:
+        runs = counted(setup.test_repeats, "run")
+        judged = _judging(setup, Split.TEST, 2 * setup.test_repeats)
+        yield f"reserved  the sealed test: {runs} each of the start and of the best{judged}"
 
 
 def _judging(setup: Setup, split: Split, repeats: int) -> str:

@@ -1,32 +1,34 @@
-"""results.jsonl and the candidates of a task, and where its values live."""
+"""results.jsonl and the candidates of a task, and the files that hold its values."""
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
-from burnish.core.content import Json, codec
-from burnish.core.errors import BurnishError
+from pydantic import Field
+
+from burnish.core.content import Json, codec, from_json
+from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.evaluations import Constraint
-from burnish.core.surfaces import Candidate
+from burnish.core.surfaces import Candidate, Change
 from burnish.core.trials import SplitResult, Trial, TrialRow
 from burnish.runs.directory import Header, look_into, trial_rows
-from burnish.runs.events import BASELINE, Event, Tick, leads
-from burnish.runs.homes import FILES as HOME_FILES
-from burnish.runs.homes import FileHome, FileHomes, measured_hashes
+from burnish.runs.events import BASELINE, PRUNE, Event, Tick, leads
+from burnish.runs.homes import FILES, FileChange, FileHome, FileHomes, measured_hashes
 from burnish.strategies.edits.attempts import EditDetails
-from burnish.system import write_atomic
+from burnish.system import read_bytes, write_atomic
 from burnish.system.files import add_lines, file_trouble, whole_lines
+from burnish.system.redaction import MARKER
 from burnish.system.restoration import digest
-from burnish.system.workspaces import DiffSummary, summarize_diff
+from burnish.system.workspaces import DiffSummary, shown, summarize_diff
+from burnish.targets.artifacts.new_files import addition_problem
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import file_and_place
 
 _FilesOf: TypeAlias = Callable[[Candidate], Mapping[str, str]]
-_WHOLE = 2**31
-"""A patch that leaves something out could not be applied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,55 +44,59 @@ class TaskTrial:
 
     @property
     def diff(self) -> DiffSummary:
-        """What the edit changed."""
         after = self.before if self.after is None or self.parent is None else self.after
-        return summarize_diff(self.before, after, max_chars=_WHOLE)
+        # A patch that leaves something out could not be applied.
+        return summarize_diff(self.before, after, max_chars=2**31)
 
 
 def task_trials(rows: Sequence[TrialRow], files_of: _FilesOf) -> list[TaskTrial]:
     """Every trial of a run."""
-    return [_trial(row, rows, files_of) for row in rows]
-
-
-def _trial(row: TrialRow, rows: Sequence[TrialRow], files_of: _FilesOf) -> TaskTrial:
-    leaders = [each.trial.candidate for each in rows if each.number < row.number and leads(each)]
-    candidate, parent = row.trial.candidate, None
-    if row.trial.phase != BASELINE:
-        named = [each for each in leaders if each.id in candidate.parents[:1]]
-        parent = [*leaders, *named][-1] if leaders else None
-    made = all(each.id != candidate.id for each in leaders)
-    return TaskTrial(
-        row=row,
-        parent=parent,
-        before={} if parent is None else _encoded(files_of(parent)),
-        after=_encoded(files_of(candidate)) if made else None,
-    )
+    trials: list[TaskTrial] = []
+    leaders: list[Candidate] = []
+    for row in rows:
+        candidate, parent = row.trial.candidate, None
+        if row.trial.phase != BASELINE and leaders:
+            named = [each for each in leaders if each.id in candidate.parents[:1]]
+            parent = [*leaders, *named][-1]
+        # A part that is taken out may lead back to files that were there before.
+        is_new = row.trial.phase == PRUNE or all(each.id != candidate.id for each in leaders)
+        trials.append(
+            TaskTrial(
+                row=row,
+                parent=parent,
+                before={} if parent is None else _encoded(files_of(parent)),
+                after=_encoded(files_of(candidate)) if is_new else None,
+            )
+        )
+        if leads(row):
+            leaders.append(candidate)
+    return trials
 
 
 def _encoded(texts: Mapping[str, str]) -> dict[str, bytes]:
     return {path: text.encode() for path, text in texts.items()}
 
 
-_SCHEMA = 1
-KEEP, DISCARD = "keep", "discard"
-
-
 def result_row(
     trial: TaskTrial, *, primary: str, constraints: Sequence[Constraint]
 ) -> dict[str, Json]:
-    """What one trial gave. What holdout said stands apart: no editor was told of it."""
+    """The result of one trial; holdout numbers are separate, since no editor saw them."""
     row, record = trial.row, trial.row.trial
-    held = record.holdout
+    held, reason = record.holdout, record.decision.reason if record.decision else ""
     return {
-        "schema": _SCHEMA,
+        "schema": 1,
         "trial": row.number,
         "iteration": record.cycle,
         "at": row.at,
         "candidate": None if trial.after is None else record.candidate.id,
         "parent": None if trial.parent is None else trial.parent.id,
         "decision": _decision_word(record),
-        "reason": _reason(record),
-        "rationale": EditDetails.of(record).rationale or "",
+        "reason": "; ".join(map(str, record.problems)) or reason,
+        "rationale": (
+            record.candidate.origin.note
+            if record.phase == PRUNE
+            else EditDetails.of(record).rationale or ""
+        ),
         **_measured(record.train, primary, constraints),
         "holdout": None if held is None else _measured(held, primary, constraints),
         "changes": [
@@ -109,13 +115,7 @@ def _decision_word(trial: Trial) -> str:
     """`baseline`, `keep`, `discard` or `crash`."""
     if trial.phase == BASELINE:
         return BASELINE
-    return EditDetails.of(trial).decision or (KEEP if trial.accepted else DISCARD)
-
-
-def _reason(trial: Trial) -> str:
-    if trial.problems:
-        return "; ".join(map(str, trial.problems))
-    return trial.decision.reason if trial.decision else ""
+    return EditDetails.of(trial).decision or ("keep" if trial.accepted else "discard")
 
 
 def _measured(
@@ -137,26 +137,22 @@ def _hashes(files: Mapping[str, bytes]) -> dict[str, Json]:
     return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
 
 
-PATCH, PROBLEMS, FILES = "diff.patch", "problems.txt", "files"
-
-
 def _candidate_name(row: TrialRow) -> str:
-    """`iter-03`, as in the run's own folder."""
     return f"iter-{row.number:02d}"
 
 
 def write_candidate(home: Path, trial: TaskTrial) -> None:
-    """The files of a trial and its diff, kept or not; where it has none, why."""
+    """Write the files of a trial and its diff, accepted or not; if it has none, the reasons."""
     folder = home / _candidate_name(trial.row)
     problems = trial.row.trial.problems
     if problems:
-        _write(folder / PROBLEMS, "".join(f"{problem}\n" for problem in problems))
+        _write(folder / "problems.txt", "".join(f"{problem}\n" for problem in problems))
     if trial.after is None:
         return
     for path, content in trial.after.items():
-        _write(folder / FILES / path, content)
+        _write(folder / "files" / path, content)
     if trial.parent is not None:
-        _write(folder / PATCH, trial.diff.text)
+        _write(folder / "diff.patch", trial.diff.text)
 
 
 def _write(path: Path, content: str | bytes) -> None:
@@ -173,7 +169,7 @@ _KEPT = "task"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskLog:
-    """What a task says of its files and results, kept in the header of its runs."""
+    """Where a task writes its results, stored in the header of its runs."""
 
     task: str
     folder: str
@@ -183,29 +179,18 @@ class TaskLog:
     direction: str = "maximize"
     constraints: tuple[Constraint, ...] = ()
     repeats: int = 1
-
-    def to_json(self) -> Json:
-        """For the header."""
-        return codec(TaskLog).encode(self)
+    # Left out when empty, so that other runs are described as before there were any.
+    new_files: Annotated[tuple[str, ...], Field(exclude_if=lambda patterns: not patterns)] = ()
+    """Patterns of the files that edits may add."""
 
     @classmethod
     def of(cls, config: Mapping[str, Json]) -> "TaskLog | None":
-        """What the config of a run's project keeps; None where it is no run over a task."""
         data = config.get(_KEPT)
         return codec(TaskLog).decode(data) if isinstance(data, dict) else None
 
-    @property
-    def results(self) -> Path:
-        """The file of rows."""
-        return Path(self.folder) / self.results_file
-
-    def candidates(self, run: str) -> Path:
-        """A run's candidates."""
-        return Path(self.folder) / self.candidate_dir / run
-
 
 class TaskResults:
-    """Listens to a run over a task and writes what each trial gave."""
+    """Writes the result of each trial while a run goes on."""
 
     def __init__(self, folder: Path, log: TaskLog, files_of: _FilesOf) -> None:
         self._folder = folder
@@ -213,7 +198,7 @@ class TaskResults:
         self._files_of = files_of
 
     def event(self, event: Event) -> None:
-        """Write what an event brings. What cannot be written now is written at the end."""
+        """Write new results. What cannot be written now is written at the end."""
         if event.kind == "trial_recorded":
             try:
                 self.finish()
@@ -224,17 +209,19 @@ class TaskResults:
         """Cases are too many for files."""
 
     def finish(self) -> None:
-        """Write every row and candidate that is not there yet."""
+        """Write every row and candidate that is still missing."""
         run = Header.read(self._folder).id
         with look_into(self._folder) as journal:
             rows = list(trial_rows(journal))
-        there = _numbers_there(self._log.results, run)
+        home = Path(self._log.folder)
+        results = home / self._log.results_file
+        there = _numbers_there(results, run)
         trials = task_trials(rows, self._files_of)
         new = [trial for trial in trials if trial.row.number not in there]
         for trial in new:
-            write_candidate(self._log.candidates(run), trial)
+            write_candidate(home / self._log.candidate_dir / run, trial)
         # The rows come last: where one is, its candidate is whole.
-        add_lines(self._log.results, [self._line(trial, run) for trial in new])
+        add_lines(results, [self._line(trial, run) for trial in new])
 
     def _line(self, trial: TaskTrial, run: str) -> str:
         log = self._log
@@ -249,46 +236,89 @@ class TaskResults:
 
 
 def _numbers_there(path: Path, run: str) -> set[int]:
-    """The trials of this run whose rows are in the file."""
     numbers: set[int] = set()
     for line in whole_lines(path):
         try:
-            row = json.loads(line)
+            row = from_json(line)
         except ValueError:
             continue
-        if isinstance(row, dict):
-            fields = cast("dict[str, Any]", row)
-            if fields.get("run") == run and isinstance(fields.get("trial"), int):
-                numbers.add(fields["trial"])
+        fields = cast("dict[str, Any]", row if isinstance(row, dict) else {})
+        if fields.get("run") == run and isinstance(fields.get("trial"), int):
+            numbers.add(fields["trial"])
     return numbers
-
-
-# -- The files of a task as the homes of its values -----------------------------------------------
 
 
 def task_record(log: TaskLog, target: ArtifactsTarget) -> dict[str, Json]:
     """The files with their hashes, and how the run is logged."""
     hashes = {path: digest(text.encode()) for path, text in target.texts.items()}
-    return {_KEPT: log.to_json(), HOME_FILES: {**hashes}}
+    return {_KEPT: codec(TaskLog).encode(log), FILES: {**hashes}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskHomes(FileHomes):
-    """Files by their path in the task's folder; the scripts are the user's own affair."""
+    """The files of a task by their path in its folder; scripts belong to the user."""
+
+    folder: Path = Path()
+    new_files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, header: Header) -> "TaskHomes | None":
-        """Those of a run over a task; None where it was about something else."""
         log, hashes = TaskLog.of(header.project.config), measured_hashes(header)
         if log is None or not hashes:
             return None
         folder = Path(log.folder)
         homes = {name: FileHome(path=folder / name, name=name) for name in hashes}
-        return cls(homes=homes, hashes=hashes)
+        return cls(homes=homes, hashes=hashes, folder=folder, new_files=log.new_files)
 
     def home(self, surface: str) -> FileHome:
-        """A whole file, or a place in one."""
         file, place = file_and_place(surface)
         if surface in self.homes or file not in self.homes:
             return super().home(surface)
         return FileHome(path=self.homes[file].path, place=place, name=file)
+
+    def file_added(self, change: Change) -> FileChange | None:
+        text = str(change.after if change.before is None else change.before)
+        if not text.strip():
+            return None  # It was added, and taken out again.
+        path = self._new_path(change.surface)
+        now = read_bytes(path) if path.is_file() and not path.is_symlink() else None
+        if change.before is None:
+            return _addition(path, now, text)
+        return _removal(path, now, text)
+
+    def _new_path(self, name: str) -> Path:
+        """The place of a file that is not there at the start, inside the folder through no link."""
+        problem = addition_problem(self.new_files, name)
+        home = Path(os.path.realpath(self.folder))
+        path = home / name
+        if not problem and Path(os.path.realpath(path.parent)) != path.parent:
+            problem = "a link is on the way to it"
+        if problem:
+            remedy = "copy it from the run's folder yourself"
+            raise ConfigError([Problem(where=shown(name), message=problem, remedy=remedy)])
+        return path
+
+
+def _addition(path: Path, now: bytes | None, text: str) -> FileChange | None:
+    if now == text.encode():
+        return None
+    message = remedy = ""
+    if os.path.lexists(path):
+        message = "the run adds this file, and there is something of that name now"
+        remedy = "move it away, then run the command again"
+    elif MARKER in text:
+        message = f"the run stored this text with {MARKER} in place of what looked like a secret"
+        remedy = "take the new text from the run's folder and write the file yourself"
+    if message:
+        raise ConfigError([Problem(where=str(path), message=message, remedy=remedy)])
+    return FileChange(path=path, before=b"", after=text.encode(), adds=True)
+
+
+def _removal(path: Path, now: bytes | None, text: str) -> FileChange | None:
+    if not os.path.lexists(path):
+        return None
+    if now != text.encode():
+        message = "the run added this file, and it was changed since"
+        remedy = "keep it, or remove it yourself"
+        raise ConfigError([Problem(where=str(path), message=message, remedy=remedy)])
+    return FileChange(path=path, before=text.encode(), after=b"", removes=True)

@@ -1,8 +1,7 @@
-"""How the files of a task are described, and what is wrong with a description."""
+"""The description of a task, and its validation."""
 
-import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, TypeAlias
@@ -12,67 +11,64 @@ from pydantic import AfterValidator, Field, model_validator
 from burnish.core.content import AboveZero, AtLeastOne
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_key
 from burnish.metrics.files import AgentMetric, metric_name
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
+from burnish.projects.dialects import likely_of
 from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec, TargetSpec
 from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.settings import Settings, Text
 from burnish.system.workspaces.paths import covers, matches, pattern_problem
 from burnish.system.yaml import TreePath, value_in
-from burnish.targets.artifacts.task import RUNTIME, Runner, Scoring
+from burnish.targets.artifacts.scorer_code import function_problem, missing_script
+from burnish.targets.artifacts.task import HOLDOUT, RUNTIME, TASK, TEST, HeldOut, Runner, Scoring
 
-MIB, KIB = 1024 * 1024, 1024
-_GIT = ".git"
 NumericSurface: TypeAlias = NumberSurface | ChoiceSurface
 
 
 def _inside(path: str) -> str:
-    """The path, if it could lie inside a folder; links are looked at once the folder is known."""
+    """A path that stays inside a folder; links are checked once the folder is known."""
     if problem := pattern_problem(path):
-        raise ValueError(f"it must stay in the folder of the task file: {problem}")
-    if _GIT in (part.casefold() for part in path.split("/")):
-        raise ValueError(".git is never edited: name files of your own")
+        raise ValueError(f"the path must stay inside the folder of the task file: {problem}")
+    if ".git" in (part.casefold() for part in path.split("/")):
+        raise ValueError(".git is never edited: name other files")
     return path
 
 
 def _leads_out(folder: Path, path: str) -> bool:
-    """Whether a link on the way leads out of the folder, as far as the path exists."""
+    """Whether an existing part of the path leaves the folder through a link."""
     home = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(folder / path))
     return real != home and home not in real.parents
 
 
 def plain(path: str) -> str:
-    """One spelling for one path: no `./`, no slash at the end."""
+    """The path without `./` and without a slash at the end."""
     return PurePosixPath(path).as_posix()
 
 
 _Inside: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_inside)]
-_Suffix: TypeAlias = Annotated[str, Field(pattern=r"^\.[\w.+-]+$")]
 Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
-_Reference: TypeAlias = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 
 
 class RunnerBlock(Settings):
     """The command that runs a candidate."""
 
     command: Text
-    """What the shell runs."""
+    """The shell command to run."""
     cwd: _Inside = "."
-    """From the folder of the file."""
+    """Relative to the folder of the file."""
     timeout_seconds: AboveZero = 300.0
-    """Seconds that it may take."""
+    """The time limit in seconds."""
 
     def runner(self) -> Runner:
-        """For the target."""
         return Runner(command=self.command, cwd=self.cwd, timeout_seconds=self.timeout_seconds)
 
 
 class ParseBlock(Settings):
-    """Where in the scorer's JSON the numbers stand."""
+    """Where the numbers are in the scorer's JSON."""
 
     format: Literal["json"] = "json"
-    """What the scorer prints."""
+    """The output format of the scorer."""
     score_field: Text = "score"
     """The key of the score."""
     metrics_field: Text = "metrics"
@@ -83,36 +79,40 @@ class ScorerBlock(Settings):
     """What turns a run into numbers: a command, a Python function, or metrics of burnish."""
 
     type: Literal["command", "python_plugin", "python", "metrics"] | None = None
-    """What the keys say, unless it is said: `command`, `function` or `metrics`."""
+    """By default what the other keys imply: `command`, `function` or `metrics`."""
     command: Text | None = None
-    """What the shell runs to score; it prints JSON."""
-    function: _Reference | None = None
+    """The shell command that scores; it prints JSON."""
+    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
     """`module:function`, importable from the folder of the file."""
     parse: ParseBlock = Field(default_factory=ParseBlock)
     metrics: list[AgentMetric] = Field(default_factory=list[AgentMetric])
-    """Judges with rubrics, rules and checks of a format, as agent files list them."""
+    """Judges with rubrics, rules and format checks, as in agent files."""
     judge: ModelBlock | None = None
-    """Who judges where a metric names nobody."""
+    """The judge for metrics that do not name one."""
     reads: _Inside | None = None
-    """The file whose text metrics score; the only one unless named."""
+    """The file whose text the metrics score; by default the only one."""
+    files: list[_Inside] = Field(default_factory=list[str])
+    """Files that only this scorer sees, such as right answers; runners and editors do not."""
     timeout_seconds: AboveZero = 300.0
-    """Seconds that it may take."""
+    """The time limit in seconds."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "ScorerBlock":
         present = {
             "command": self.command is not None,
-            "python": self.function is not None,
+            "function": self.function is not None,
             "metrics": bool(self.metrics),
         }
-        ways = [way for way, there in present.items() if there]
-        needed = {"command": "command", "python": "function", "metrics": "metrics"}
-        if len(ways) != 1:
-            raise ValueError("say how it scores: command, function or metrics, one of them")
-        if self.type is not None and self.way != ways[0]:
-            raise ValueError(f"type: {self.type} needs {needed[self.way]}, not {needed[ways[0]]}")
+        keys = [key for key, is_set in present.items() if is_set]
+        if len(keys) != 1:
+            raise ValueError("give exactly one of command, function or metrics")
+        needed = "function" if self.way == "python" else self.way
+        if needed != keys[0]:
+            raise ValueError(f"type: {self.type} needs {needed}, not {keys[0]}")
         if self.way != "metrics" and (self.judge is not None or self.reads is not None):
-            raise ValueError("judge and reads go with metrics")
+            raise ValueError("judge and reads only go with metrics")
+        if self.way == "metrics" and self.files:
+            raise ValueError("files only go with command or function: metrics read no files")
         return self
 
     @property
@@ -131,7 +131,6 @@ class ScorerBlock(Settings):
         return [metric_name(block) for block in enabled]
 
     def scoring(self) -> Scoring:
-        """For the target."""
         return Scoring(
             kind=self.way,
             command=self.command or "",
@@ -140,22 +139,30 @@ class ScorerBlock(Settings):
             metrics_field=self.parse.metrics_field,
             timeout_seconds=self.timeout_seconds,
             reads=self.reads or "",
+            files=tuple(self.files),
         )
 
 
-class HoldoutBlock(Settings):
-    """A second measurement; what it leaves out is as in the task itself."""
+class HeldOutBlock(Settings):
+    """Another measurement; what is not set is the same as in the task."""
 
     runner: RunnerBlock | None = None
     scorer: ScorerBlock | None = None
     files: list[_Inside] = Field(default_factory=list[str])
-    """What only these steps find in their workspace: neither the task's own nor editors see it."""
+    """Files that only its scorer sees; its runner those that its command names."""
 
     @model_validator(mode="after")
-    def _something(self) -> "HoldoutBlock":
+    def _something(self) -> "HeldOutBlock":
         if self.runner is None and self.scorer is None:
-            raise ValueError("give it a runner, a scorer or both: the same again decides nothing")
+            raise ValueError("it needs its own runner, scorer or both to measure anything else")
         return self
+
+    def part(self) -> HeldOut:
+        return HeldOut(
+            runner=self.runner.runner() if self.runner else None,
+            scoring=self.scorer.scoring() if self.scorer else None,
+            files=tuple(self.files),
+        )
 
 
 class AxisBlock(Settings):
@@ -163,7 +170,7 @@ class AxisBlock(Settings):
 
     file: _Inside
     path: Text
-    """Keys with dots between them, and numbers for places in a list: `retry.waits.0`."""
+    """Keys separated by dots, and numbers for list positions: `retry.waits.0`."""
     low: float | None = None
     high: float | None = None
     integer: bool = False
@@ -174,7 +181,11 @@ class AxisBlock(Settings):
     @model_validator(mode="after")
     def _one_kind(self) -> "AxisBlock":
         if self.choices is not None:
-            return self._choosing(self.choices)
+            if self.low is not None or self.high is not None or self.integer or self.log:
+                raise ValueError("choices cannot be combined with low, high, integer or log")
+            if len({value_key(each) for each in self.choices}) < max(2, len(self.choices)):
+                raise ValueError("give two or more choices, each once")
+            return self
         if self.low is None or self.high is None or not self.low < self.high:
             raise ValueError("give low and high, the lower number first, or choices")
         if self.integer and not (self.low.is_integer() and self.high.is_integer()):
@@ -183,20 +194,11 @@ class AxisBlock(Settings):
             raise ValueError("log: true needs a low above 0")
         return self
 
-    def _choosing(self, choices: list[Scalar]) -> "AxisBlock":
-        if self.low is not None or self.high is not None or self.integer or self.log:
-            raise ValueError("choices do not go with low, high, integer and log")
-        if len(choices) < 2 or len({value_key(each) for each in choices}) < len(choices):
-            raise ValueError("give two or more choices, each once")
-        return self
-
     @property
     def id(self) -> str:
-        """The surface's: the file, and the place in it."""
         return f"{self.file}#{self.path}"
 
     def surface(self) -> NumericSurface:
-        """What is tuned."""
         if self.choices is not None:
             return ChoiceSurface(id=self.id, choices=tuple(self.choices))
         assert self.low is not None
@@ -207,33 +209,35 @@ class AxisBlock(Settings):
 
 
 class LoggingBlock(Settings):
-    """Where results are written beside the run's own folder."""
+    """Where results are written in addition to the run's own folder."""
 
     results_file: _Inside = "work/results.jsonl"
-    """One line of JSON a candidate."""
+    """One line of JSON per candidate."""
     candidate_dir: _Inside = "work/candidates"
     """The files of every candidate."""
 
 
 class LimitsBlock(Settings):
-    """What one command may use, with all the processes that it starts."""
+    """What one command may use, including all processes that it starts."""
 
     memory_mb: AtLeastOne = 4096
     """Memory in MiB."""
     file_size_mb: AtLeastOne = 1024
-    """MiB that one file may have."""
+    """The maximum size of one file in MiB."""
+    disk_mb: AtLeastOne = 8192
+    """How much a command may write in total, in MiB."""
     processes: AtLeastOne = 256
-    """Processes at once."""
+    """The maximum number of processes at once."""
     output_kb: AtLeastOne = 1024
-    """What is kept of stdout, and of stderr."""
+    """How much of stdout and of stderr is kept, in KiB."""
 
     def made(self) -> CommandLimits:
-        """In bytes."""
         return CommandLimits(
-            memory_bytes=self.memory_mb * MIB,
-            file_bytes=self.file_size_mb * MIB,
+            memory_bytes=self.memory_mb * 1024 * 1024,
+            file_bytes=self.file_size_mb * 1024 * 1024,
+            disk_bytes=self.disk_mb * 1024 * 1024,
             processes=self.processes,
-            output_bytes=self.output_kb * KIB,
+            output_bytes=self.output_kb * 1024,
         )
 
 
@@ -242,28 +246,41 @@ class ArtifactsSpec(TargetSpec):
 
     kind: str = "artifacts"
     id: Text | None = None
-    """The name of the folder unless said."""
+    """By default the name of the folder."""
     description: str = ""
-    """What the files are for; whoever edits reads it."""
+    """What the files are for; editors read it."""
     include: Annotated[list[_Inside], Field(min_length=1)]
-    """Paths or patterns, from the folder of the file; `**` goes through folders."""
+    """Paths or patterns, relative to the folder of the file; `**` matches any folders."""
     exclude: list[_Inside] = Field(default_factory=list[str])
-    """What is not edited though `include` names it."""
-    allowed_file_types: list[_Suffix] = Field(default_factory=list[str])
-    """Such as `.md`; none named allows every type that `include` matches."""
+    """Files that are not edited even if `include` matches them."""
+    new_files: list[_Inside] = Field(default_factory=list[str])
+    """Paths or patterns of files that edits may add; by default none."""
+    context: list[_Inside] = Field(default_factory=list[str])
+    """Paths or patterns of files that a model that edits reads, and may not change."""
+    allowed_file_types: list[Annotated[str, Field(pattern=r"^\.[\w.+-]+$")]] = Field(
+        default_factory=list[str]
+    )
+    """Such as `.md`; by default every type that `include` matches."""
     runner: RunnerBlock | None = None
     scorer: ScorerBlock
-    holdout: HoldoutBlock | None = None
-    """A second measurement, which decides and which no editor hears of."""
+    holdout: HeldOutBlock | None = None
+    """A second measurement that decides and that no editor sees."""
+    test: HeldOutBlock | None = None
+    """The sealed test: measured once, at the end, with the files of the start beside the best."""
     axes: list[AxisBlock] = Field(default_factory=list[AxisBlock])
     """Numbers and choices inside YAML or JSON files, for strategies that tune numbers."""
     logging: LoggingBlock = Field(default_factory=LoggingBlock)
     protect: list[_Inside] = Field(default_factory=list[str])
-    """What no candidate may touch, even where it is scratch."""
+    """Files that no candidate may change, even if they are scratch."""
     scratch: list[_Inside] = Field(default_factory=list[str])
-    """What a run writes as it likes. Every workspace starts without it."""
+    """Files that a run may write freely. Every workspace starts without them."""
     sandbox: Mode = "auto"
-    """`bwrap` insists on isolation, `none` goes without; `auto` takes what works here."""
+    """`auto` uses the isolation that works here, `required` refuses to do without, `bwrap` and
+    `landlock` name one, `none` does without."""
+    network: bool = False
+    """Whether runners and scorers may use the network; without isolation they always can."""
+    readable: list[Text] = Field(default_factory=list[str])
+    """Files and folders elsewhere that isolated commands can read, such as data."""
     env: list[Variable] = Field(default_factory=list[str])
     """Names of variables that commands may see; all others are hidden from them."""
     limits: LimitsBlock = Field(default_factory=LimitsBlock)
@@ -271,26 +288,27 @@ class ArtifactsSpec(TargetSpec):
     """Whether commands find a copy of `.git` in their workspace."""
 
     def name(self, folder: Path) -> str:
-        """What the task is called."""
         return self.id or folder.name
 
     def purpose(self, folder: Path) -> str:
-        """What the files are for, in words."""
         return self.description.strip() or self.name(folder)
 
     @property
-    def held_scorer(self) -> ScorerBlock | None:
-        """The scorer that only the holdout has."""
-        return self.holdout.scorer if self.holdout else None
+    def held(self) -> Mapping[str, HeldOutBlock]:
+        """The measurements that no editor sees, by the name of their case."""
+        parts = {HOLDOUT: self.holdout, TEST: self.test}
+        return {case: part for case, part in parts.items() if part is not None}
+
+    @property
+    def scorers(self) -> Mapping[str, ScorerBlock]:
+        """Every scorer by the case that it is named for."""
+        own = {case: part.scorer for case, part in self.held.items()}
+        return {TASK: self.scorer} | {case: each for case, each in own.items() if each is not None}
 
     @property
     def metric_primary(self) -> str:
-        """The number that counts where none is named: the only metric, or the score."""
         names = self.scorer.names
         return names[0] if self.scorer.way == "metrics" and len(names) == 1 else "score"
-
-
-# -- What pydantic cannot see in a task -----------------------------------------------------------
 
 
 _ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTIME)
@@ -300,18 +318,22 @@ _ALWAYS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases", RUNTI
 def check_task(
     spec: ArtifactsSpec, objective: ObjectiveSpec, folder: Path, problems: Problems
 ) -> None:
-    """Keep everything that is wrong."""
+    """Record all problems."""
     _check_places(spec, folder, problems)
     _check_logging(spec, problems)
-    _check_holdout(spec, problems)
+    for case, part in spec.held.items():
+        if part.scorer is None and spec.scorer.way == "metrics":
+            message = "metrics read the file itself, so another runner changes nothing"
+            problems.add(f"target.{case}", message, f"give the {case} its own scorer")
     _check_names(spec, objective, problems)
+    _check_steps(spec, folder, problems)
     _check_axes(spec, problems)
 
 
 def checked_axes(
     spec: ArtifactsSpec, texts: Mapping[str, str], problems: Problems
 ) -> tuple[NumericSurface, ...]:
-    """The axes that start within their bounds; what is wrong with the others is kept."""
+    """The axes that start within their bounds; problems with the others are recorded."""
     surfaces: list[NumericSurface] = []
     for number, block in enumerate(spec.axes):
         at: TreePath = ("target", "axes", number)
@@ -321,7 +343,7 @@ def checked_axes(
         now = problems.attempt(at, partial(value_in, text, block.file, block.path), None)
         outside = [] if now is None else block.surface().problems(now)
         for problem in outside:
-            message = f"the value of the file is outside: {problem.message}"
+            message = f"the current value is out of range: {problem.message}"
             problems.add(at, message, "widen the axis, or change the value in the file")
         if now is not None and not outside:
             surfaces.append(block.surface())
@@ -329,49 +351,37 @@ def checked_axes(
 
 
 def _check_places(spec: ArtifactsSpec, folder: Path, problems: Problems) -> None:
-    """Folders in which commands run, or in which burnish writes."""
     places: dict[TreePath, str] = {
         ("target", "logging", "results_file"): spec.logging.results_file,
         ("target", "logging", "candidate_dir"): spec.logging.candidate_dir,
     }
-    if spec.runner is not None:
-        places["target", "runner", "cwd"] = spec.runner.cwd
-    if spec.holdout is not None and spec.holdout.runner is not None:
-        places["target", "holdout", "runner", "cwd"] = spec.holdout.runner.cwd
+    places |= {(*at, "cwd"): runner.cwd for at, runner in _runners(spec).items()}
     for at, path in places.items():
         if _leads_out(folder, path):
-            message = f"'{path}' leads out of the folder of the task file, through a link"
-            problems.add(at, message, "name a folder that lies there itself")
+            message = f"'{path}' leaves the folder of the task file through a link"
+            problems.add(at, message, "name a folder that is really inside it")
         elif at[-1] == "cwd" and not (folder / path).is_dir():
-            remedy = "it starts from the task file's folder"
+            remedy = "the path is relative to the folder of the task file"
             problems.add(at, f"there is no folder '{path}'", remedy)
 
 
 def _check_logging(spec: ArtifactsSpec, problems: Problems) -> None:
-    """What burnish writes may not be what is edited."""
     results, folder = plain(spec.logging.results_file), plain(spec.logging.candidate_dir)
-    remedy = "write it elsewhere, such as into work/"
+    remedy = "write it somewhere else, such as work/"
     for key, path in (("results_file", results), ("candidate_dir", f"{folder}/iter-01/x.md")):
         if covers(spec.include, path) and not covers(spec.exclude, path):
-            message = "artifacts.include matches it, and results are not edited"
+            message = "artifacts.include matches this path, but results must not be edited"
             problems.add(f"target.logging.{key}", message, remedy)
     if results == folder or results.startswith(f"{folder}/"):
-        message = "it lies in candidate_dir"
-        problems.add("target.logging.results_file", message, "write it beside it")
+        message = "the file is inside candidate_dir"
+        problems.add("target.logging.results_file", message, "move it out of that folder")
     if matches(folder, spec.include):
         message = "artifacts.include names this folder"
         problems.add("target.logging.candidate_dir", message, remedy)
 
 
-def _check_holdout(spec: ArtifactsSpec, problems: Problems) -> None:
-    held = spec.holdout
-    if held is not None and held.scorer is None and spec.scorer.way == "metrics":
-        message = "metrics read the file itself, so another runner changes nothing"
-        problems.add("target.holdout", message, "give it a scorer of its own")
-
-
 def _check_names(spec: ArtifactsSpec, objective: ObjectiveSpec, problems: Problems) -> None:
-    """A command's numbers are known when it has run; what metrics score is known before."""
+    """Only the names of metrics are known before a command has run."""
     names: dict[TreePath, str] = {
         ("objective", "primary_metric"): objective.primary_metric or spec.metric_primary
     }
@@ -379,28 +389,42 @@ def _check_names(spec: ArtifactsSpec, objective: ObjectiveSpec, problems: Proble
         names["objective", "constraints", number, "metric"] = block.metric
     for number, breaker in enumerate(objective.tie_breakers):
         names["objective", "tie_breakers", number] = str(breaker.lower or breaker.higher)
-    for place, scorer in _scorers(spec):
+    for case, scorer in spec.scorers.items():
         if scorer.way != "metrics":
             continue
+        place = "scorer" if case == TASK else f"{case}.scorer"
         measured = [*scorer.names, *_ALWAYS]
         for at, name in names.items():
             if name not in measured:
-                _refuse_name(at, name, measured, place, problems)
+                message = f"{place} has no metric '{name}'"
+                problems.add(at, message, likely_of(name, measured))
 
 
-def _refuse_name(
-    at: TreePath, name: str, measured: Sequence[str], place: str, problems: Problems
-) -> None:
-    near = difflib.get_close_matches(name, measured, n=1)
-    meant = f"did you mean '{near[0]}'? " if near else ""
-    message = f"no metric of {place} is called '{name}'"
-    problems.add(at, message, f"{meant}there are: {', '.join(measured)}")
+def _check_steps(spec: ArtifactsSpec, folder: Path, problems: Problems) -> None:
+    """Whether runners and scorers are there, before anything is paid."""
+    remedy = "name a file of the task; paths are relative to the folder of the task file"
+    for at, runner in _runners(spec).items():
+        if word := missing_script(runner.command, folder / runner.cwd):
+            problems.add((*at, "command"), f"there is no file '{word}'", remedy)
+    for case, scorer in spec.scorers.items():
+        at = _place(case, "scorer")
+        missing = missing_script(scorer.command or "", folder)
+        # What a runner writes is not there yet.
+        if missing and not covers([*spec.scratch, *spec.exclude], plain(missing)):
+            problems.add((*at, "command"), f"there is no file '{missing}'", remedy)
+        message = function_problem(scorer.function, folder) if scorer.function else ""
+        if message:
+            problems.add((*at, "function"), message, remedy)
 
 
-def _scorers(spec: ArtifactsSpec) -> Iterator[tuple[str, ScorerBlock]]:
-    yield "scorer", spec.scorer
-    if spec.held_scorer is not None:
-        yield "holdout.scorer", spec.held_scorer
+def _place(case: str, key: str) -> TreePath:
+    return ("target", key) if case == TASK else ("target", case, key)
+
+
+def _runners(spec: ArtifactsSpec) -> dict[TreePath, RunnerBlock]:
+    """Every runner by its place in the file."""
+    runners = {TASK: spec.runner} | {case: part.runner for case, part in spec.held.items()}
+    return {_place(case, "runner"): each for case, each in runners.items() if each is not None}
 
 
 def _check_axes(spec: ArtifactsSpec, problems: Problems) -> None:
@@ -411,8 +435,8 @@ def _check_axes(spec: ArtifactsSpec, problems: Problems) -> None:
             message = f"'{axis.file}' is not one of the files that artifacts.include names"
             problems.add((*at, "file"), message, "add it there")
         if not axis.file.lower().endswith((".yaml", ".yml", ".json")):
-            problems.add((*at, "file"), "numbers are tuned in YAML and JSON files only")
+            problems.add((*at, "file"), "numbers can only be tuned in YAML and JSON files")
         if axis.id in seen:
-            message = f"'{axis.path}' has an axis already"
+            message = f"'{axis.path}' already has an axis"
             problems.add((*at, "path"), message, "keep one of them")
         seen.add(axis.id)

@@ -1,1 +1,1 @@
-"""Project files of kind `graph`: a graph of agents, and how it is made better."""
+"""Project files of kind `graph`: a graph of agents, and how to improve it."""

@@ -1,4 +1,4 @@
-"""Where the values of a graph live, and how the graph file is read."""
+"""Where the values of a graph are, and how the graph file is read."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from burnish.core.structures import Position, SurfaceType
 from burnish.core.surfaces import Candidate, Origin, Value
 from burnish.models.factory import Models
 from burnish.projects.adopt_files import carried_over
-from burnish.projects.agent.homes import file_changes, text_change
+from burnish.projects.agent.homes import changed_files, file_changes, text_change
 from burnish.runs.directory import Header
 from burnish.runs.homes import FILES, FileChange, Homes, measured_hashes
 from burnish.system import read_bytes, read_tree
@@ -28,19 +28,16 @@ from burnish.targets.graph.surfaces import by_node, node_id, positions_of_graph
 
 
 def read_graph(path: Path, tree: YamlTree) -> Graph:
-    """The graph of a file; everything that is wrong with it is said at once.
+    """The graph of a file; all problems are reported at once.
 
-    Keys that are none of the graph's belong to the project, which knows them or refuses them.
+    Other keys belong to the project, which validates them.
     """
     keys = tree.data if isinstance(tree.data, dict) else {}
     return load_graph(path, tree=tree, beside=keys.keys() - GraphBlock.model_fields.keys())
 
 
-# -- Homes ----------------------------------------------------------------------------------------
-
-
 def graph_files(graph: Graph) -> dict[str, Json]:
-    """What is kept in run.json; nothing of a graph that is told in Python, which has no file."""
+    """What is kept in run.json; nothing for a graph built in Python, which has no file."""
     return {} if graph.source is None else {FILES: {**_hashes(graph)}}
 
 
@@ -55,7 +52,6 @@ class GraphHomes(Homes):
 
     @classmethod
     def of(cls, header: Header) -> "GraphHomes | None":
-        """Those of a run over a graph that lies in files."""
         hashes = measured_hashes(header)
         if hashes is None or not header.project.file:
             return None
@@ -63,38 +59,30 @@ class GraphHomes(Homes):
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph as it is now."""
         return read_graph(self.path, read_tree(self.path))
 
     @property
     def place(self) -> str:
-        """The graph's folder."""
         return str(self.graph.folder)
 
     @property
     def files(self) -> Sequence[Path]:
-        """The graph file; what it names is seen to when it is read."""
         return (self.path,)
 
     def load(self) -> None:
-        """The graph, with its agents."""
         assert self.graph
 
     def changed(self) -> list[str]:
-        """The file, the files of its agents, and what they name."""
-        names = _hashes(self.graph)
-        both = {*self.hashes, *names}
-        return sorted(name for name in both if self.hashes.get(name) != names.get(name))
+        return changed_files(self.hashes, {**_hashes(self.graph)})
 
     def value(self, surface: str) -> Value:
-        """What the graph has there."""
         if surface not in self._positions:
-            message = "the graph has no such position any more"
+            message = "the graph no longer has this position"
             raise ConfigError([Problem(where=surface, message=message)])
         return self._positions[surface].value
 
     def edited(self, values: Mapping[str, Value]) -> tuple[FileChange, ...]:
-        """Each value where it stands; a file that several nodes use must suit all of them."""
+        """Each value where it is; a file that several nodes use must suit all of them."""
         changes = [*self._beside(values)]
         _require_alike(changes, self._users)
         inside = {name: value for name, value in values.items() if self._file_of(name) is None}
@@ -109,12 +97,14 @@ class GraphHomes(Homes):
 
     def _node(self, name: str) -> AgentNode | None:
         """The node of a surface; None for what all agents share."""
+        if self._positions[name].type is SurfaceType.GLOBAL_INSTRUCTION:
+            return None
         there = (n for n in self.graph.nodes.values() if isinstance(n, AgentNode))
         home = self._positions[name].node
         return next((node for node in there if node_id(self.graph, node.name) == home), None)
 
     def _file_of(self, name: str) -> Path | None:
-        """The file that holds a value, where that is another than the graph's own."""
+        """The file that contains a value, if it is not the graph's own."""
         node, position = self._node(name), self._positions[name]
         if node is None:
             return _shared_file(self.graph)
@@ -128,7 +118,6 @@ class GraphHomes(Homes):
         return node.agent.folder / str(file) if here else None
 
     def _beside(self, values: Mapping[str, Value]) -> Iterator[tuple[str, FileChange]]:
-        """By node, the changes of files other than the graph's own."""
         for name, value in values.items():
             path, node, position = self._file_of(name), self._node(name), self._positions[name]
             if path is None:
@@ -141,9 +130,6 @@ class GraphHomes(Homes):
                 yield node.name, text_change(path, skill.content, str(value))
             elif not node.file:
                 yield node.name, text_change(path, node.agent.instructions, str(value))
-        yield from self._of_agents(values)
-
-    def _of_agents(self, values: Mapping[str, Value]) -> Iterator[tuple[str, FileChange]]:
         for name, parts in by_node(self.graph, self._positions, values).items():
             node = self.graph.nodes[name]
             if isinstance(node, AgentNode) and node.file and parts.agent:
@@ -151,7 +137,6 @@ class GraphHomes(Homes):
 
     @cached_property
     def _users(self) -> dict[Path, set[str]]:
-        """Which nodes use which file."""
         users: dict[Path, set[str]] = {}
         for node in self.graph.nodes.values():
             if isinstance(node, AgentNode):
@@ -167,14 +152,15 @@ class GraphHomes(Homes):
 def _require_alike(
     changes: Sequence[tuple[str, FileChange]], users: Mapping[Path, set[str]]
 ) -> None:
-    """Refuse to change a file for one node where another uses it as it is."""
+    """Reject changing a file for one node if another node uses it unchanged."""
     problems: list[Problem] = []
     for path in dict.fromkeys(change.path for _, change in changes):
         own = {node: change.after for node, change in changes if change.path == path}
         using = users.get(path, set(own))
         if len(set(own.values())) > 1 or using - own.keys():
-            message = f"{', '.join(sorted(using))} use it, and the run changed it for some only"
-            remedy = "give each node a file of its own, then adopt with --force"
+            names = ", ".join(sorted(using))
+            message = f"{names} use this file, but the run changed it only for some of them"
+            remedy = "give each node its own file, then adopt with --force"
             problems.append(Problem(where=str(path), message=message, remedy=remedy))
     if problems:
         raise ConfigError(problems)
@@ -186,7 +172,7 @@ def _hashes(graph: Graph) -> dict[str, str]:
 
 
 def _files(graph: Graph) -> Iterator[Path]:
-    """The graph file, the files of agents, and what either names and a candidate may change."""
+    """The graph file, agent files, and the files they name that a candidate may change."""
     assert graph.source is not None
     yield graph.source.path
     if (shared := _shared_file(graph)) is not None:
@@ -201,35 +187,25 @@ def _files(graph: Graph) -> Iterator[Path]:
 
 
 def _shared_file(graph: Graph) -> Path | None:
-    """The file of the instructions that all agents share, if they have one."""
     data = graph.source.data if graph.source is not None else None
     block = data.get("global_instructions") if isinstance(data, dict) else None
     name = block.get("file") if isinstance(block, dict) else None
     return graph.folder / name if isinstance(name, str) else None
 
 
-# -- the graph file, as close to how it stands as can be ---------------------------------------
-
-
 def _graph_change(graph: Graph, values: Mapping[str, Value]) -> FileChange:
-    """The change of the graph file that puts these values into it."""
     assert graph.source is not None
     path, original = graph.source.path, graph.source.text
     untouched, made = _exported(graph, {}), _exported(graph, values)
     meant = parse_tree(path, made).data
-    for text in _spellings(path, original, untouched, made):
-        if _data(path, text) == meant:
-            return FileChange.of(path, original, text)
-    message = "with the new values in it, it would not say what was measured"
+    # The nicest first: only the lines that must change, texts of several lines as such.
+    for written in (_in_lines(parse_tree(path, made)), made):
+        for text in (carried_over(original, untouched, written), written):
+            if text is not None and _data(path, text) == meant:
+                return FileChange.of(path, original, text)
+    message = "with the new values, the file would not describe the agent that was measured"
     remedy = "take the values from the run's folder and edit the file yourself"
     raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-
-
-def _spellings(path: Path, original: str, untouched: str, made: str) -> Iterator[str]:
-    """The nicest first: only the lines that must change, texts of several lines as such."""
-    for written in (_in_lines(parse_tree(path, made)), made):
-        carried = carried_over(original, untouched, written)
-        yield from (text for text in (carried, written) if text is not None)
 
 
 def _exported(graph: Graph, values: Mapping[str, Value]) -> str:
@@ -240,7 +216,6 @@ def _exported(graph: Graph, values: Mapping[str, Value]) -> str:
 
 
 def _in_lines(tree: YamlTree) -> str:
-    """With instructions of several lines as people write them in YAML."""
     if tree.root is None:
         return tree.dump()
     root = cast("dict[str, Any]", tree.root)

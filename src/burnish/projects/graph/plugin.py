@@ -1,21 +1,21 @@
-"""A graph of agents as a target: its description, and what is built of it."""
+"""A graph of agents as a target: its description, and how it is built."""
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 
 from burnish.core.cases import Case, Dataset, Split
+from burnish.core.content import codec
 from burnish.core.protocols import Metric
-from burnish.core.surfaces import AGENT_SURFACES, Candidate, ChoiceSurface, Surface
+from burnish.core.surfaces import AGENT_SURFACES, Candidate, ChoiceSurface, Surface, Value
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.agent_blocks import User
 from burnish.projects.graph.homes import GraphHomes, graph_files, read_graph
-from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.projects.measures import User, read_metrics, read_splits, simulated_user
 from burnish.runs.directory import Header
 from burnish.runs.draft import FilePlace
 from burnish.runs.events import BEST, CANDIDATES, Exported, Exporter
@@ -23,7 +23,7 @@ from burnish.runs.homes import Homes
 from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
 from burnish.runs.spec import TargetSpec
 from burnish.system import read_tree
-from burnish.system.config_errors import near
+from burnish.system.config import near
 from burnish.system.settings import Text
 from burnish.system.yaml import parse_tree
 from burnish.targets.agent.attachments import check_attachments, pinned
@@ -33,12 +33,8 @@ from burnish.targets.graph.files import GraphBlock
 from burnish.targets.graph.graphs import AgentNode
 from burnish.targets.graph.surfaces import node_id, positions_of_graph
 
-_PATHS = ("train", "holdout", "sealed", "metrics_file")
-
 
 def _exporter_of(target: GraphTarget) -> Exporter:
-    """A folder for each candidate, and `candidates/best` to the leader."""
-
     def export(candidate: Candidate, folder: Path, number: int) -> Exported:
         name = f"iter-{number:02d}"
         home = folder / CANDIDATES / name
@@ -52,7 +48,7 @@ def _exporter_of(target: GraphTarget) -> Exporter:
 
 
 def _found_from(home: Path, target: GraphTarget, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """The files, with the paths of the project as they are spelled from `home`."""
+    """The files, with the paths of the project relative to `home`."""
     source = target.graph.source
     if source is None:
         return files
@@ -60,27 +56,26 @@ def _found_from(home: Path, target: GraphTarget, files: Mapping[str, bytes]) -> 
     tree = parse_tree(source.path, files[name].decode())
     root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
     way = way_back(home, target.graph.folder)
-    for key in _PATHS:
+    for key in ("train", "holdout", "sealed", "metrics_file"):
         if isinstance(root.get(key), str):
             root[key] = rebased(root[key], way)
     return {**files, name: tree.dump().encode()}
 
 
-# -- A graph of agents as a target ----------------------------------------------------------------
-
-
 class GraphSpec(TargetSpec):
-    """The graph that the file of the description tells; names may leave out the graph's own."""
+    """The graph that a file describes; names may leave out the name of the graph."""
 
     kind: str = "graph"
     targets: tuple[Text, ...] = ()
-    """The surfaces that may be changed; all of them when none is named."""
+    """The surfaces that may be changed; by default all of them."""
     choices: dict[str, Annotated[list[Text], Field(min_length=1)]] = Field(
         default_factory=dict[str, list[str]]
     )
     """By surface (`#model`), the models to choose from."""
     ranges: dict[str, tuple[float, float]] = Field(default_factory=dict[str, tuple[float, float]])
     """By surface (`#model.temperature`), lowest and highest."""
+    start: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """By surface, the value to begin with instead of the one in the file."""
 
 
 class GraphPlugin(TargetPlugin):
@@ -93,11 +88,10 @@ class GraphPlugin(TargetPlugin):
     abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-        """The graph with its cases and metrics."""
         graph = graph_of(building)
         dataset = _dataset(building, strategy)
         cases = [case for split in Split for case in dataset.cases(split)] if dataset else []
-        metrics = read_metrics(building, cases, replies_only=False)
+        metrics = read_metrics(building, cases)
         user = simulated_user(building, cases)
         target = None if graph is None else graph_target(building, graph, user)
         if dataset is None or target is None:
@@ -105,26 +99,28 @@ class GraphPlugin(TargetPlugin):
         return graph_parts(building, target, dataset, metrics)
 
     def homes(self, header: Header) -> Homes | None:
-        """The graph file, its agents' files and the texts they name."""
         return GraphHomes.of(header)
 
 
 def graph_of(building: Building) -> Graph | None:
-    """The graph of the file; None, with what is wrong kept, where it cannot be read."""
+    """The graph of the file; None if it cannot be read, with the problems recorded."""
     path = Path(building.spec.source.file)
     return building.problems.as_raised(lambda: read_graph(path, read_tree(path)), None)
 
 
 def graph_target(building: Building, graph: Graph, user: User | None) -> GraphTarget | None:
-    """The graph as a target, its models seen to be within reach."""
+    """The graph as a target, after checking its models."""
     surfaces = graph_surfaces(building, graph)
     if surfaces is None:
         return None
 
-    def made() -> GraphTarget:
-        return GraphTarget(graph, building.models, surfaces=surfaces, user=user)
-
-    target = building.problems.attempt((), made, None)
+    spec: GraphSpec = building.spec.target
+    start = codec(dict[str, Value]).decode({**spec.start})
+    target = building.problems.attempt(
+        (),
+        lambda: GraphTarget(graph, building.models, surfaces=surfaces, user=user, start=start),
+        None,
+    )
     if target is not None:
         _check_models(building, target)
     return target
@@ -133,7 +129,7 @@ def graph_target(building: Building, graph: Graph, user: User | None) -> GraphTa
 def graph_parts(
     building: Building, target: GraphTarget, dataset: Dataset, metrics: tuple[Metric, ...]
 ) -> TargetParts:
-    """What the graph brings to a run over these cases."""
+    """What the graph contributes to a run over these cases."""
     own_model, no_model = _own_model(target.graph)
     return TargetParts(
         target=target,
@@ -152,11 +148,14 @@ def graph_parts(
 
 
 def graph_surfaces(building: Building, graph: Graph) -> tuple[Surface, ...] | None:
-    """What may be edited; None, with what is wrong kept, where the description names others."""
+    """What may be edited; None if the description names others, with the problems recorded."""
     spec: GraphSpec = building.spec.target
     positions = [position.id for position in positions_of_graph(graph)]
     names, before = _short_names(graph), len(building.problems.found)
-    for at, name in _named_surfaces(spec):
+    mentions = [(("target", "targets", place), each) for place, each in enumerate(spec.targets)]
+    for key, surfaces in (("choices", spec.choices), ("ranges", spec.ranges)):
+        mentions += [(("target", key, name), name) for name in surfaces]
+    for at, name in mentions:
         if names.get(name, name) not in positions:
             building.problems.add(at, f"there is no surface '{name}'", near(name, positions))
     if len(building.problems.found) > before:
@@ -177,7 +176,7 @@ def graph_surfaces(building: Building, graph: Graph) -> tuple[Surface, ...] | No
 
 
 def untargeted(building: Building, target: GraphTarget) -> tuple[str, ...]:
-    """The surfaces that the description leaves out, where it names some."""
+    """The surfaces that the description leaves out, if it names some."""
     spec: GraphSpec = building.spec.target
     names = _short_names(target.graph)
     chosen = {names.get(name, name) for name in spec.targets}
@@ -185,50 +184,44 @@ def untargeted(building: Building, target: GraphTarget) -> tuple[str, ...]:
 
 
 def _short_names(graph: Graph) -> Mapping[str, str]:
-    """Surfaces and nodes without the graph's name before them, and their whole ids."""
+    """The ids of surfaces and nodes, by their names without the name of the graph."""
     ids = [position.id for position in positions_of_graph(graph)]
     ids += [node_id(graph, name) for name in graph.nodes]
     short = {name.removeprefix(f"{graph.name}/"): name for name in ids}
     return {name: whole for name, whole in short.items() if name not in ids}
 
 
-def _pinned_cases(building: Building, cases: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases, with their files as they are now; what is wrong with those is kept."""
-    if problems := check_attachments(cases, building.folder):
-        building.problems.found += problems
-        return tuple(cases)
-    return pinned(cases, building.folder)
-
-
-def _named_surfaces(spec: GraphSpec) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every surface that the description names, and where."""
-    yield from ((("target", "targets", place), each) for place, each in enumerate(spec.targets))
-    for key, names in (("choices", spec.choices), ("ranges", spec.ranges)):
-        yield from ((("target", key, name), name) for name in names)
-
-
 def _dataset(building: Building, strategy: StrategyPlugin) -> Dataset | None:
     dataset = read_splits(building, strategy)
     if dataset is None:
         return None
-    cases = {split: _pinned_cases(building, dataset.cases(split)) for split in Split}
-    return Dataset(train=cases[Split.TRAIN], holdout=cases[Split.HOLDOUT], test=cases[Split.TEST])
+
+    def with_files(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+        if problems := check_attachments(cases, building.folder):
+            building.problems.found += problems
+            return cases
+        return pinned(cases, building.folder)
+
+    return Dataset(
+        train=with_files(dataset.train),
+        holdout=with_files(dataset.holdout),
+        test=with_files(dataset.test),
+    )
 
 
 def _own_model(graph: Graph) -> tuple[ModelRef | None, str]:
-    """The model of the first agent, where it is strong enough to write; else why there is none."""
+    """The model of the first agent if it can write texts; otherwise why not."""
     agents = (node.agent for node in graph.nodes.values() if isinstance(node, AgentNode))
     first = next(agents, None)
     if first is None:
-        return None, "there is no agent whose model could write texts"
+        return None, "the graph has no agent whose model could write texts"
     if first.block.model.provider == "local":
-        why = "the graph's own model is a local one, and writing texts takes a stronger one"
+        why = "the graph's own model is a local one, which is too weak to write texts"
         return None, why
     return first.own_model, ""
 
 
 def _check_models(building: Building, target: GraphTarget) -> None:
-    """Keep what is wrong with each model, those to choose from included, before any is paid."""
     spec: GraphSpec = building.spec.target
     problems, tree = building.problems, target.graph.source
     for name, client in target.clients.items():
@@ -245,7 +238,7 @@ def _check_models(building: Building, target: GraphTarget) -> None:
 
 
 def _chosen(label: str, now: ModelClient, models: Models) -> ModelClient:
-    """The model that a choice stands for; of the same provider, with its address and key."""
+    """The model of a choice; with address and key if the provider is the same."""
     ref = ModelRef.parse(label)
     same = ref.provider == now.ref.provider
     return models.client(replace(now.ref, name=ref.name) if same else ref)

@@ -1,6 +1,5 @@
 """optimizer.json: its sections, and which field each key sets."""
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
@@ -10,18 +9,18 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.content import AboveZero, Json, NoneOrMore, Places, Share
 from burnish.core.errors import ConfigError, Problem
-from burnish.metrics.eval_metrics import EvalConfig, MetricItem
+from burnish.metrics.eval_metrics import EvalConfig
 from burnish.metrics.judge_shapes import JudgeModel, Positive, Shape, block
-from burnish.projects.dialects import Dialect, Document, Flags
+from burnish.projects.dialects import Dialect, Document, Flags, likely_of
 from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.runs.plugins import StrategyPlugin
 from burnish.strategies.reflective.settings import FieldSelection, FrontierType, ParentSelection
 from burnish.system import Redactor, YamlTree, validate_config
+from burnish.system.config import near
 from burnish.system.yaml import TreePath
 from burnish.targets.prompts.sources import Mode
 
-GEPA, REFLECTIVE = "gepa_reflective", "reflective"
-BUILT_IN = (GEPA, REFLECTIVE)
+BUILT_IN = ("gepa_reflective", "reflective")
 """The algorithms that burnish has: the loop of AgentOptimizer, and the same with racing."""
 
 _STOPPERS = (
@@ -48,7 +47,6 @@ class ReflectionModel(JudgeModel):
         return {key: item for key, item in data.items() if item is not None} if data else value
 
     def ignored(self) -> list[str]:
-        """The keys that are read and have no effect here."""
         more = {"num_samples": self.num_samples != 1, "weight": self.weight != 1}
         return [*super().ignored(), *(key for key, is_set in more.items() if is_set)]
 
@@ -62,7 +60,7 @@ class ReflectionModel(JudgeModel):
             "provider": ref.row.written,
             "name": ref.name,
             "base_url": ref.base_url,
-            "api_key": ref.api_key,
+            "api_key": self.written_key,
             "api_version": ref.api_version,
             **ref.settings.sent(),
             "stop": [*ref.settings.stop],
@@ -77,7 +75,7 @@ class CustomAlgorithm(Shape):
 
     model_config = ConfigDict(extra="allow")
 
-    name: str
+    name: Annotated[str, Field(json_schema_extra={"not": {"enum": [*BUILT_IN]}})]
     seed: int = 42
 
 
@@ -88,7 +86,7 @@ class ReflectiveAlgorithm(Shape):
     reflection_lm: ReflectionModel
     seed: int = 42
     candidate_selection_strategy: ParentSelection | None = None
-    """Whom to build on; not set, `trail` with racing and `pareto` without."""
+    """Which candidate to build on; by default `trail` with racing and `pareto` without."""
     module_selector: FieldSelection = "round_robin"
     frontier_type: FrontierType = "instance"
     reflection_minibatch_size: Positive | None = None
@@ -99,7 +97,7 @@ class ReflectiveAlgorithm(Shape):
     max_merge_invocations: NoneOrMore = 5
     merge_val_overlap_floor: Positive = 5
     cache_evaluation: bool = False
-    """Use what was measured of a candidate again. With racing it is so unless it is set here."""
+    """Reuse measurements of a candidate; by default only with racing."""
     track_best_outputs: bool = False
 
     max_metric_calls: Positive | None = None
@@ -107,35 +105,36 @@ class ReflectiveAlgorithm(Shape):
     """Rounds. Each may have several proposals."""
     timeout_seconds: AboveZero | None = None
     score_threshold: Share | None = None
-    """Of the pass rate on validation."""
+    """The pass rate on validation that ends the search."""
     max_candidate_proposals: Positive | None = None
     max_tracked_candidates: Positive | None = None
 
     racing: bool | None = None
-    """Stop evaluating when the verdict is clear; not set, only `reflective` does."""
+    """Stop evaluating when the verdict is clear; by default only `reflective` does."""
     proposals_per_round: Positive = 1
+    prune: bool = False
+    """After the search, take out of the best prompts what is not missed."""
     max_prompt_chars: Positive | None = None
-    """Of each prompt; a longer text is turned away before any call."""
+    """The most characters of each prompt; a longer text is rejected before any call."""
     max_prompt_tokens: Positive | None = None
     """The same, estimated: see `prompt_limits`."""
 
     @model_validator(mode="after")
     def _ends(self) -> "ReflectiveAlgorithm":
         if all(getattr(self, name) is None for name in _STOPPERS):
-            raise ValueError(f"nothing would end the search: set one of {', '.join(_STOPPERS)}")
+            raise ValueError(f"nothing would stop the search: set one of {', '.join(_STOPPERS)}")
         return self
 
     @property
     def races(self) -> bool:
-        """Whether candidates are raced."""
-        return self.name == REFLECTIVE if self.racing is None else self.racing
+        return self.name == "reflective" if self.racing is None else self.racing
 
 
 class StopBlock(Shape):
-    """The stop that the metrics themselves ask for."""
+    """When the metrics end the search."""
 
     required_metrics: Literal["all"] | list[str] | None = "all"
-    """The metrics that must reach their thresholds; none of them where it is null or empty."""
+    """The metrics that must reach their thresholds; none if it is null or empty."""
 
 
 class OptimizeShared(Shape):
@@ -144,16 +143,18 @@ class OptimizeShared(Shape):
     eval_case_parallelism: Places = 4
     stop: StopBlock = Field(default_factory=StopBlock)
     sealed_dataset_path: Annotated[str, Field(min_length=1)] | None = None
-    """Cases that are looked at once, at the end; from the folder of the file."""
+    """Cases that are only read once, at the end; relative to the folder of the file."""
     isolation: Mode = "source"
-    """Whether candidates are written where the agent reads its prompts, or handed to it."""
+    """Whether candidates are written where the agent reads its prompts, or passed to it."""
 
 
 class OptimizeBlock(OptimizeShared):
     """The `optimize` section with an algorithm of burnish."""
 
     time_limit: AboveZero | None = None
-    """Seconds a case may take; not set, 300 for each call of the agent."""
+    """Seconds a case may take; by default 300 for each call of the agent."""
+    confirm: bool = False
+    """Without sealed cases, measure baseline and best again at the end, on fresh draws."""
     algorithm: ReflectiveAlgorithm
 
 
@@ -177,6 +178,19 @@ class CustomOptimizerConfig(Shape):
     optimize: CustomOptimizeBlock
 
 
+class _EitherOptimizeBlock(OptimizeShared):
+    """The `optimize` section, with either algorithm."""
+
+    algorithm: ReflectiveAlgorithm | CustomAlgorithm
+
+
+class _OptimizerDocument(Shape):
+    """What an optimizer.json may hold, for its schema."""
+
+    evaluate: EvalConfig
+    optimize: _EitherOptimizeBlock
+
+
 AnyOptimizerConfig: TypeAlias = OptimizerConfig | CustomOptimizerConfig
 
 
@@ -188,11 +202,14 @@ def read_optimizer(tree: YamlTree) -> OptimizerConfig:
 def read_any_optimizer(tree: YamlTree, *, algorithms: Collection[str] = ()) -> AnyOptimizerConfig:
     """The same of a file that may name one of these `algorithms` too."""
     names = dict.fromkeys((*BUILT_IN, *algorithms))
-    name = _algorithm_name(tree.data)
+    name = tree.data
+    for key in ("optimize", "algorithm", "name"):
+        name = name.get(key) if isinstance(name, Mapping) else None
     problems: list[Problem] = []
-    if name is not None and name not in names:
-        problems.append(_unknown_algorithm(tree, name, names))
-    is_custom = name in names and name not in BUILT_IN
+    if isinstance(name, str) and name not in names:
+        place = FilePlace(tree=tree, keys=("optimize", "algorithm", "name"))
+        problems.append(_unknown_algorithm(str(place), name, names))
+    is_custom = isinstance(name, str) and name in names and name not in BUILT_IN
     config = _validated(tree, CustomOptimizerConfig if is_custom else OptimizerConfig, problems)
     if config is not None:
         problems += _metric_problems(tree, config)
@@ -201,28 +218,15 @@ def read_any_optimizer(tree: YamlTree, *, algorithms: Collection[str] = ()) -> A
     return config
 
 
-def _algorithm_name(data: Json) -> str | None:
-    """What `optimize.algorithm.name` says."""
-    for key in ("optimize", "algorithm", "name"):
-        data = data.get(key) if isinstance(data, Mapping) else None
-    return data if isinstance(data, str) else None
-
-
-def unknown_algorithm(where: str, name: str, names: Collection[str]) -> Problem:
-    """What to say of an algorithm that is not there."""
-    likely = difflib.get_close_matches(name, names, n=1)
-    meant = f"did you mean '{likely[0]}'? " if likely else ""
-    remedy = f"{meant}there are: {', '.join(names)}"
-    return Problem(where=where, message=f"no algorithm '{name}'", remedy=remedy)
-
-
 def metric_thresholds(config: AnyOptimizerConfig) -> dict[str, float]:
     """The metrics that must reach their thresholds for the search to end, with these."""
     required = _required_metrics(config)
+    # The usual threshold of 1 says nothing where two answers are compared.
     return {
         item.metric_name: item.threshold
         for item in config.evaluate.metrics
-        if item.metric_name in required and _has_threshold(item)
+        if item.metric_name in required
+        and (item.kind != "llm_verifier_pairwise" or "threshold" in item.model_fields_set)
     }
 
 
@@ -242,9 +246,8 @@ def _key_path(data: Json, *names: str) -> TreePath:
     return tuple(path)
 
 
-def _unknown_algorithm(tree: YamlTree, name: str, names: Collection[str]) -> Problem:
-    place = FilePlace(tree=tree, keys=("optimize", "algorithm", "name"))
-    return unknown_algorithm(str(place), name, names)
+def _unknown_algorithm(where: str, name: str, names: Collection[str]) -> Problem:
+    return Problem(where=where, message=f"no algorithm '{name}'", remedy=likely_of(name, names))
 
 
 def _validated(
@@ -276,7 +279,7 @@ def _metric_problems(tree: YamlTree, config: AnyOptimizerConfig) -> list[Problem
         return []
     path = _key_path(tree.data, "optimize", "stop", "required_metrics")
     message = f"no such metric in evaluate.metrics: {', '.join(unknown)}"
-    remedy = f"there are: {', '.join(names)}"
+    remedy = near(unknown[0], list(names))
     return [Problem(where=str(FilePlace(tree=tree, keys=path)), message=message, remedy=remedy)]
 
 
@@ -287,19 +290,11 @@ def _required_metrics(config: AnyOptimizerConfig) -> list[str]:
     return list(required or ())
 
 
-def _has_threshold(item: MetricItem) -> bool:
-    """The usual threshold of 1 says nothing where two answers are compared."""
-    return item.kind != "llm_verifier_pairwise" or "threshold" in item.model_fields_set
-
-
-# -- Optimizer.json as a dialect ------------------------------------------------------------------
-
-
-_EVALUATE = {"num_runs": "strategy.settings.repeats"}
 _OPTIMIZE = {
     "eval_case_parallelism": "execution.concurrency",
     "time_limit": "execution.time_limit",
     "isolation": "target.isolation",
+    "confirm": "execution.confirm",
     "sealed_dataset_path": "data.test",
 }
 _ALGORITHM = {
@@ -317,6 +312,7 @@ _ALGORITHM = {
     "cache_evaluation": "strategy.settings.reuse",
     "racing": "strategy.settings.racing",
     "proposals_per_round": "strategy.settings.proposals_per_round",
+    "prune": "strategy.settings.prune",
     "max_metric_calls": "budget.max_metric_calls",
     "score_threshold": "budget.pass_rate_threshold",
     "max_candidate_proposals": "budget.max_proposals",
@@ -340,16 +336,16 @@ class OptimizerFile(Dialect):
     target: ClassVar[str] = "prompts"
     strategy: ClassVar[str] = "reflective"
     evaluates: ClassVar[bool] = False
+    confirms: ClassVar[bool] = False
+    document: ClassVar[type[BaseModel] | None] = _OptimizerDocument
     known_by: ClassVar[str] = "evaluate and optimize"
 
     def recognises(self, document: Document) -> bool:
-        """Whether a file is of this kind."""
         if "kind" in document.data:
             return super().recognises(document)
         return {"evaluate", "optimize"} <= set(document.data)
 
     def strategy_named(self, document: Document) -> JsonValue:
-        """Reflective search, by whichever name of it."""
         del document
         return self.strategy
 
@@ -359,41 +355,45 @@ class OptimizerFile(Dialect):
         if name is None:
             return document, flags
         if name not in BUILT_IN:
-            raise ConfigError([unknown_algorithm("--strategy", str(name), BUILT_IN)])
+            raise ConfigError([_unknown_algorithm("--strategy", str(name), BUILT_IN)])
         algorithm = {**document.block(("optimize", "algorithm")), "name": name}
         optimize = {**document.block(("optimize",)), "algorithm": algorithm}
         tree = replace(document.tree, data={**document.data, "optimize": optimize})
         return replace(document, tree=tree), {**flags, "strategy": None}
 
     def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        """Say in the draft what the file says."""
         del strategy
         _Translation(document, draft, read_optimizer(document.tree)).put_all()
 
 
 class _Translation:
-    """Lays one optimizer.json into a draft."""
-
     def __init__(self, document: Document, draft: Draft, config: OptimizerConfig) -> None:
         self._document = document
         self._draft = draft
         self._config = config
 
     def put_all(self) -> None:
-        """Everything that the file says."""
-        config, algorithm = self._config, self._config.optimize.algorithm
+        config, algorithm, draft = self._config, self._config.optimize.algorithm, self._draft
         for path, flag in _FLAGS.items():
-            self._draft.mark(path, flag)
+            draft.mark(path, flag)
         document = Redactor.from_environment().json(as_json(config))
-        self._draft.default("source.document", document)
-        self._draft.default("execution.concurrency", config.optimize.eval_case_parallelism)
-        self._draft.default("strategy.settings", _usual_settings(algorithm))
-        self._block(config.evaluate, _EVALUATE, "evaluate")
+        draft.default("source.document", document)
+        draft.default("execution.concurrency", config.optimize.eval_case_parallelism)
+        races = algorithm.races
+        parents = "trail" if races else "pareto"
+        usual: JsonValue = {"racing": races, "reuse": races, "parent_selection": parents}
+        draft.default("strategy.settings", usual)
+        self._block(config.evaluate, {"num_runs": "strategy.settings.repeats"}, "evaluate")
         self._block(config.optimize, _OPTIMIZE, "optimize")
         self._block(algorithm, _ALGORITHM, "optimize", "algorithm")
-        self._metrics()
+        key = "metrics" if self._document.at(("evaluate", "metrics")) else "criteria"
+        metrics = config.evaluate.metrics
+        items = (item.model_dump(mode="json", exclude_unset=True) for item in metrics)
+        self._put("metrics.blocks", [*items], "evaluate", key)
+        thresholds = metric_thresholds(config)
+        self._put("budget.metric_thresholds", {**thresholds}, "optimize", "stop")
         self._limits(algorithm)
-        self._reflector(algorithm)
+        self._reflector(algorithm.reflection_lm)
 
     def _block(self, block: BaseModel, fields: Mapping[str, str], *path: str) -> None:
         """What a section sets; what it leaves out is left to the environment and to defaults."""
@@ -401,17 +401,8 @@ class _Translation:
             if name in block.model_fields_set:
                 self._put(field, getattr(block, name), *path, name)
 
-    def _metrics(self) -> None:
-        """The metrics, and those of them that end the search."""
-        evaluate = self._config.evaluate
-        key = "metrics" if self._document.at(("evaluate", "metrics")) else "criteria"
-        items = (item.model_dump(mode="json", exclude_unset=True) for item in evaluate.metrics)
-        self._put("metrics.blocks", [*items], "evaluate", key)
-        thresholds = metric_thresholds(self._config)
-        self._put("budget.metric_thresholds", {**thresholds}, "optimize", "stop")
-
     def _limits(self, algorithm: ReflectiveAlgorithm) -> None:
-        """Limits that are counted otherwise here: in rounds, in seconds."""
+        """Limits that burnish counts in other units: trials and minutes."""
         rounds, seconds = algorithm.max_iterations_without_improvement, algorithm.timeout_seconds
         if rounds is not None:
             name = "max_iterations_without_improvement"
@@ -421,37 +412,25 @@ class _Translation:
             minutes = seconds / 60
             self._put("budget.max_minutes", minutes, "optimize", "algorithm", "timeout_seconds")
 
-    def _reflector(self, algorithm: ReflectiveAlgorithm) -> None:
-        model = algorithm.reflection_lm
-        place = self._place("optimize", "algorithm", "reflection_lm")
+    def _reflector(self, model: ReflectionModel) -> None:
+        # By the whole place: the keys of a model block are other ones than those of the file.
+        place = str(self._place("optimize", "algorithm", "reflection_lm"))
         try:
-            # By the whole place: the keys of a model block are other ones than those of the file.
-            self._draft.put(
-                "roles.reflector", model.model_block(), place=str(place), strength=Strength.FILE
-            )
+            block = model.model_block()
         except ConfigError as error:
-            raise ConfigError([_placed(problem, place) for problem in error.problems]) from None
+            raise ConfigError(
+                [
+                    replace(each, where=f"{place}: {each.where}" if each.where else place)
+                    for each in error.problems
+                ]
+            ) from None
+        self._draft.put("roles.reflector", block, place=place, strength=Strength.FILE)
         if keys := model.ignored():
             message = f"{', '.join(keys)} of reflection_lm has no effect here"
             self._draft.note(message, about="roles.reflector")
 
     def _put(self, field: str, value: JsonValue, *names: str) -> None:
-        place = self._place(*names)
-        self._draft.put(field, value, place=place, strength=Strength.FILE)
+        self._draft.put(field, value, place=self._place(*names), strength=Strength.FILE)
 
     def _place(self, *names: str) -> FilePlace:
         return self._document.place(*_key_path(self._document.tree.data, *names))
-
-
-def _usual_settings(algorithm: ReflectiveAlgorithm) -> dict[str, JsonValue]:
-    """What racing brings along where the file leaves it open."""
-    races = algorithm.races
-    return {
-        "racing": races,
-        "reuse": races,
-        "parent_selection": "trail" if races else "pareto",
-    }
-
-
-def _placed(problem: Problem, place: FilePlace) -> Problem:
-    return replace(problem, where=f"{place}: {problem.where}" if problem.where else str(place))

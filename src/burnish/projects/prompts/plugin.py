@@ -15,8 +15,8 @@ from burnish.core.content import AtLeastOne, Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Surface, TextSurface
 from burnish.metrics.files import MetricsRead
-from burnish.projects.agent_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock, User
-from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.projects.called_agents import CommandBlock, HttpBlock, PythonBlock
+from burnish.projects.measures import User, read_metrics, read_splits, simulated_user
 from burnish.runs.directory import Header
 from burnish.runs.homes import FILES, FileHome, FileHomes, Homes, measured_hashes
 from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
@@ -24,7 +24,7 @@ from burnish.runs.spec import TargetSpec
 from burnish.system import read_bytes
 from burnish.system.files import state_folder
 from burnish.system.restoration import borrowed_folder, digest, restore_abandoned
-from burnish.system.settings import Door, Settings, Text
+from burnish.system.settings import Access, Door, Settings, Text
 from burnish.targets.callables import CallingTarget
 from burnish.targets.callables.target import notes_for, price_notes
 from burnish.targets.prompts.fields import FileField, decoded, encoded
@@ -36,20 +36,12 @@ _PROMPTS = "prompts"
 """Where `Project.config` keeps the path of each field that is a file."""
 
 
-def _prompt_files(prompts: TargetPrompt) -> dict[str, Json]:
-    """The fields that are files, and a hash of each."""
-    paths = {field.name: str(field.path) for field in prompts.files}
-    hashes = {str(field.path): digest(field.content()) for field in prompts.files}
-    return {_PROMPTS: {**paths}, FILES: {**hashes}}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PromptHomes(FileHomes):
     """A file a prompt; its mark and its line ends stay."""
 
     @classmethod
     def of(cls, header: Header) -> "PromptHomes | None":
-        """Those of a run over prompts; None where none of them is a file."""
         paths = header.project.config.get(_PROMPTS)
         if not isinstance(paths, dict) or not paths:
             return None
@@ -57,10 +49,9 @@ class PromptHomes(FileHomes):
         return cls(homes=homes, hashes=measured_hashes(header) or {})
 
     def home(self, surface: str) -> FileHome:
-        """The file of a prompt."""
         if surface in self.homes:
             return self.homes[surface]
-        message = "this prompt lies behind functions of a program, which burnish cannot call"
+        message = "a program reads and writes this prompt with functions that burnish cannot call"
         remedy = "take its text from the run's folder and put it there yourself"
         raise ConfigError([Problem(where=surface, message=message, remedy=remedy)])
 
@@ -85,12 +76,7 @@ class PromptHomes(FileHomes):
         return encoded(text, before, path)
 
 
-# -- The prompts of an agent that is called, as a target ------------------------------------------
-
-
 _PANEL = "Prompts of any agent"
-_SHORT = 20
-"""A prompt of fewer characters has little that could be worded otherwise."""
 _ASCII_PER_TOKEN = 4
 """Characters of plain text that make about one token; others are taken for a token each."""
 
@@ -100,7 +86,7 @@ class PromptField(Settings):
 
     short: ClassVar[str] = "path"
     path: Text
-    """From the folder of the file."""
+    """Relative to the folder of the file."""
     max_chars: AtLeastOne | None = None
     frozen: list[Text] = Field(default_factory=list[str])
     """Parts that must stay word for word."""
@@ -113,22 +99,19 @@ class CalledAgent(Settings):
     http: HttpBlock | None = None
     command: CommandBlock | None = None
     also_in: str = ""
-    """A second folder to find a Python module in: where the command was given."""
+    """A second folder to look for a Python module in: where the command was run."""
 
     @model_validator(mode="after")
     def _one(self) -> "CalledAgent":
-        if len([each for each in self._all if each is not None]) != 1:
-            raise ValueError("say how the agent is called: python, http or command, one of them")
+        if len(self.blocks) != 1:
+            raise ValueError("give exactly one of python, http or command")
         return self
 
     @property
-    def _all(self) -> tuple[PythonBlock | HttpBlock | CommandBlock | None, ...]:
-        return self.python, self.http, self.command
-
-    @property
-    def block(self) -> PythonBlock | HttpBlock | CommandBlock:
-        """The one that is there."""
-        return next(each for each in self._all if isinstance(each, CalledBlock))
+    def blocks(self) -> dict[str, PythonBlock | HttpBlock | CommandBlock]:
+        """Those that are there, by their keys; it is always one."""
+        blocks = {"python": self.python, "http": self.http, "command": self.command}
+        return {key: block for key, block in blocks.items() if block is not None}
 
     def folder(self, home: Path) -> Path:
         """Where a Python module is found: beside the file, or where the command was given."""
@@ -145,7 +128,9 @@ class PromptsSpec(TargetSpec):
     kind: str = "prompts"
     agent: Annotated[
         CalledAgent | None,
-        Door(flag="*", panel=_PANEL, metavar="MODULE:FUNCTION", environment=False, http=True),
+        Door(
+            flag="*", panel=_PANEL, metavar="MODULE:FUNCTION", environment=False, http=Access.CODE
+        ),
     ] = None
     """The function that is the agent."""
     prompts: Annotated[
@@ -155,9 +140,9 @@ class PromptsSpec(TargetSpec):
     """A prompt to rewrite; may be repeated."""
     isolation: Mode = "source"
     """`source` writes candidates where the agent reads its prompts, one at a time, and puts the
-    files back; `isolated` hands them to it, so that nothing is written and many run at once."""
+    files back; `isolated` passes them to it, so nothing is written and many can run at once."""
     max_prompt_tokens: AtLeastOne | None = None
-    """Of each prompt, estimated; a longer text is turned away before any call."""
+    """The most tokens of each prompt, estimated; a longer text is rejected before any call."""
     max_prompt_chars: AtLeastOne | None = None
     """The same in characters."""
 
@@ -177,22 +162,24 @@ class PromptsPlugin(TargetPlugin):
         return {"python": {"call": value}, "also_in": str(Path.cwd())}
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
-        """The agent with its prompts, cases and metrics."""
         spec: PromptsSpec = building.spec.target
         dataset = read_splits(building, strategy)
-        cases = tuple(_cases(dataset))
+        cases = [] if dataset is None else [*dataset.train, *dataset.holdout, *dataset.test]
         target = _live(building, spec) if building.live else _called(building, spec, cases)
         metrics = read_metrics(building, cases, replies_only=True)
         if dataset is None or target is None:
             return None
+        files = target.prompts.files
+        paths: dict[str, Json] = {field.name: str(field.path) for field in files}
+        hashes: dict[str, Json] = {str(each.path): digest(each.content()) for each in files}
         # A flag names a function only; a file could say what a call of it costs.
         settable = spec.agent is not None and not spec.agent.also_in
         return TargetParts(
             target=target,
             dataset=dataset,
             metrics=metrics,
-            no_model="there is nobody to rewrite prompts",
-            record=_prompt_files(target.prompts),
+            no_model="there is no model to rewrite prompts",
+            record={_PROMPTS: {**paths}, FILES: {**hashes}},
             notes=(
                 *_agent_notes(target, dataset, settable=settable),
                 *MetricsRead(blocks=building.spec.metrics.blocks).notes,
@@ -201,26 +188,29 @@ class PromptsPlugin(TargetPlugin):
         )
 
     def homes(self, header: Header) -> Homes | None:
-        """The prompts that are files."""
         return PromptHomes.of(header)
 
 
-def _cases(dataset: Dataset | None) -> Iterator[Case]:
-    if dataset is not None:
-        yield from (*dataset.train, *dataset.holdout, *dataset.test)
-
-
 def _called(building: Building, spec: PromptsSpec, cases: Sequence[Case]) -> PromptsTarget | None:
-    """The agent as it is described, over its prompt files."""
+    problems = building.problems
     agent = _agent(building, spec, simulated_user(building, cases))
-    prompts = building.problems.attempt("target.prompts", lambda: _prompts(building, spec), None)
+    prompts = problems.attempt("target.prompts", lambda: _prompts(building, spec), None)
     if agent is None or prompts is None:
         return None
-    return building.problems.attempt("target.prompts", lambda: _target(spec, agent, prompts), None)
+
+    def target() -> PromptsTarget:
+        return PromptsTarget.load_files(
+            agent,
+            prompts,
+            mode=spec.isolation,
+            max_chars=_limits(spec, prompts.read_files()),
+            frozen={name: each.frozen for name, each in spec.prompts.items()},
+        )
+
+    return problems.attempt("target.prompts", target, None)
 
 
 def _live(building: Building, spec: PromptsSpec) -> PromptsTarget | None:
-    """The target of a program, with the caps that are described."""
     target = building.live
     assert isinstance(target, PromptsTarget)
     values = {name: str(text) for name, text in target.baseline.values.items()}
@@ -250,15 +240,14 @@ def _agent(building: Building, spec: PromptsSpec, user: User | None) -> CallingT
         ways = building.problems.ways("target.agent", key=key, flag=flag)
         building.problems.add("target.agent", "there is no agent", f"name it: {ways}")
         return None
-    block, folder = agent.block, agent.folder(building.folder)
-    name = next(key for key in ("python", "http", "command") if getattr(agent, key) is block)
+    [(name, block)] = agent.blocks.items()
+    folder = agent.folder(building.folder)
     return building.problems.in_block(
         f"target.agent.{name}", block, lambda: block.made(folder, user)
     )
 
 
 def _prompts(building: Building, spec: PromptsSpec) -> TargetPrompt:
-    """Prompts that are files; everything that is wrong with them is said at once."""
     prompts, problems = TargetPrompt(), list[Problem]()
     for name, field in spec.prompts.items():
         path = building.path(field.path)
@@ -279,22 +268,12 @@ def _prompts(building: Building, spec: PromptsSpec) -> TargetPrompt:
     return prompts
 
 
-def _target(spec: PromptsSpec, agent: CallingTarget, prompts: TargetPrompt) -> PromptsTarget:
-    return PromptsTarget.load_files(
-        agent,
-        prompts,
-        mode=spec.isolation,
-        max_chars=_limits(spec, prompts.read_files()),
-        frozen={name: each.frozen for name, each in spec.prompts.items()},
-    )
-
-
 def _limits(spec: PromptsSpec, values: Mapping[str, str]) -> dict[str, int]:
-    """The most characters of each prompt, where there is a cap."""
     most = prompt_limits(values, max_chars=spec.max_prompt_chars, max_tokens=spec.max_prompt_tokens)
-    own = {name: each.max_chars for name, each in spec.prompts.items() if each.max_chars}
-    names = {**most, **own}
-    return {n: min(v for v in (most.get(n), own.get(n)) if v) for n in names}
+    for name, prompt in spec.prompts.items():
+        if prompt.max_chars:
+            most[name] = min(prompt.max_chars, most.get(name) or prompt.max_chars)
+    return most
 
 
 def estimated_tokens(text: str) -> int:
@@ -328,6 +307,6 @@ def _agent_notes(target: PromptsTarget, dataset: Dataset, *, settable: bool) -> 
         yield from notes_for(target.agent, cases)
         yield from price_notes(target.agent, settable=settable)
     for name, text in target.baseline.values.items():
-        if len(str(text).strip()) < _SHORT:
-            about = f"the prompt '{name}' has {len(str(text).strip())} characters"
-            yield f"{about}: there is little in it that could be worded otherwise"
+        if (length := len(str(text).strip())) < 20:
+            about = f"the prompt '{name}' has {length} characters"
+            yield f"{about}: there is little that could be reworded"

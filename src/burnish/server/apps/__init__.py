@@ -1,4 +1,4 @@
-"""What can run under a name: project files, and PromptIter engines."""
+"""Apps: project files and PromptIter engines under a name."""
 
 from burnish.server.apps.engines import EngineApp, FileApp
 

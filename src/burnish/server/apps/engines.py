@@ -1,13 +1,15 @@
-"""Apps over files and engines: what PromptIter's routes drive."""
+"""Apps made of project files and PromptIter engines."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from burnish.compat.promptiter import (
+    AcceptanceDecision,
     Engine,
     EvaluationStack,
     RoundResult,
@@ -17,15 +19,19 @@ from burnish.compat.promptiter import (
     RunStatus,
     read_request,
 )
+from burnish.compat.promptiter.remote_files import RemoteFile, remote_parts, remote_target
+from burnish.compat.promptiter.requests import LIMITS, within
 from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.cases import Dataset
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
-from burnish.core.protocols import Metric
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble
+from burnish.core.protocols import Metric, Target
+from burnish.journal.limits import Budget
 from burnish.models.references import ModelRef
+from burnish.projects.clients import NOTHING_ALLOWED, AllowedNames, ClientRequest
 from burnish.projects.description import STRATEGY as STRATEGY_FIELD
 from burnish.projects.description import describe, from_stored
-from burnish.projects.dialects import Document
+from burnish.projects.dialects import Document, Flags
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.plugin import graph_of, graph_parts, graph_target
 from burnish.projects.launch import load_project
@@ -35,16 +41,17 @@ from burnish.projects.structures import read_structure
 from burnish.runs.build import build, building_of
 from burnish.runs.draft import refuse_literals
 from burnish.runs.plugins import Building, TargetParts
-from burnish.runs.setup import Furnish
 from burnish.runs.stoppers import STOP_FILE
 from burnish.server.apps.projects import JobRequest, MeasureWork, ProjectWork, refuse_kind
 from burnish.server.runs import Datasets
 from burnish.server.security import check_app_name
 from burnish.server.stores import records
-from burnish.server.stores.records import NewEvent, RunChanges, RunEvent
-from burnish.server.work import Ended, LoopThread, Order, Tell
+from burnish.server.stores.accounts import Amounts
+from burnish.server.stores.records import UNCHANGED, NewEvent, RunChanges, RunEvent
+from burnish.server.work import EventSink, LoopThread, RunContext, RunOutcome
 from burnish.strategies.backprop.prompts import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.strategies.backprop.strategy import Backprop, role_models, whole_names
+from burnish.strategies.measure import Measure
 
 if TYPE_CHECKING:
     from burnish.server.work import RunWork
@@ -60,7 +67,7 @@ _ROUND = {
     "output_profile": "round_output_profile",
     "validation": "round_validation",
 }
-STARTED, COMPLETED, ACCEPTED = "round_started", "round_completed", "accepted_profile"
+_STARTED, _COMPLETED, _ACCEPTED = "round_started", "round_completed", "accepted_profile"
 _KEYS = {
     "structure_snapshot": "Structure",
     "baseline_validation": "BaselineValidation",
@@ -72,51 +79,54 @@ _KEYS = {
     "round_output_profile": "OutputProfile",
     "round_validation": "Validation",
 }
-_ENDING = ("Acceptance", "Stop", "Burnish")
 
 
 class _HasJson(Protocol):
     def to_json(self) -> dict[str, Json]: ...
 
 
-class Pieces:
-    """Compares each state of a result with the one before, and tells what is new."""
+class _Pieces:
+    """Compares each state of a result with the previous one and reports what is new."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: EventSink) -> None:
         self._tell = tell
         self._before = RunResult()
         self._counts: dict[str, int] = {}
 
     def __call__(self, result: RunResult) -> None:
-        """Tell what this state adds; stages of an earlier session have the same keys again."""
+        """Report what this state adds; stages of an earlier session get the same keys again."""
         before, self._before = self._before, result
         for name, kind in _HEAD.items():
             if (value := getattr(result, name)) is not getattr(before, name):
-                self._piece(kind, 0, _plain(value), RunChanges(best_score=_baseline(result, kind)))
+                # The structure has none.
+                score: float | None = getattr(value, "overall_score", None)
+                self._piece(kind, 0, _plain(value), RunChanges(best_score=score))
         for number, now in enumerate(result.rounds):
             previous = before.rounds[number] if number < len(before.rounds) else None
             if now is not previous:
                 self._round(previous, now)
         if result.accepted_profile is not before.accepted_profile:
             profile = _plain(result.accepted_profile)
-            self._piece(ACCEPTED, result.current_round, profile, RunChanges())
+            self._piece(_ACCEPTED, result.current_round, profile)
 
     def _round(self, before: RoundResult | None, now: RoundResult) -> None:
         if before is None:
             changes = RunChanges(current_round=now.round)
-            self._piece(STARTED, now.round, _plain(now.input_profile), changes)
+            self._piece(_STARTED, now.round, _plain(now.input_profile), changes)
         before = before or RoundResult()
         for name, kind in _ROUND.items():
             value = getattr(now, name)
             if value is not getattr(before, name) and value is not None and value != ():
-                self._piece(kind, now.round, _plain(value), RunChanges())
-        if now.acceptance is not None and (now.acceptance, now.stop) != (
-            before.acceptance,
-            before.stop,
-        ):
-            self._piece(COMPLETED, now.round, _ending(now), RunChanges(best_score=_best(now)))
+                self._piece(kind, now.round, _plain(value))
+        acceptance, validation = now.acceptance, now.validation
+        if acceptance is not None and (acceptance, now.stop) != (before.acceptance, before.stop):
+            scored = validation if acceptance.accepted else None
+            changes = RunChanges(best_score=None if scored is None else scored.overall_score)
+            self._piece(_COMPLETED, now.round, _ending(now, acceptance), changes)
 
-    def _piece(self, kind: str, number: int, payload: Json, changes: RunChanges) -> None:
+    def _piece(
+        self, kind: str, number: int, payload: Json, changes: RunChanges = UNCHANGED
+    ) -> None:
         name = f"{number}:{kind}"
         self._counts[name] = place = self._counts.get(name, 0) + 1
         event = NewEvent(kind=kind, round=number, payload=payload, key=f"piece:{name}:{place}")
@@ -124,30 +134,31 @@ class Pieces:
 
 
 def assembled(events: Iterable[RunEvent], result: RunResult) -> dict[str, Json]:
-    """The result so far: `result` says what the events do not."""
+    """The result so far: the events, and `result` for everything that is not in them."""
     document = result.to_json()
     rounds: dict[int, dict[str, Json]] = {}
     for event in events:
         part = rounds.get(event.round, {})
-        if event.kind == STARTED:
+        if event.kind == _STARTED:
             new = RoundResult(round=event.round).to_json()
             rounds[event.round] = {**new, "InputProfile": event.payload}
-        elif event.kind == COMPLETED and isinstance(event.payload, dict):
-            part.update({key: event.payload[key] for key in _ENDING if key in event.payload})
-        elif event.kind == ACCEPTED:
+        elif event.kind == _COMPLETED and isinstance(event.payload, dict):
+            ending = ("Acceptance", "Stop", "Burnish")
+            part.update({key: event.payload[key] for key in ending if key in event.payload})
+        elif event.kind == _ACCEPTED:
             document["AcceptedProfile"] = event.payload
         elif event.kind in _HEAD.values():
             document[_KEYS[event.kind]] = event.payload
         elif event.kind in _KEYS:
             part[_KEYS[event.kind]] = event.payload
-    document["Rounds"] = [rounds[number] for number in sorted(rounds)]
+    # A run that has not begun a round has none, which is null in Go, not an empty list.
+    document["Rounds"] = [rounds[number] for number in sorted(rounds)] or None
     return document
 
 
-def _ending(now: RoundResult) -> dict[str, Json]:
-    """RoundCompleted as PromptIter has it, and the parts that the round keeps."""
-    accepted, stop = now.acceptance, now.stop
-    assert accepted is not None
+def _ending(now: RoundResult, accepted: AcceptanceDecision) -> dict[str, Json]:
+    """PromptIter's RoundCompleted, and the parts that the round stores."""
+    stop = now.stop
     fields: dict[str, Json] = {
         "Accepted": accepted.accepted,
         "AcceptanceReason": accepted.reason,
@@ -160,17 +171,6 @@ def _ending(now: RoundResult) -> dict[str, Json]:
     return {**fields, **({} if now.burnish is None else {"Burnish": now.burnish})}
 
 
-def _best(now: RoundResult) -> float | None:
-    taken = now.acceptance is not None and now.acceptance.accepted
-    return now.validation.overall_score if taken and now.validation is not None else None
-
-
-def _baseline(result: RunResult, kind: str) -> float | None:
-    validation = result.baseline_validation
-    is_it = kind == _HEAD["baseline_validation"] and validation is not None
-    return validation.overall_score if is_it and validation is not None else None
-
-
 def _plain(value: Any) -> Json:
     if value is None:
         return None
@@ -179,14 +179,11 @@ def _plain(value: Any) -> Json:
     return cast("_HasJson", value).to_json()
 
 
-# -- A run of a PromptIter engine as work for the manager -----------------------------------------
-
-
 _STRATEGY = "backprop"
 
 
-class EngineWork:
-    """A request that an engine found good."""
+class _EngineWork:
+    """A request that an engine has validated."""
 
     strategy = _STRATEGY
 
@@ -197,78 +194,71 @@ class EngineWork:
         *,
         thread: LoopThread | None = None,
         owned: bool = False,
+        tighten: bool = False,
     ) -> None:
         self._engine = engine
-        self._request = request
+        self._request = engine.tightened(request) if tighten else request
+        self.request: Json = None if self._request is request else self._request.sent_json()
+        engine.check(self._request)
         self._owned = owned
         self._latest: Json = None
         self.thread = thread
         self.spec: Mapping[str, Json] = {}
 
+    @property
+    def budget(self) -> Budget:
+        own = self._request.options
+        return self._engine.budget.within(**{name: getattr(own, name) for name in LIMITS})
+
+    def limit(self, granted: Amounts) -> None:
+        self._request = within(self._request, **granted.limits())
+        self._engine.check(self._request)
+
     def so_far(self) -> Json:
-        """The rounds that were finished."""
         return self._latest
 
-    async def drive(self, order: Order) -> Ended:
-        """Begin or go on."""
-        order.place.fetch()
-        pieces, states = Pieces(order.tell), [RunResult()]
+    async def drive(self, context: RunContext) -> RunOutcome:
+        place, stop = context.place, context.stop
+        place.fetch()
+        stop_file = place.folder / STOP_FILE
+        pieces, states = _Pieces(context.tell), [RunResult()]
 
         def progress(result: RunResult) -> None:
             states[0] = result
-            if not order.stop.asked:  # what a stop leaves open is told when the run goes on
+            if not stop.asked:  # what a stop leaves open is told when the run goes on
                 pieces(result)
 
-        order.stop.when_asked(_touch(order.place.folder))
+        def touch_stop_file(why: str) -> None:
+            del why
+            if place.folder.is_dir():
+                stop_file.touch()
+
+        stop.when_asked(touch_stop_file)
         try:
-            result = await self._run(order, progress, order.place.furnish)
+            # A stop that a killed service had asked for does not count any more.
+            stop_file.unlink(missing_ok=True)
+            result = await self._engine.run(
+                self._request, run_dir=place.folder, progress=progress, furnish=place.furnish
+            )
         finally:
-            (order.place.folder / STOP_FILE).unlink(missing_ok=True)
+            stop_file.unlink(missing_ok=True)
             # Here, in the run's own thread: a large result takes a while.
             self._latest = states[0].to_json()
             await self.drop()
-        return self._ended(result, stopped=order.stop.asked)
-
-    async def _run(
-        self, order: Order, progress: Callable[[RunResult], None], furnish: Furnish
-    ) -> RunResult:
-        # What a killed service had asked for is not asked for any more.
-        (order.place.folder / STOP_FILE).unlink(missing_ok=True)
-        return await self._engine.run(
-            self._request, run_dir=order.place.folder, progress=progress, furnish=furnish
-        )
-
-    def _ended(self, result: RunResult, *, stopped: bool) -> Ended:
-        cut = result.burnish is not None and result.burnish.get("EndedBecause") == "stop_file"
         if result.status is RunStatus.CANCELED:
             raise asyncio.CancelledError
-        if stopped and cut:
-            return Ended(status=records.RunStatus.QUEUED)
+        if stop.asked and (result.burnish or {}).get("EndedBecause") == "stop_file":
+            return RunOutcome(status=records.RunStatus.QUEUED)
         status = records.RunStatus(result.status.value)
-        return Ended(status=status, result=self._latest, error=result.error_message)
+        return RunOutcome(status=status, result=self._latest, error=result.error_message)
 
     async def drop(self) -> None:
-        """Close an engine that was made for this run."""
         if self._owned:
             await self._engine.close()
 
 
-def _touch(folder: Path) -> Callable[[str], None]:
-    """Stop through the file that every run looks for."""
-
-    def ask(why: str) -> None:
-        del why
-        if folder.is_dir():
-            (folder / STOP_FILE).touch()
-
-    return ask
-
-
-# -- A PromptIter engine of one's own program as an app -------------------------------------------
-
-
 class EngineApp:
-    """An engine under a name. All its runs share one loop: what it holds belongs to that loop."""
+    """An engine under a name; all its runs share one event loop, which owns its resources."""
 
     folder = None
 
@@ -278,75 +268,68 @@ class EngineApp:
         self._thread: LoopThread | None = None
         self._lock = threading.Lock()
 
-    def plan(self, request: Json) -> "RunWork":
-        """Check a request in PromptIter's terms."""
+    def plan(self, request: Json, *, tighten: bool = False) -> "RunWork":
         parsed = JobRequest.read(request)
         if parsed.kind != "promptiter":
             raise refuse_kind(parsed.kind, self.name)
-        return self.planned(read_request(parsed.promptiter, strict=False)[0])
+        return self.planned(read_request(parsed.promptiter, strict=False)[0], tighten=tighten)
 
-    def planned(self, request: RunRequest) -> EngineWork:
-        """Check a request; its teacher and judge are live objects, which only this process has."""
-        self.engine.check(request)
-        return EngineWork(self.engine, request, thread=self._loop())
+    def planned(self, request: RunRequest, *, tighten: bool = False) -> "RunWork":
+        """Check a request; its teacher and judge are live objects that only this process has."""
+        with self._lock:  # requests are planned in several threads
+            self._thread = self._thread or LoopThread(f"engine-{self.name}")
+        return _EngineWork(self.engine, request, thread=self._thread, tighten=tighten)
 
     def about(self) -> dict[str, Json]:
-        """An engine."""
         return {"name": self.name, "kind": "engine", "strategy": _STRATEGY, "promptiter": True}
 
-    def structure(self) -> dict[str, Json]:
-        """The structure of its target."""
-        return SurfaceMap.of(self.engine.target).snapshot.to_json()
+    def structure(self, *, whole: bool = False) -> dict[str, Json]:
+        return _structure(self.engine.target, whole=whole)
 
     async def close(self) -> None:
-        """Close the engine in the loop that it lived in."""
         thread, self._thread = self._thread, None
         if thread is None:
             await self.engine.close()
             return
-        await thread.submit(self.engine.close()).ended()
+        await thread.submit(self.engine.close()).result()
         thread.close()
         await asyncio.to_thread(thread.join)
 
-    def _loop(self) -> LoopThread:
-        with self._lock:  # requests are planned in several threads
-            if self._thread is None:
-                self._thread = LoopThread(f"engine-{self.name}")
-            return self._thread
 
-
-# -- A PromptIter engine made from the description of a graph file --------------------------------
-
-
-def _has_structure(path: Path) -> bool:
-    """Whether PromptIter can say anything of the file."""
-    try:
-        read_structure(path)
-    except BurnishError:
-        return False
-    return True
+def _structure(target: Target, *, whole: bool) -> dict[str, Json]:
+    surface_map = SurfaceMap.of(target)
+    return (surface_map.whole if whole else surface_map.snapshot).to_json()
 
 
 def engine_of(path: Path, app_name: str, *, data_dir: Path | None = None) -> Engine:
-    """An engine for a graph file; eval sets lie in `data` beside it, unless `data_dir` says.
+    """An engine for a graph file; eval sets are in `data` next to it unless `data_dir` is given.
 
-    Everything that is wrong with the file is said at once, models out of reach included.
+    Reports everything that is wrong with the file at once, including unreachable models.
     """
     document = Document.read(path)
-    if document.data.get("kind") != GraphFile.kind:
-        message = "PromptIter's requests are for graph files"
-        remedy = "write `kind: graph`, serve an engine from Python, or use /api/v1"
-        raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
-    described = describe(document, {STRATEGY_FIELD: Backprop.name}, dialect=GraphFile())
+    dialect = {GraphFile.kind: GraphFile, RemoteFile.kind: RemoteFile}.get(
+        str(document.data.get("kind"))
+    )
+    if dialect is None:
+        remedy = (
+            "write `kind: graph` or `kind: remote`, serve an engine from Python, or use /api/v1"
+        )
+        message = "PromptIter's requests are for graphs and remote agents"
+        raise ConfigError.of(path.name, message, remedy)
+    described = describe(document, {STRATEGY_FIELD: Backprop.name}, dialect=dialect())
     building = building_of(described)
     parts, judge = _parts(building), _judge(building)
-    stages = {} if parts is None else _stages(building, parts)
+    stages = {} if parts is None else role_models(building, parts)
+    for name, ref in stages.items():
+        if ref is not None:
+            building.asked(name, ref)
     building.problems.settle()
     assert parts is not None
     spec = described.spec
     stack = EvaluationStack(
         app_name=app_name,
         data_dir=data_dir or building.folder / "data",
+        output_dir=None,
         metrics=parts.metrics,
         judge=judge,
         models=building.models,
@@ -369,20 +352,21 @@ def engine_of(path: Path, app_name: str, *, data_dir: Path | None = None) -> Eng
 
 
 def _parts(building: Building) -> TargetParts | None:
-    """The graph and its metrics; the cases come with each request."""
-    graph, metrics = graph_of(building), _metrics(building)
+    """The agent and its metrics; the cases come with each request."""
+    spec = building.spec.metrics
+    metrics: tuple[Metric, ...] = ()  # the sets have them
+    if spec.blocks or spec.file is not None:
+        # No case of an eval set has metrics of its own, so none need be known here.
+        metrics = read_metrics(building, (), replies_only=False)
     user = named_user(building)
+    if building.spec.target.kind == RemoteFile.target:
+        remote = remote_target(building, user)
+        return (
+            None if remote is None else remote_parts(building, remote, Dataset(train=()), metrics)
+        )
+    graph = graph_of(building)
     target = None if graph is None else graph_target(building, graph, user)
     return None if target is None else graph_parts(building, target, Dataset(train=()), metrics)
-
-
-def _metrics(building: Building) -> tuple[Metric, ...]:
-    """The metrics of the file; none where it leaves them to the sets."""
-    spec = building.spec.metrics
-    if not spec.blocks and spec.file is None:
-        return ()
-    # No case of an eval set has metrics of its own, so that none need be known here.
-    return read_metrics(building, (), replies_only=False)
 
 
 def _judge(building: Building) -> ModelRef | None:
@@ -392,16 +376,18 @@ def _judge(building: Building) -> ModelRef | None:
     return building.problems.attempt("metrics.judge", block.reference, None)
 
 
-def _stages(building: Building, parts: TargetParts) -> dict[str, ModelRef | None]:
-    """The model of each stage, seen to be within reach."""
-    models = role_models(building, parts)
-    for name, ref in models.items():
-        if ref is not None:
-            building.asked(name, ref)
-    return models
-
-
-# -- A project file as an app ---------------------------------------------------------------------
+@contextmanager
+def _as_settings() -> Generator[None, None, None]:
+    """Report problems of the strategy under the setting's name, since clients have no flags."""
+    flag = f"--{STRATEGY_FIELD}"
+    try:
+        yield
+    except ConfigError as error:
+        problems = [
+            replace(each, where=f"settings.{STRATEGY_FIELD}") if each.where == flag else each
+            for each in error.problems
+        ]
+        raise ConfigError(problems, remedy=error.remedy) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,67 +397,72 @@ class FileApp:
     name: str
     path: Path
     datasets: Datasets
-    allowed: Set[str] = frozenset()
-    """Models and functions that requests may name."""
+    allowance: AllowedNames = NOTHING_ALLOWED
+    """The models and functions that requests may name."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be served."""
         check_app_name(self.name)
         if not self.path.is_file():
             raise FileTrouble(
                 f"there is no file {self.path} for the app '{self.name}'",
-                remedy="say --app NAME=FILE with a project file",
+                remedy="pass --app NAME=FILE with a project file",
             )
 
     @property
     def folder(self) -> Path:
-        """Where the file lies."""
         return self.path.resolve().parent
 
-    def plan(self, request: Json) -> "RunWork":
-        """Load the file with what the request says."""
+    def plan(self, request: Json, *, tighten: bool = False) -> "RunWork":
         job = JobRequest.read(request)
         if job.kind == "promptiter":
             engine = engine_of(self.path, self.name)
             parsed = read_request(job.promptiter, strict=False)[0]
-            engine.check(parsed)
-            return EngineWork(engine, parsed, owned=True)
-        if job.kind == "evaluate":
-            return self._measuring(job)
-        return self._searching(job)
+            return _EngineWork(engine, parsed, owned=True, tighten=tighten)
+        work = self._work(job)
+        if job.spec is None:
+            refuse_literals(work.setup.project.spec)
+        work.setup.check()
+        return work
 
-    def _searching(self, job: JobRequest) -> ProjectWork:
-        """A search: built from its description alone once that is kept."""
+    def _work(self, job: JobRequest) -> ProjectWork:
+        """A search or a measurement, built from its stored description if there is one."""
+        evaluates = job.kind == "evaluate"
         if job.spec is not None:
-            setup = build(from_stored(job.spec, {}))
+            described = from_stored(job.spec, {})
+            if not evaluates:
+                return ProjectWork(build(described))
+            measurement = from_description(described)
         else:
-            flags = job.settings.flags(self.datasets, self.allowed)
-            with job.settings.named():
-                setup = load_project(self.path, flags).setup
-            refuse_literals(setup.project.spec)
-        setup.check()
-        return ProjectWork(setup)
-
-    def _measuring(self, job: JobRequest) -> MeasureWork:
-        """A measurement: built from its description alone once that is kept."""
-        if job.spec is not None:
-            measurement = from_description(from_stored(job.spec, {}))
-        else:
-            flags = job.evaluation.flags(self.datasets, self.allowed)
-            with job.evaluation.named():
-                measurement = load_measurement(self.path, flags)
-            refuse_literals(measurement.setup.project.spec)
-        measurement.setup.check()
+            flags, changes = self.changes(job)
+            with _as_settings():
+                if not evaluates:
+                    return ProjectWork(load_project(self.path, flags, request=changes).setup)
+                measurement = load_measurement(self.path, flags, request=changes)
         return MeasureWork(measurement.setup, measurement=measurement)
 
+    def changes(self, job: JobRequest) -> tuple[Flags, ClientRequest]:
+        """What a request changes in the file: the strategy, and its other settings."""
+        evaluates = job.kind == "evaluate"
+        values = (job.evaluation if evaluates else job.settings).values
+        changes = ClientRequest(
+            values=values,
+            allowance=self.allowance,
+            dataset=self.datasets.path,
+            strategy=Measure.name if evaluates else "",
+        )
+        return {STRATEGY_FIELD: values.get(STRATEGY_FIELD)}, changes
+
     def about(self) -> dict[str, Json]:
-        """A file; whether PromptIter's routes know it."""
-        structured = _has_structure(self.path)
+        try:
+            is_remote = Document.read(self.path).data.get("kind") == RemoteFile.kind
+            structured = is_remote or bool(read_structure(self.path))
+        except BurnishError:
+            structured = False
         return {"name": self.name, "kind": "file", "strategy": "", "promptiter": structured}
 
-    def structure(self) -> dict[str, Json]:
-        """The structure of the agent in the file."""
-        return SurfaceMap.of(read_structure(self.path).target).snapshot.to_json()
+    def structure(self, *, whole: bool = False) -> dict[str, Json]:
+        if Document.read(self.path).data.get("kind") == RemoteFile.kind:
+            return _structure(engine_of(self.path, self.name).target, whole=whole)
+        return _structure(read_structure(self.path).target, whole=whole)
 
-    async def close(self) -> None:
-        """Nothing is held."""
+    async def close(self) -> None: ...

@@ -3,30 +3,39 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any, cast
 from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from burnish.compat.promptiter import read_request
+from burnish.compat.promptiter import Slimming, read_request
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError
-from burnish.server.go_json import go_json
-from burnish.server.guards import Receive, Send, path_of, status_of
+from burnish.core.errors import BurnishError, ConfigError
+from burnish.server.guards import (
+    CLIENT,
+    Receive,
+    Send,
+    log_trouble,
+    path_of,
+    plain_message,
+    status_of,
+)
+from burnish.server.host_paths import public
 from burnish.server.manager import RunManager
-from burnish.server.results import run_result
-from burnish.server.runs import AppMissing, ManagerClosed, TooManyRuns
-from burnish.server.stores.documents import Slimming
+from burnish.server.results import go_json, run_result
+from burnish.server.runs import AppMissing, ManagerClosed
+from burnish.server.security import is_plain
 from burnish.server.stores.records import RunMissing, RunNotRunning, RunStatus, StoredRun
 from burnish.server.work import App
 
 log = logging.getLogger("burnish.server")
-CLOSED = "promptiter manager is closed"
-_CLIENT_GONE, _UNFIT = 499, 422
-Handler: TypeAlias = Callable[[Request, App], Awaitable[Response]]
+_CLOSED = "promptiter manager is closed"
+_SHOWN = 128
+"""The characters of an id that an answer repeats."""
 
 
 class _Refused(Exception):
@@ -36,27 +45,58 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubPaths:
+    """What the three resources of an app are called in its addresses."""
+
+    structure: str = "structure"
+    runs: str = "runs"
+    async_runs: str = "async-runs"
+
+    @classmethod
+    def parse(cls, flags: Sequence[str]) -> "SubPaths":
+        """The names from `NAME=PATH` each; raises ConfigError if two would be the same."""
+        names = {each.name.replace("_", "-"): each.name for each in fields(cls)}
+        chosen: dict[str, str] = {}
+        for flag in flags:
+            name, _, path = flag.partition("=")
+            path = path.strip("/")
+            if name not in names or not is_plain(path):
+                remedy = f"names are: {', '.join(names)}; a path is one short plain name"
+                raise ConfigError.of("--sub-path", f"'{flag}' is not NAME=PATH", remedy)
+            chosen[names[name]] = path
+        paths = cls(**chosen)
+        if len({paths.structure, paths.runs, paths.async_runs}) < len(names):
+            raise ConfigError.of("--sub-path", "two resources have the same path")
+        return paths
+
+
+@dataclass(frozen=True, kw_only=True)
 class PromptIterRoutes:
     """An ASGI application for the paths below the base path."""
 
     manager: RunManager
     base_path: str
+    paths: SubPaths = SubPaths()
     serve_async: bool = True
-    """Whether there are asynchronous runs."""
+    """Whether asynchronous runs are available."""
     slimming: Slimming | None = None
     """What answers leave out."""
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
         request = Request(scope, receive)
         try:
             response = await self._answered(request)
         except ClientDisconnect:
-            response = Response(status_code=_CLIENT_GONE)
+            response = Response(status_code=499)  # client closed request
         except _Refused as refused:
             response = await _json(refused.status, {"error": refused.text}, refused.headers)
         except BurnishError as error:
-            response = await _json(_status(error), {"error": _text(error)})
+            log_trouble(error)
+            message = _CLOSED if isinstance(error, ManagerClosed) else plain_message(error)
+            response = await _json(_status(error), {"error": message})
+        except OSError as error:  # a full disk, a folder that has gone
+            log_trouble(error)
+            response = await _json(503, {"error": "a file of the service cannot be used"})
         except Exception:
             log.exception("a request failed")
             response = await _json(500, {"error": "internal error"})
@@ -67,17 +107,23 @@ class PromptIterRoutes:
             return Response(status_code=204)
         path = path_of({"path": request.scope["path"], "root_path": request.scope["root_path"]})
         if path.endswith("/") and path != "/":
-            return _moved(request)
+            place = quote(request.scope["path"].rstrip("/"), safe="/:@!$&'()*+,;=~")
+            query = f"?{request.url.query}" if request.url.query else ""
+            return Response(status_code=308, headers={"Location": f"{place}{query}"})
         app_name, _, rest = path.strip("/").partition("/")
         if app_name not in self.manager.apps:
             raise _Refused(404, "not found")
         return await self._routed(request, rest)(request, self.manager.apps[app_name])
 
-    def _routed(self, request: Request, rest: str) -> Handler:
+    def _routed(self, request: Request, rest: str) -> Callable[[Request, App], Awaitable[Response]]:
         """The handler of a path below an app."""
-        collections = {"structure": ("GET", self._structure), "runs": ("POST", self._run)}
+        paths = self.paths
+        collections = {
+            paths.structure: ("GET", self._structure),
+            paths.runs: ("POST", self._run),
+        }
         if self.serve_async:
-            collections["async-runs"] = ("POST", self._start)
+            collections[paths.async_runs] = ("POST", self._start)
         if rest in collections:
             method, handler = collections[rest]
             if request.method != method:
@@ -89,18 +135,16 @@ class PromptIterRoutes:
         request.state.run_id = run_id
         actions = {("GET", ""): self._get, ("POST", "cancel"): self._cancel}
         routed = actions.get((request.method, action))
-        if not (self.serve_async and head == "async-runs" and run_id and routed):
+        if not (self.serve_async and head == paths.async_runs and run_id and routed):
             raise _Refused(404, "not found")
         return routed
-
-    # -- the five ----------------------------------------------------------------------------
 
     async def _structure(self, request: Request, app: App) -> Response:
         del request
         return await _json(200, {"structure": await self.manager.structure(app.name)})
 
     async def _run(self, request: Request, app: App) -> Response:
-        """Block until the run has ended; a client that goes away, or a timeout, ends it."""
+        """Block until the run has ended; a disconnect or a timeout cancels it."""
         record = await self._begun(request, app)
         key = (app.name, record.run_id)
         ended = asyncio.ensure_future(self.manager.wait(*key))
@@ -112,44 +156,41 @@ class PromptIterRoutes:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if ended not in done:
-                await self._give_up(*key)
+                with suppress(RunNotRunning):  # it ended just now
+                    await self.manager.cancel(*key)
                 raise ClientDisconnect if gone in done else _Refused(504, "deadline exceeded")
-            return await self._ended(await ended)
+            record = await ended
         finally:
             gone.cancel()
             ended.cancel()
-
-    async def _ended(self, record: StoredRun) -> Response:
         if record.status is RunStatus.CANCELED:
             raise _Refused(408, record.error)
         if record.status is not RunStatus.SUCCEEDED:
-            raise _Refused(500, record.error or CLOSED)
+            raise _Refused(500, public(record.error) or _CLOSED)
         result = await run_result(self.manager.store, record, self.slimming)
         return await _json(200, {"result": {**result, "ID": ""}})
 
-    async def _give_up(self, app_name: str, run_id: str) -> None:
-        try:
-            await self.manager.cancel(app_name, run_id)
-        except RunNotRunning:
-            return  # it ended just now
-
     async def _start(self, request: Request, app: App) -> Response:
         record = await self._begun(request, app)
-        # What is told is that it is queued, however far it is by now.
+        # The answer says that it is queued, however far it is by now.
         result = await run_result(self.manager.store, record, self.slimming)
         place = f"{request.scope['path']}/{record.run_id}"
         return await _json(201, {"result": result}, {"Location": quote(place)})
 
     async def _get(self, request: Request, app: App) -> Response:
-        record = await self.manager.get(app.name, request.state.run_id)
-        return await _json(
-            200, {"result": await run_result(self.manager.store, record, self.slimming)}
-        )
+        run_id = request.state.run_id
+        if not is_plain(run_id):
+            raise RunMissing(app.name, run_id[:_SHOWN])
+        record = await self.manager.get(app.name, run_id)
+        result = await run_result(self.manager.store, record, self.slimming)
+        return await _json(200, {"result": result})
 
     async def _cancel(self, request: Request, app: App) -> Response:
         run_id = request.state.run_id
+        if not is_plain(run_id):
+            raise RunNotRunning(run_id[:_SHOWN])
         try:
-            await self.manager.cancel(app.name, run_id)
+            await self.manager.cancel(app.name, run_id, client=request.scope.get(CLIENT))
         except RunMissing:
             raise RunNotRunning(run_id) from None
         return Response(status_code=202)
@@ -158,48 +199,48 @@ class PromptIterRoutes:
         data = _run_of(await request.body())
         _, warnings = read_request(data, strict=False)
         for warning in warnings:
-            log.warning("a request for the app %s: %s", app.name, warning)
-        return await self.manager.start(app.name, {"kind": "promptiter", "promptiter": data})
+            log.warning("a request for the app %s: %r", app.name, warning[:300])
+        # Mounted without the guard, there are only programs that have the manager anyway.
+        client = request.scope.get(CLIENT)
+        job: Json = {"kind": "promptiter", "promptiter": data}
+        return await self.manager.start(app.name, job, client=client)
 
 
 def _run_of(body: bytes) -> Json:
-    """The request in the envelope, whose key may have any letter case."""
+    """The request inside the envelope, whose key may have any letter case."""
     try:
         data = cast("Json", json.loads(body, parse_constant=_no_number))
-    except (ValueError, RecursionError) as error:
-        raise _Refused(400, f"invalid request body: {error}") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise _Refused(400, f"invalid request body: not JSON at {place}") from None
+    except (ValueError, RecursionError):
+        raise _Refused(400, "invalid request body: not JSON") from None
     if not isinstance(data, dict):
-        raise _Refused(400, "invalid request body: an object is wanted")
+        raise _Refused(400, "invalid request body: an object is expected")
     run = next((value for key, value in data.items() if key.lower() == "run"), None)
     for key in data:
         if key.lower() != "run":
-            log.warning("unknown field '%s' is ignored", key)
+            log.warning("unknown field %r is ignored", key[:100])
     if run is None:
         raise _Refused(400, "run request is empty")
     return run
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
+
+
+_AS_IS = (400, 403, 409, 413, 429, 503)
+"""Statuses that are the same in both dialects."""
 
 
 def _status(error: BurnishError) -> int:
-    if status_of(error)[0] == _UNFIT:
+    status, _ = status_of(error)
+    if status == 422:
         return 400
     if isinstance(error, RunMissing | RunNotRunning | AppMissing):
         return 404
-    return 429 if isinstance(error, TooManyRuns) else 500
-
-
-def _text(error: BurnishError) -> str:
-    return CLOSED if isinstance(error, ManagerClosed) else error.message
-
-
-def _moved(request: Request) -> Response:
-    """To the same address without the slash, the query kept."""
-    place = quote(request.scope["path"].rstrip("/"), safe="/:@!$&'()*+,;=~")
-    query = request.url.query
-    return Response(status_code=308, headers={"Location": f"{place}?{query}" if query else place})
+    return status if status in _AS_IS and not isinstance(error, ManagerClosed) else 500
 
 
 async def _json(status: int, data: Json, headers: Mapping[str, str] | None = None) -> Response:
@@ -210,6 +251,6 @@ async def _json(status: int, data: Json, headers: Mapping[str, str] | None = Non
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client goes away; its body was read before."""
+    """Return when the client disconnects; its body was read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,64 +1,69 @@
-"""Refinement over HTTP, on finished delegations that clients may name."""
+"""Refinement of finished delegations over HTTP."""
 
 import asyncio
 import contextlib
 import logging
 import os
-import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import APIRouter, HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, HTTPException, Request
+from fastapi import Path as PathParameter
+from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
-from burnish.core.content import Json
-from burnish.core.errors import BurnishError
+from burnish.core.errors import BurnishError, SeedRefused
+from burnish.core.formatting import number
+from burnish.delegation.plugin import WorkflowPlugin
 from burnish.delegation.refine.gradients import COMPLETION, mapping, read_json, text
-from burnish.delegation.refine.loop import MOST_ITERATIONS
+from burnish.delegation.refine.loop import Refine
+from burnish.delegation.refine.report import outcome
 from burnish.delegation.refine.sessions import SESSIONS, SessionFiles, best_so_far
-from burnish.delegation.refine.settings import MIXED, Pair, RefineSettings
+from burnish.delegation.refine.settings import MIXED, RefineSettings
 from burnish.delegation.refine.setup import OpenRefinement, RefineOptions, Seat, open_refinement
 from burnish.delegation.target import DELEGATIONS
+from burnish.journal.limits import Budget
+from burnish.pages.live import RefinementLine
+from burnish.projects.clients import (
+    NOTHING_ALLOWED,
+    AllowedNames,
+    ClientSettings,
+    NotAllowed,
+    admit,
+    client_model,
+)
+from burnish.projects.description import Doors
 from burnish.runs.directory import known_runs
+from burnish.server.accounting import Accounting, refinement_key, stop_at
+from burnish.server.guards import CLIENT, status_of
+from burnish.server.runs import RunPlace
+from burnish.server.security import NAME, is_plain
+from burnish.server.tokens import Client
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DEEPEST = 12
 _PARTS = ("", "iter_*/run/", f"{DELEGATIONS}/*/")
-"""Where delegations lie in a run: in its folder, as iterations of a refinement, in a suite."""
+"""Where a run has delegations: its own folder, the iterations of a refinement, a suite."""
+_log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DelegationPlaces:
-    """Where the delegations lie that clients of a service may name."""
+def _delegation(data: Path, folders: Sequence[Path], run_id: str) -> Path:
+    """The finished delegation with this id, which is only compared and never part of a path.
 
-    data: Path
-    """All of it is searched."""
-    folders: tuple[Path, ...] = ()
-    """Of these, only what the index of this machine's runs names."""
-
-    def find(self, run_id: str) -> Path | None:
-        """The finished delegation of this id, which is only compared, never a part of a path."""
-        if not _ID.fullmatch(run_id):
-            return None
-        for folder in chain(finished_runs(self.data), self._indexed()):
+    All of `data` is searched; of `folders`, only runs in the index of this machine.
+    """
+    if is_plain(run_id):
+        for folder in chain(_finished_runs(data), _indexed([data, *folders])):
             if folder.name == run_id or _id_of(folder) == run_id:
                 return folder
-        return None
-
-    def _indexed(self) -> Iterator[Path]:
-        # Resolved, so that no link leads out of the folders.
-        roots = [folder.resolve() for folder in (self.data, *self.folders)]
-        for folder in _known_delegations():
-            if any(folder.resolve().is_relative_to(root) for root in roots):
-                yield folder
+    raise HTTPException(404, "there is no finished run with this id")
 
 
-def finished_runs(data: Path) -> Iterator[Path]:
-    """Every folder with a run_completion.json; of a run only its refinements are looked into."""
+def _finished_runs(data: Path) -> Iterator[Path]:
+    """Every folder with a run_completion.json; inside a run only its refinements are searched."""
     depth = len(data.parts)
     for inside, folders, files in os.walk(data):
         place = Path(inside)
@@ -70,11 +75,14 @@ def finished_runs(data: Path) -> Iterator[Path]:
             folders.clear()
 
 
-def _known_delegations() -> Iterator[Path]:
-    """Finished delegations of runs in the index: a run itself, or a part of one."""
-    for run in known_runs():
-        for pattern in _PARTS:
-            yield from (path.parent for path in sorted(run.glob(f"{pattern}{COMPLETION}")))
+def _indexed(folders: Sequence[Path]) -> Iterator[Path]:
+    """Finished delegations of indexed runs: a run itself, or a part of one."""
+    # Resolved, so that no link leads out of the folders.
+    roots = [folder.resolve() for folder in folders]
+    for run, pattern in product(known_runs(), _PARTS):
+        for path in sorted(run.glob(f"{pattern}{COMPLETION}")):
+            if any(path.parent.resolve().is_relative_to(root) for root in roots):
+                yield path.parent
 
 
 def _id_of(folder: Path) -> str:
@@ -84,105 +92,185 @@ def _id_of(folder: Path) -> str:
         return ""
 
 
-# -- Refinement over HTTP -------------------------------------------------------------------------
+class _RefineRequest(ClientSettings):
+    """The settings of a refinement."""
+
+    model_config = ConfigDict(extra="ignore")  # as awp-agents does
+
+    @model_validator(mode="before")
+    @classmethod
+    def _closed(cls, value: Any) -> Any:
+        """Unknown keys are ignored, but not those that only the operator may set."""
+        if isinstance(value, Mapping):
+            closed = set(RefineSettings.model_fields) - set(cls.model_fields)
+            for name in sorted(closed & {str(key) for key in cast("Mapping[str, Any]", value)}):
+                raise NotAllowed(f"{name}: only the operator may set it", remedy="leave it out")
+        return cast("Any", value)
+
+    def settings(self, allowance: AllowedNames) -> RefineSettings:
+        """The same as command-line settings; with any tier, the other models are ignored."""
+        values = self.values
+        if any(name.startswith("tier_") for name in values):
+            if values.pop("model", None) or values.pop("worker_model", None):
+                _log.warning(MIXED)
+            values.pop("worker_model", None)
+        for name, value in values.items():
+            admit(self.fields[name], value, operator={}, allowance=allowance, where=name)
+        return RefineSettings.model_validate(values)
 
 
-_READY = ("complete", "partial", "completed")
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    RefineBody = _RefineRequest
+else:
+    RefineBody = client_model(
+        "RefineBody",
+        [Doors.of(WorkflowPlugin.kind, Refine.name)],
+        _RefineRequest.__doc__,
+        _RefineRequest,
+    )
 
 
-class RefineBody(BaseModel):
-    """What a client may ask for."""
+class RefinementSessions(BaseModel):
+    """The sessions of a run."""
 
-    model_config = ConfigDict(extra="ignore")
+    sessions: list[dict[str, JsonValue]]
+    """As in their files."""
+    best: dict[str, JsonValue] | None
+    """What is in the run's BEST."""
 
-    iterations: Annotated[int, Field(strict=True, ge=1, le=MOST_ITERATIONS)] = 3
-    model: str | None = None
-    worker_model: str | None = None
-    tier_low: Pair | None = None
-    tier_mid: Pair | None = None
-    tier_high: Pair | None = None
 
-    def settings(self) -> RefineSettings:
-        """As the command line would say it; with any tier, other models are left aside."""
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        settings = RefineSettings.model_validate(fields)
-        if not settings.warnings:
-            return settings
-        _log.warning(MIXED)
-        return settings.model_copy(update={"model": None, "worker_model": None})
+_RunId = Annotated[str, PathParameter(json_schema_extra={"pattern": NAME})]
+"""Checked below: in this dialect a name that cannot be is 404, like one that is not there."""
 
 
 class RefineStarted(BaseModel):
-    """A session that is under way."""
+    """A session that is running."""
 
     session_id: str
     status: str = "running"
 
 
-def refinement_router(
-    data: Path,
-    folders: Sequence[Path] = (),
-    *,
-    wishes: RefineOptions | None = None,
-    start: Callable[[OpenRefinement], None] | None = None,
-) -> APIRouter:
-    """The routes over the delegations below `data`, and the runs of this machine in `folders`.
+@dataclass(frozen=True, kw_only=True)
+class Refinements:
+    """Starts refinements for clients, who name only models of the `allowance`."""
 
-    A client reaches nothing else: other folders of the user are none of its business.
-    `start` runs an opened refinement, in a thread unless said.
+    allowance: AllowedNames = NOTHING_ALLOWED
+    accounting: Accounting | None = None
+    """With it, the limits of the client apply."""
+    options: RefineOptions | None = None
+    run: Callable[[OpenRefinement], None] = field(default_factory=lambda: _run_in_thread)
+    """Runs an opened refinement."""
+
+    async def start(
+        self, find: Callable[[], Path], body: RefineBody | None, client: Client | None
+    ) -> str:
+        """Start a session for the run in a folder; returns its id."""
+
+        def opened_session() -> OpenRefinement:
+            seat = _seat(find())
+            settings = (body or RefineBody()).settings(self.allowance)
+            return open_refinement(seat, settings, options=self.options)
+
+        if self.accounting is not None and client is not None:
+            opened = await _limited(opened_session, self.accounting, client)
+        else:
+            opened = await asyncio.to_thread(opened_session)
+        self.run(opened)
+        return opened.session.session_id
+
+
+def refinement_router(
+    data: Path, folders: Sequence[Path] = (), *, refinements: Refinements | None = None
+) -> APIRouter:
+    """The routes for delegations below `data` and for this machine's runs in `folders`.
+
+    Clients cannot reach any other folder.
     """
     router = APIRouter(prefix="/api/experiments", tags=["refinement"])
-    begin = start or run_in_thread
-    places = DelegationPlaces(data=data, folders=tuple(folders))
+    starter = refinements or Refinements()
 
     @router.post("/{run_id}/refine", status_code=202)
-    def refine(run_id: str, body: RefineBody | None = None) -> RefineStarted:
+    async def refine(
+        request: Request, run_id: _RunId, body: RefineBody | None = None
+    ) -> RefineStarted:
         """Start a session; its id is that of its file."""
-        seat = _seat(places, run_id)
+        client = request.scope.get(CLIENT)
         try:
-            settings = (body or RefineBody()).settings()
-            opened = open_refinement(seat, settings, options=wishes)
+            session = await starter.start(
+                lambda: _delegation(data, folders, run_id),
+                body,
+                client if isinstance(client, Client) else None,
+            )
         except BurnishError as error:
-            raise HTTPException(409, str(error)) from error
-        begin(opened)
-        return RefineStarted(session_id=opened.session.session_id)
+            if status_of(error)[0] == 503:
+                raise
+            raise HTTPException(_status(error), str(error)) from error
+        return RefineStarted(session_id=session)
 
     @router.get("/{run_id}/refinement_sessions")
-    def refinement_sessions(run_id: str) -> dict[str, Any]:
+    def refinement_sessions(run_id: _RunId) -> RefinementSessions:
         """Every session of a run, and what is in its BEST."""
-        folder = _folder(places, run_id)
+        folder = _delegation(data, folders, run_id)
         best = best_so_far(folder)
-        sessions: list[Json] = list(SessionFiles(folder=folder / SESSIONS).rows())
-        return {"sessions": sessions, "best": None if best is None else dict(best)}
+        sessions = list(SessionFiles(folder=folder / SESSIONS).rows())
+        return RefinementSessions.model_validate(
+            {"sessions": sessions, "best": None if best is None else dict(best)}
+        )
 
     return router
 
 
-def run_in_thread(opened: OpenRefinement) -> None:
-    """Run it beside the service; what goes wrong stands in its session."""
+def refinement_lines(folder: Path) -> tuple[RefinementLine, ...] | None:
+    """The refinements of a run for its page; None if it is no delegation that has ended."""
+    if not (folder / COMPLETION).is_file():
+        return None
+    return tuple(
+        RefinementLine(
+            name=session.session_id,
+            ended=outcome(session),
+            iterations=len(session.iterations),
+            loss=f"{number(session.seed_loss)} → {number(session.best_loss)}",
+            running=session.unfinished,
+        )
+        for session in SessionFiles(folder=folder / SESSIONS).sessions()
+    )
 
+
+def _status(error: BurnishError) -> int:
+    """The status of a refusal; whatever else is wrong is a matter of the run's state."""
+    status, _ = status_of(error)
+    return status if status in (403, 413, 429) else 409
+
+
+async def _limited(
+    open_session: Callable[[], OpenRefinement], accounting: Accounting, client: Client
+) -> OpenRefinement:
+    """A session that stops at what is left of the client's limits, and then settles."""
+    key = refinement_key()
+    granted = await accounting.reserve(client, key, Budget())
+    try:
+        opened = await asyncio.to_thread(open_session)
+    except BaseException:
+        await accounting.drop(key)
+        raise
+    before, limit = opened.strategy.stop, stop_at(opened.folder, granted)
+    opened.strategy.stop = lambda: before() or limit()
+    place = RunPlace(folder=opened.folder)
+    return replace(opened, ended=partial(accounting.settle, key, place))
+
+
+def _run_in_thread(opened: OpenRefinement) -> None:
     def run() -> None:
-        with contextlib.suppress(BurnishError):
+        with contextlib.suppress(BurnishError):  # its session says what went wrong
             asyncio.run(opened.run())
 
     threading.Thread(target=run, name=opened.session.session_id, daemon=True).start()
 
 
-def _folder(places: DelegationPlaces, run_id: str) -> Path:
-    folder = places.find(run_id)
-    if folder is None:
-        raise HTTPException(404, f"there is no finished run '{run_id}'")
-    return folder
-
-
-def _seat(places: DelegationPlaces, run_id: str) -> Seat:
-    folder = _folder(places, run_id)
-    try:
-        status = text(mapping(read_json(folder / COMPLETION)).get("status"))
-        seat = Seat.beside(folder)
-    except BurnishError as error:
-        raise HTTPException(409, str(error)) from error
-    if status not in _READY:
-        raise HTTPException(409, f"run '{run_id}' is {status or 'not finished'}: nothing to refine")
+def _seat(folder: Path) -> Seat:
+    seat = Seat.beside(folder)
+    status = text(mapping(read_json(folder / COMPLETION)).get("status"))
+    if status not in ("complete", "partial", "completed"):
+        message = f"run '{seat.seed.run_id}' is {status or 'not finished'}: nothing to refine"
+        raise SeedRefused(message, remedy="refine a run that has delivered something")
     return seat

@@ -1,27 +1,33 @@
 """The routes of runs, apps, datasets, evaluations, events and health."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
-from pydantic import JsonValue
+from pydantic import BeforeValidator, JsonValue
+from starlette.types import Receive, Scope, Send
 
 from burnish.compat.promptiter import read_request
 from burnish.core.cases import Case
 from burnish.core.content import codec
 from burnish.datasets.case_files import CaseFile
+from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
 from burnish.server import runs
+from burnish.server.accounting import limits_of
 from burnish.server.apps.projects import JobRequest
-from burnish.server.manager import CONTENT_TYPE, RunManager, exposition
+from burnish.server.guards import CLIENT
+from burnish.server.host_paths import public, relative
+from burnish.server.manager import RunManager
+from burnish.server.metrics import CONTENT_TYPE, exposition
 from burnish.server.results import run_result
-from burnish.server.runs import NAME, Datasets, FileMissing, RunPlace, TooManyRuns
-from burnish.server.security import NAME as APP_NAME
+from burnish.server.runs import Datasets, FileMissing, RunPlace, is_dataset_name
+from burnish.server.security import Name, NameFilter, NameRefused
 from burnish.server.shapes import (
-    RUN_ID,
+    AccountShape,
     AppList,
     AppShape,
     CandidateList,
@@ -37,6 +43,7 @@ from burnish.server.shapes import (
     LeftRun,
     NewEvaluation,
     NewRun,
+    ProcessShape,
     Readiness,
     RunList,
     RunShape,
@@ -44,34 +51,52 @@ from burnish.server.shapes import (
     TrialPage,
 )
 from burnish.server.stores.records import RunFilter, RunStatus, StoredRun
+from burnish.server.tokens import LOCAL, Client, Period, TokenScope
 from burnish.strategies.measure import Measure
 from burnish.system import read_text
 from burnish.version import VERSION
 
-AppName = Annotated[str, Path(pattern=APP_NAME)]
-RunId = Annotated[str, Path(pattern=RUN_ID)]
-Offset = Annotated[int, Query(ge=0, le=10**9)]
-Limit = Annotated[int, Query(ge=1, le=200)]
+_AppName = Annotated[Name, Path()]
+_RunId = Annotated[Name, Path()]
+_Offset = Annotated[int, Query(ge=0, le=10**9)]
+_Limit = Annotated[int, Query(ge=1, le=200)]
+_Filter = Annotated[NameFilter, Query()]
+_Cursor = Annotated[str, Query(max_length=100)]
+_RUN = "/apps/{app}/runs/{run_id}"
+_service = APIRouter(tags=["service"])
+_apps = APIRouter(tags=["apps"])
+_runs = APIRouter(tags=["runs"])
+_datasets = APIRouter(tags=["datasets"])
+_evaluations = APIRouter(tags=["evaluations"])
+ROUTERS = (_service, _apps, _runs, _datasets, _evaluations)
+WORKER_ROUTERS = (_service,)
+"""What a process answers that only drives runs."""
 
 _DESCRIPTIONS = {
     400: "The request cannot be read.",
-    401: "A token is needed.",
+    401: "A token is required.",
     403: "Not allowed.",
-    404: "There is no such thing.",
-    405: "Not with this method.",
-    409: "Not in this state.",
-    413: "The body is too large.",
+    404: "Not found.",
+    405: "Method not allowed.",
+    408: "The request did not arrive in time.",
+    409: "Not possible in the current state.",
+    413: "The body is too large, or the storage of the token is full.",
     422: "Something in the request is wrong.",
-    429: "Too many runs.",
-    500: "A mistake of the service.",
-    503: "The store does not answer, or the service goes down.",
+    429: "Too many runs or event streams, or a limit of the token is reached.",
+    500: "Internal error.",
+    503: "The store or a disk does not answer, or the service is shutting down.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": sentence}
     for status, sentence in _DESCRIPTIONS.items()
 }
 DETAILED: dict[int | str, dict[str, Any]] = {
-    **{status: ERRORS[status] for status in (401, 403, 413, 500)},
+    **{status: ERRORS[status] for status in (401, 408, 500, 503)},
+    # Refused before the route, or by it.
+    **{
+        status: {"model": ErrorBody | Detailed, "description": _DESCRIPTIONS[status]}
+        for status in (403, 413, 429)
+    },
     **{
         status: {"model": Detailed, "description": _DESCRIPTIONS[status]}
         for status in (400, 404, 405, 409)
@@ -79,99 +104,246 @@ DETAILED: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def manager_of(request: Request) -> RunManager:
-    """The manager that the application was made with. Not a thread of its own for this."""
+async def _manager_of(request: Request) -> RunManager:
+    # Async, so that FastAPI needs no thread for it.
     return request.app.state.manager
 
 
-# -- The apps that are served ---------------------------------------------------------------------
+async def _client_of(request: Request) -> Client:
+    client = request.scope.get(CLIENT)
+    return client if isinstance(client, Client) else Client(scope=TokenScope.READ)
 
 
-app_router = APIRouter(tags=["apps"])
-Manager = Annotated[RunManager, Depends(manager_of)]
+_Manager = Annotated[RunManager, Depends(_manager_of)]
+_Client = Annotated[Client, Depends(_client_of)]
 
 
-@app_router.get("/apps")
-async def list_apps(manager: Manager) -> AppList:
-    """Every app."""
+@_service.get("/health")
+async def health() -> Health:
+    """Whether the service is alive. Needs no token."""
+    return Health(status="ok", version=VERSION)
+
+
+@_service.get("/ready")
+async def ready(manager: _Manager, request: Request) -> Readiness:
+    """Whether the store answers. With a token: who is there, and which runs cannot continue."""
+    await manager.list_runs(limit=1)
+    if request.scope.get(CLIENT) is None:
+        return Readiness(status="ready")
+    left = [
+        LeftRun(app=app, id=run, why=public(why))
+        for (app, run), why in sorted(manager.left.items())
+    ]
+    return Readiness(
+        status="ready",
+        apps=sorted(manager.apps),
+        running=manager.launcher.running,
+        waiting=await manager.waiting(),
+        left=left,
+        processes=[
+            ProcessShape.model_validate(vars(each)) for each in await manager.launcher.processes()
+        ],
+    )
+
+
+@_service.get("/account")
+async def get_account(manager: _Manager, client: _Client) -> AccountShape:
+    """The limits of your token, and what it has used of them."""
+    since = limits_of(client).since
+    use = await manager.store.accounts.standing(client.account, since=since)
+    return AccountShape(
+        name=client.account,
+        scope=client.scope,
+        limits=client.limits.model_dump(exclude={"per", "max_priority"}),
+        max_priority=client.highest_priority,
+        per=client.limits.per or Period.EVER,
+        spent=vars(use.spent),
+        reserved=vars(use.reserved),
+        runs=use.runs,
+        bytes=use.bytes,
+    )
+
+
+@_service.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(request: Request, manager: _Manager) -> PlainTextResponse:
+    """Counters for Prometheus, and how many workers are needed."""
+    return PlainTextResponse(
+        await exposition(manager, request.app.state.requests), media_type=CONTENT_TYPE
+    )
+
+
+@_apps.get("/apps")
+async def list_apps(manager: _Manager) -> AppList:
+    """List the apps."""
     entries = [await asyncio.to_thread(app.about) for app in manager.apps.values()]
     return AppList(apps=[AppShape.model_validate(each) for each in entries])
 
 
-@app_router.get("/apps/{app}")
-async def get_app(app: AppName, manager: Manager) -> AppShape:
-    """One app."""
+@_apps.get("/apps/{app}")
+async def get_app(app: _AppName, manager: _Manager) -> AppShape:
+    """Get one app."""
     return AppShape.model_validate(await asyncio.to_thread(manager.app(app).about))
 
 
-@app_router.get("/apps/{app}/structure")
-async def get_structure(app: AppName, manager: Manager) -> Structure:
-    """The nodes of an app, and what can be changed at each."""
-    return Structure.model_validate({"structure": await manager.structure(app)})
+@_apps.get("/apps/{app}/structure")
+async def get_structure(app: _AppName, manager: _Manager) -> Structure:
+    """The nodes of an app, and what can be changed in each."""
+    return Structure.model_validate({"structure": await manager.structure(app, whole=True)})
 
 
-# -- Datasets -------------------------------------------------------------------------------------
+@_runs.post("/apps/{app}/runs", status_code=201)
+async def create_run(
+    app: _AppName,
+    new: NewRun,
+    manager: _Manager,
+    client: _Client,
+    request: Request,
+    response: Response,
+) -> RunShape:
+    """Start a run. All problems are reported before any paid call is made."""
+    manager.app(app)
+    if new.promptiter is not None:
+        read_request(new.promptiter, strict=True)
+    own = ("id", "priority")
+    job = JobRequest(**{name: value for name, value in new if name not in own})
+    record = await manager.start(
+        app, job.to_json(), run_id=new.id or "", client=client, priority=new.priority
+    )
+    response.headers["Location"] = f"{request.url.path}/{record.run_id}"
+    return _shown(manager, record)
 
 
-dataset_router = APIRouter(tags=["datasets"])
+@_runs.get("/runs")
+async def list_runs(
+    manager: _Manager,
+    app: _Filter = "",
+    status: RunStatus | None = None,
+    strategy: _Filter = "",
+    limit: _Limit = 50,
+    cursor: _Cursor = "",
+) -> RunList:
+    """List runs, newest first, without requests and results."""
+    which = RunFilter(app_name=app, status=status, strategy=strategy)
+    return await _run_list(manager, which, limit, cursor)
 
 
-async def _datasets(manager: Annotated[RunManager, Depends(manager_of)]) -> Datasets:
-    return Datasets(folder=manager.places.datasets)
+@_runs.get(_RUN)
+async def get_run(
+    app: _AppName, run_id: _RunId, manager: _Manager, *, result: bool = True
+) -> RunShape:
+    """Get one run; a large result can be left out."""
+    return _shown(manager, await manager.get(app, run_id, result=result))
 
 
-DatasetFolder = Annotated[Datasets, Depends(_datasets)]
-Name = Annotated[str, Path(pattern=NAME, max_length=100)]
-_FILE: dict[str, Any] = {
-    "required": True,
-    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-}
+@_runs.post(f"{_RUN}/cancel", status_code=202)
+async def cancel_run(app: _AppName, run_id: _RunId, manager: _Manager, client: _Client) -> RunShape:
+    """Stop a run for good, whichever process drives it; `resume` can still continue it."""
+    await manager.cancel(app, run_id, client=client)
+    return _shown(manager, await manager.get(app, run_id, result=False))
 
 
-@dataset_router.get("/datasets")
-async def list_datasets(datasets: DatasetFolder) -> DatasetList:
-    """The names of all datasets."""
-    return DatasetList(datasets=await asyncio.to_thread(datasets.names))
+@_runs.post(f"{_RUN}/resume", status_code=202)
+async def resume_run(app: _AppName, run_id: _RunId, manager: _Manager, client: _Client) -> RunShape:
+    """Resume a run that failed, was canceled or was abandoned. No call is paid for twice."""
+    return _shown(manager, await manager.resume(app, run_id, client=client))
 
 
-@dataset_router.get("/datasets/{name}")
-async def get_dataset(
-    name: Name, datasets: DatasetFolder, offset: Offset = 0, limit: Limit = 50
-) -> CasePage:
-    """A dataset with some of its cases."""
-    dataset = await asyncio.to_thread(datasets.read, name)
-    page = [codec(Case).encode(case) for case in dataset.cases[offset : offset + limit]]
-    return CasePage.model_validate({**_about(name, dataset), "offset": offset, "page": page})
-
-
-@dataset_router.put("/datasets/{name}", status_code=201, openapi_extra={"requestBody": _FILE})
-async def put_dataset(name: Name, datasets: DatasetFolder, request: Request) -> DatasetShape:
-    """Keep a dataset; one that cannot be read is refused with all that is wrong.
-
-    Cases are data: what is asked, what is expected, and attachments as bytes. A field that names
-    metrics, models, code, files or addresses is refused with its place, and nothing is kept.
-    """
-    # As it was sent: whatever the client calls its type, its name says what it is.
-    cases = await asyncio.to_thread(datasets.write, name, await request.body())
-    return DatasetShape.model_validate(_about(name, cases))
-
-
-@dataset_router.delete("/datasets/{name}", status_code=204)
-async def delete_dataset(name: Name, datasets: DatasetFolder) -> Response:
-    """Remove a dataset."""
-    await asyncio.to_thread(datasets.delete, name)
+@_runs.delete(_RUN, status_code=204)
+async def delete_run(app: _AppName, run_id: _RunId, manager: _Manager, client: _Client) -> Response:
+    """Delete a run that nobody drives, with its folder and journal."""
+    await manager.delete(app, run_id, client=client)
     return Response(status_code=204)
 
 
-def _about(name: str, dataset: CaseFile) -> dict[str, object]:
-    return {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
+def _shown(manager: RunManager, record: StoredRun) -> RunShape:
+    return RunShape.of(record, manager.left.get((record.app_name, record.run_id), ""))
 
 
-# -- The events of a run --------------------------------------------------------------------------
+async def _run_list(manager: RunManager, which: RunFilter, limit: int, cursor: str) -> RunList:
+    page = await manager.list_runs(which, limit=limit, cursor=cursor)
+    return RunList(runs=[_shown(manager, each) for each in page.runs], cursor=page.cursor)
 
 
-event_router = APIRouter(tags=["runs"])
-LastEventId = Annotated[int, Header(alias="Last-Event-ID", ge=0, le=10**9)]
+async def _place(app: _AppName, run_id: _RunId, manager: _Manager) -> RunPlace:
+    """The place of a run; its folder is created here if the journal is in a database."""
+    place = manager.places.of(await manager.get(app, run_id, result=False))
+    if not await asyncio.to_thread(place.fetch):
+        raise FileMissing("this run has not begun", remedy="ask again when it is running")
+    return place
+
+
+_Home = Annotated[RunPlace, Depends(_place)]
+
+
+@_runs.get(f"{_RUN}/trials")
+async def list_trials(home: _Home, offset: _Offset = 0, limit: _Limit = 50) -> TrialPage:
+    """List the trials, accepted or not."""
+    rows = await asyncio.to_thread(runs.trials, home.folder)
+    page = rows[offset : offset + limit]
+    return TrialPage.model_validate({"total": len(rows), "offset": offset, "trials": page})
+
+
+@_runs.get(f"{_RUN}/candidates")
+async def list_candidates(home: _Home) -> CandidateList:
+    """The starting point of the run, and each accepted candidate."""
+    accepted = await asyncio.to_thread(runs.candidates, home.folder)
+    return CandidateList.model_validate({"candidates": accepted})
+
+
+@_runs.get(f"{_RUN}/files")
+async def list_files(home: _Home) -> FileList:
+    """List the files in the run's folder."""
+    files = await asyncio.to_thread(runs.files, home.folder)
+    return FileList.model_validate({"files": files})
+
+
+_TEXTS = (".json", ".jsonl", ".md", ".csv", ".txt")
+"""Files that burnish writes, some of which name folders."""
+
+
+@_runs.get(
+    f"{_RUN}/files/{{path:path}}",
+    response_class=FileResponse,
+    responses={200: {"content": {"application/octet-stream": {}}}},
+)
+async def get_file(
+    home: _Home, manager: _Manager, path: Annotated[str, Path(max_length=1000)]
+) -> Response:
+    """Download one file of the run's folder. Paths in it are relative to the service's folders."""
+    file = await asyncio.to_thread(runs.file, home.folder, path)
+    # Never as a page: what an agent wrote may be a script.
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment"}
+    kind = "application/octet-stream"
+    if file.suffix not in _TEXTS:
+        return FileResponse(file, media_type=kind, headers=headers)
+    content = await asyncio.to_thread(lambda: relative(file.read_bytes(), manager.folders))
+    return Response(content, media_type=kind, headers=headers)
+
+
+@_runs.get(
+    f"{_RUN}/report",
+    response_class=Response,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
+)
+async def get_report(home: _Home, manager: _Manager) -> Response:
+    """The report of the run, in Markdown."""
+    text = await asyncio.to_thread(lambda: read_text(write_report(home.folder)))
+    content = relative(text.encode("utf-8", "replace"), manager.folders)
+    return Response(content, media_type="text/markdown; charset=utf-8")
+
+
+@_runs.get(f"{_RUN}/promptiter")
+async def get_promptiter(app: _AppName, run_id: _RunId, manager: _Manager) -> dict[str, object]:
+    """The result so far in PromptIter's shape."""
+    record = await manager.get(app, run_id)
+    return {"result": await run_result(manager.store, record)}
+
+
+_LastEventId = Annotated[int, Header(alias="Last-Event-ID", ge=0, le=10**9)]
 _TEXT = {"type": "string"}
 _FRAME = {
     "type": "object",
@@ -180,266 +352,159 @@ _FRAME = {
 }
 
 
-@event_router.get("/apps/{app}/runs/{run_id}/events")
+@_runs.get(f"{_RUN}/events")
 async def list_events(
-    app: AppName, run_id: RunId, manager: Manager, after: Offset = 0, limit: Limit = 50
+    app: _AppName, run_id: _RunId, manager: _Manager, after: _Offset = 0, limit: _Limit = 50
 ) -> EventPage:
-    """What happened, oldest first."""
+    """List the events of a run, oldest first."""
     await manager.get(app, run_id, result=False)
     events = await manager.events(app, run_id, after=after, limit=limit)
     return EventPage(events=[EventShape.model_validate(vars(each)) for each in events])
 
 
-@event_router.get(
-    "/apps/{app}/runs/{run_id}/stream",
+@_runs.get(
+    f"{_RUN}/stream",
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/event-stream": {"schema": _FRAME}}},
-        204: {"description": "The run has ended, and everything was told."},
+        204: {"description": "The run has ended, and all events were sent."},
     },
 )
 async def stream_events(
-    app: AppName,
-    run_id: RunId,
-    manager: Manager,
-    last_event_id: LastEventId = 0,
-    after: Offset = 0,
+    app: _AppName,
+    run_id: _RunId,
+    manager: _Manager,
+    client: _Client,
+    last_event_id: _LastEventId = 0,
+    after: _Offset = 0,
 ) -> Response:
-    """Server-sent events from the beginning, or after a number; ends with the run."""
+    """Server-sent events from the beginning or after a number; ends with the run."""
     record = await manager.get(app, run_id, result=False)
     begin = max(last_event_id, after)
     if record.status.finished and begin and begin >= record.events:
         return Response(status_code=204)  # tells an EventSource to stop asking
-    if manager.tails.listeners >= manager.limits.listeners:
-        raise TooManyRuns("too many listen already", remedy="ask for pages of events instead")
+    leave = manager.tails.admit("" if client.account == LOCAL else client.account)
     frames = manager.tails.listen(app, run_id, after=begin, newest=record.events)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_until_gone(frames), media_type="text/event-stream", headers=headers)
+    return EventStream(frames, leave)
 
 
-async def _until_gone(frames: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The frames; a listener that goes away is no listener any more."""
-    async with aclosing(frames):
-        async for frame in frames:
-            yield frame
+class EventStream(StreamingResponse):
+    """A stream that gives the place of its listener back, however it ends."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], leave: Callable[[], None]) -> None:
+        async def content() -> AsyncGenerator[bytes, None]:
+            async with aclosing(frames):  # at once when the client goes away
+                async for frame in frames:
+                    yield frame
+
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(content(), media_type="text/event-stream", headers=headers)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
-# -- Health, readiness and metrics ----------------------------------------------------------------
+async def _datasets_of(manager: _Manager) -> Datasets:
+    return Datasets(folder=manager.places.datasets)
 
 
-health_router = APIRouter(tags=["service"])
+_DatasetFolder = Annotated[Datasets, Depends(_datasets_of)]
 
 
-@health_router.get("/health")
-async def health() -> Health:
-    """Whether the service is alive. Open to all."""
-    return Health(status="ok", version=VERSION)
+def _dataset_name(value: str) -> str:
+    if not is_dataset_name(value):
+        remedy = "use a name such as holdout.jsonl: letters, digits, '-', '_' and a suffix"
+        raise NameRefused("the request has a name that cannot name a dataset", remedy=remedy)
+    return value
 
 
-@health_router.get("/ready")
-async def ready(manager: Manager) -> Readiness:
-    """Whether the store answers; and which runs cannot go on here, and why."""
-    await manager.list_runs(limit=1)
-    left = [LeftRun(app=app, id=run, why=why) for (app, run), why in sorted(manager.left.items())]
-    return Readiness(
-        status="ready",
-        apps=sorted(manager.apps),
-        running=manager.launcher.running,
-        waiting=manager.launcher.waiting,
-        left=left,
-    )
+_Name = Annotated[str, BeforeValidator(_dataset_name), Path(pattern=DATASET_NAME, max_length=100)]
+_FILE: dict[str, Any] = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
 
 
-@health_router.get(
-    "/metrics",
-    response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-)
-async def metrics(request: Request, manager: Manager) -> PlainTextResponse:
-    """Counters for Prometheus."""
-    return PlainTextResponse(
-        exposition(manager, request.app.state.requests), media_type=CONTENT_TYPE
-    )
+@_datasets.get("/datasets")
+async def list_datasets(datasets: _DatasetFolder) -> DatasetList:
+    """List the names of all datasets."""
+    return DatasetList(datasets=await asyncio.to_thread(datasets.names))
 
 
-# -- What a run's folder tells --------------------------------------------------------------------
+@_datasets.get("/datasets/{name}")
+async def get_dataset(
+    name: _Name, datasets: _DatasetFolder, offset: _Offset = 0, limit: _Limit = 50
+) -> CasePage:
+    """A dataset with some of its cases."""
+    dataset = await asyncio.to_thread(datasets.read, name)
+    page = [codec(Case).encode(case) for case in dataset.cases[offset : offset + limit]]
+    return CasePage.model_validate({**_about(name, dataset), "offset": offset, "page": page})
 
 
-run_detail_router = APIRouter(tags=["runs"])
-RUN = "/apps/{app}/runs/{run_id}"
+@_datasets.put("/datasets/{name}", status_code=201, openapi_extra={"requestBody": _FILE})
+async def put_dataset(
+    name: _Name, datasets: _DatasetFolder, manager: _Manager, client: _Client, request: Request
+) -> DatasetShape:
+    """Store a dataset; one that cannot be read is rejected with all its problems.
+
+    Cases are data: inputs, expectations, and attachments as bytes. A field that names metrics,
+    models, code, files or addresses is rejected with its location, and nothing is stored.
+    """
+    # As it was sent: whatever the client calls its type, its name says what it is.
+    content = await request.body()
+    cases = await asyncio.to_thread(datasets.check, name, content)
+    await manager.accounting.upload(client, name, len(content))
+    await asyncio.to_thread(datasets.store, name, content)
+    return DatasetShape.model_validate(_about(name, cases))
 
 
-async def _place(app: AppName, run_id: RunId, manager: Manager) -> RunPlace:
-    """The folder of a run; made here from the journal where that lies in a database."""
-    record = await manager.get(app, run_id, result=False)
-    place = manager.places.of(record)
-    await asyncio.to_thread(runs.require, place)
-    return place
-
-
-Home = Annotated[RunPlace, Depends(_place)]
-
-
-@run_detail_router.get(f"{RUN}/trials")
-async def list_trials(home: Home, offset: Offset = 0, limit: Limit = 50) -> TrialPage:
-    """The trials, accepted or not."""
-    rows = await asyncio.to_thread(runs.trials, home.folder)
-    page = rows[offset : offset + limit]
-    return TrialPage.model_validate({"total": len(rows), "offset": offset, "trials": page})
-
-
-@run_detail_router.get(f"{RUN}/candidates")
-async def list_candidates(home: Home) -> CandidateList:
-    """Where the run began, and each candidate that was accepted."""
-    accepted = await asyncio.to_thread(runs.candidates, home.folder)
-    return CandidateList.model_validate({"candidates": accepted})
-
-
-@run_detail_router.get(f"{RUN}/files")
-async def list_files(home: Home) -> FileList:
-    """The files in the run's folder."""
-    files = await asyncio.to_thread(runs.files, home.folder)
-    return FileList.model_validate({"files": files})
-
-
-@run_detail_router.get(
-    f"{RUN}/files/{{path:path}}",
-    response_class=FileResponse,
-    responses={200: {"content": {"application/octet-stream": {}}}},
-)
-async def get_file(home: Home, path: Annotated[str, Path(max_length=1000)]) -> Response:
-    """One file of the run's folder, as it lies there."""
-    file = await asyncio.to_thread(runs.file, home.folder, path)
-    # Never as a page: what an agent wrote may be a script.
-    headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment"}
-    return FileResponse(file, media_type="application/octet-stream", headers=headers)
-
-
-@run_detail_router.get(
-    f"{RUN}/report",
-    response_class=Response,
-    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
-)
-async def get_report(home: Home) -> PlainTextResponse:
-    """What is known of the run, in Markdown."""
-    text = await asyncio.to_thread(lambda: read_text(write_report(home.folder)))
-    return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
-
-
-@run_detail_router.get(f"{RUN}/promptiter")
-async def get_promptiter(app: AppName, run_id: RunId, manager: Manager) -> dict[str, object]:
-    """The result so far in PromptIter's shape."""
-    record = await manager.get(app, run_id)
-    return {"result": await run_result(manager.store, record)}
-
-
-# -- Runs of every strategy -----------------------------------------------------------------------
-
-
-run_router = APIRouter(tags=["runs"])
-Filter = Annotated[str, Query(max_length=255)]
-
-
-@run_router.post("/apps/{app}/runs", status_code=201)
-async def create_run(
-    app: AppName, new: NewRun, manager: Manager, request: Request, response: Response
-) -> RunShape:
-    """Start a run. Everything that is wrong with it is said before anything is paid."""
-    manager.app(app)
-    if new.promptiter is not None:
-        read_request(new.promptiter, strict=True)
-    job = JobRequest(
-        kind=new.kind,
-        settings=new.settings,
-        evaluation=new.evaluation,
-        promptiter=new.promptiter,
-    )
-    record = await manager.start(app, job.to_json(), run_id=new.id or "")
-    response.headers["Location"] = f"{request.url.path}/{record.run_id}"
-    return shown(manager, record)
-
-
-@run_router.get("/runs")
-async def list_runs(
-    manager: Manager,
-    app: Filter = "",
-    status: RunStatus | None = None,
-    strategy: Filter = "",
-    limit: Limit = 50,
-    cursor: Annotated[str, Query(max_length=100)] = "",
-) -> RunList:
-    """Runs, newest first, without requests and results."""
-    which = RunFilter(app_name=app, status=status, strategy=strategy)
-    page = await manager.list_runs(which, limit=limit, cursor=cursor)
-    return RunList(runs=[shown(manager, each) for each in page.runs], cursor=page.cursor)
-
-
-@run_router.get("/apps/{app}/runs/{run_id}")
-async def get_run(
-    app: AppName, run_id: RunId, manager: Manager, *, result: bool = True
-) -> RunShape:
-    """One run; a large result can be left out."""
-    return shown(manager, await manager.get(app, run_id, result=result))
-
-
-@run_router.post("/apps/{app}/runs/{run_id}/cancel", status_code=202)
-async def cancel_run(app: AppName, run_id: RunId, manager: Manager) -> RunShape:
-    """Stop a run for good, whichever process drives it; `resume` takes that back."""
-    await manager.cancel(app, run_id)
-    return shown(manager, await manager.get(app, run_id, result=False))
-
-
-@run_router.post("/apps/{app}/runs/{run_id}/resume", status_code=202)
-async def resume_run(app: AppName, run_id: RunId, manager: Manager) -> RunShape:
-    """Go on with a run that failed, was canceled, or was left. Nothing is paid twice."""
-    return shown(manager, await manager.resume(app, run_id))
-
-
-@run_router.delete("/apps/{app}/runs/{run_id}", status_code=204)
-async def delete_run(app: AppName, run_id: RunId, manager: Manager) -> Response:
-    """Remove a run that nobody drives, with its folder and its journal."""
-    await manager.delete(app, run_id)
+@_datasets.delete("/datasets/{name}", status_code=204)
+async def delete_dataset(
+    name: _Name, datasets: _DatasetFolder, manager: _Manager, client: _Client
+) -> Response:
+    """Delete a dataset."""
+    await manager.accounting.check_dataset_owner(client, name)
+    await asyncio.to_thread(datasets.delete, name)
+    await manager.store.accounts.remove_upload(name)
     return Response(status_code=204)
 
 
-def shown(manager: RunManager, record: StoredRun) -> RunShape:
-    """A run, with what this service knows of it."""
-    return RunShape.of(record, manager.left.get((record.app_name, record.run_id), ""))
+def _about(name: str, dataset: CaseFile) -> dict[str, object]:
+    return {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
 
 
-# -- Measurements of apps -------------------------------------------------------------------------
-
-
-evaluation_router = APIRouter(tags=["evaluations"])
-
-
-@evaluation_router.post("/evaluations", status_code=201)
+@_evaluations.post("/evaluations", status_code=201)
 async def create_evaluation(
-    new: NewEvaluation, manager: Manager, request: Request, response: Response
+    new: NewEvaluation, manager: _Manager, client: _Client, request: Request, response: Response
 ) -> RunShape:
-    """Measure an app as it stands."""
+    """Measure an app as it is."""
     job = JobRequest(kind="evaluate", evaluation=new.settings)
-    record = await manager.start(new.app, job.to_json(), run_id=new.id or "")
+    record = await manager.start(
+        new.app, job.to_json(), run_id=new.id or "", client=client, priority=new.priority
+    )
     base = request.url.path.removesuffix("/evaluations")
     response.headers["Location"] = f"{base}/evaluations/{new.app}/{record.run_id}"
-    return shown(manager, record)
+    return _shown(manager, record)
 
 
-@evaluation_router.get("/evaluations")
+@_evaluations.get("/evaluations")
 async def list_evaluations(
-    manager: Manager,
-    app: Annotated[str, Query(max_length=255)] = "",
-    limit: Limit = 50,
-    cursor: Annotated[str, Query(max_length=100)] = "",
+    manager: _Manager,
+    app: _Filter = "",
+    limit: _Limit = 50,
+    cursor: _Cursor = "",
 ) -> RunList:
-    """Measurements, newest first."""
+    """List measurements, newest first."""
     which = RunFilter(app_name=app, strategy=Measure.name)
-    page = await manager.list_runs(which, limit=limit, cursor=cursor)
-    return RunList(runs=[shown(manager, each) for each in page.runs], cursor=page.cursor)
+    return await _run_list(manager, which, limit, cursor)
 
 
-@evaluation_router.get("/evaluations/{app}/{run_id}")
-async def get_evaluation(app: AppName, run_id: RunId, manager: Manager) -> dict[str, JsonValue]:
+@_evaluations.get("/evaluations/{app}/{run_id}")
+async def get_evaluation(app: _AppName, run_id: _RunId, manager: _Manager) -> dict[str, JsonValue]:
     """The report of a measurement, as in its evaluation.json."""
     record = await manager.get(app, run_id)
     result = record.result if isinstance(record.result, dict) else {}

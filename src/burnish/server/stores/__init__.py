@@ -1,11 +1,10 @@
-"""Where the service keeps its runs: in memory, SQLite, PostgreSQL, MySQL or MariaDB."""
+"""Where the service stores its runs: memory, SQLite, PostgreSQL, MySQL or MariaDB."""
 
 from collections.abc import Mapping
 
 from burnish.journal.database_store import LEASE_SECONDS, DatabaseJournals
 from burnish.journal.tables import print_schema
 from burnish.server.stores.database import DatabaseRunStore, MemoryRunStore
-from burnish.server.stores.documents import Slimming, slimmed
 from burnish.server.stores.records import (
     Lease,
     LeaseLost,
@@ -40,14 +39,12 @@ __all__ = [
     "RunPage",
     "RunStatus",
     "RunStore",
-    "Slimming",
     "StoreTrouble",
     "StoredRun",
     "Where",
     "journals_in",
     "open_store",
     "print_schema",
-    "slimmed",
 ]
 
 
@@ -60,7 +57,7 @@ async def open_store(
 ) -> RunStore:
     """The store at an address: `memory://`, `sqlite:///runs.db`, `postgresql://…`, `mysql://…`.
 
-    Its tables are made or brought up to date, unless `create_schema` is off.
+    Its tables are created or migrated, unless `create_schema` is off.
     """
     url = DatabaseUrl.parse(address, environ)
     check_prefix(table_prefix)
@@ -83,7 +80,7 @@ def journals_in(
     lease_seconds: float = LEASE_SECONDS,
     environ: Mapping[str, str] | None = None,
 ) -> DatabaseJournals:
-    """The journals in the database of a store, PostgreSQL or MySQL and MariaDB."""
+    """The journals in a PostgreSQL, MySQL or MariaDB database."""
     return DatabaseJournals(
         url=DatabaseUrl.parse(address, environ),
         prefix=table_prefix,

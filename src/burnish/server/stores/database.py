@@ -1,11 +1,12 @@
 """A store in SQLite, PostgreSQL, MySQL or MariaDB, or in memory.
 
-Many processes share a database: who drives a run, and who asked to stop it, is each decided by a
-single statement that one process wins.
+Many processes share a database: who drives a run, and who canceled it, is decided by a single
+statement that one process wins.
 """
 
 import asyncio
 import functools
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Connection,
     Double,
     RowMapping,
+    Select,
     case,
     delete,
     insert,
@@ -28,9 +30,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, RunLocked
+from burnish.core.errors import BurnishError, ConfigError, NotJournalable, Problem, RunLocked
 from burnish.journal.tables import Schema, store_schema
-from burnish.server.stores.documents import pack, unpack
+from burnish.server.cluster import Priority
+from burnish.server.stores.accounts import AccountStore, DatabaseAccounts
+from burnish.server.stores.queue import DatabaseQueue
 from burnish.server.stores.records import (
     CANCELED,
     EVERY,
@@ -50,20 +54,17 @@ from burnish.server.stores.records import (
     StoredRun,
     StoreTrouble,
     Where,
-    can_be_kept,
-    check_names,
-    check_score,
-    cursor_of,
-    keepable_text,
     moment,
-    number_of,
+    pack,
+    unpack,
 )
 from burnish.system.databases import PART, PREFIX, Database, DatabaseUrl
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_THREADS = 8
+_CURSOR = "before-"
+_LONGEST = 255
 _REQUEST, _RESULT = "request", "result"
 _NEW = {
     "status": RunStatus.QUEUED.value,
@@ -75,13 +76,13 @@ _NEW = {
     "cancel_requested": 0,
     "events": 0,
 }
-"""What every run begins with."""
+"""The initial values of every run."""
 
 
 def _threaded(
     method: Callable[Concatenate["DatabaseRunStore", P], T],
 ) -> Callable[Concatenate["DatabaseRunStore", P], "CoroutineType[Any, Any, T]"]:
-    """The method in one of the store's threads: databases and large JSON block."""
+    """Run the method in one of the store's threads: databases and large JSON block."""
 
     @functools.wraps(method)
     async def call(self: "DatabaseRunStore", *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,40 +95,52 @@ class DatabaseRunStore:
     """Runs in a database that many processes share."""
 
     def __init__(
-        self, url: DatabaseUrl, *, table_prefix: str = PREFIX, threads: int = _THREADS
+        self,
+        url: DatabaseUrl,
+        *,
+        table_prefix: str = PREFIX,
+        threads: int = 8,
+        patience: float = 60.0,
     ) -> None:
         self._database = Database(url, trouble=functools.partial(_trouble, url))
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="burnish-store")
-        self._closed = False
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="burnish-store")
+        self.closed = False
+        self.patience = patience
+        """Seconds after which a call that the database does not answer has failed."""
         self.schema = store_schema(table_prefix, StoreTrouble)
         self._runs = self.schema.tables["runs"]
         self._events = self.schema.tables["run_events"]
         self._payloads = self.schema.tables["run_payloads"]
+        self._progress = self.schema.tables["run_progress"]
+        self.accounts: AccountStore = DatabaseAccounts(self._database, self.schema, self.in_thread)
+        self.queue = DatabaseQueue(self._database, self.schema, self.in_thread, self._unfinished)
         self._now: ColumnElement[float] = literal_column(self._database.clock, Double())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._database.url)!r})"
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do work in one of the store's threads."""
-        if self._closed:
-            raise StoreTrouble("the store is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
     @_threaded
     def prepare(self, *, create_schema: bool = True, schema: Schema | None = None) -> None:
-        """Make the tables or bring them up to date; or only see that they are."""
+        """Create or migrate the tables, or only check them."""
         schema = schema or self.schema
-        with self._database.transaction() as db:
+        with self._database.transaction(may_create=True) as db:
             (schema.migrate if create_schema else schema.require)(db)
 
-    async def close(self) -> None:
-        """Let go of the database. Doing so twice is fine."""
-        self._closed = True
-        await asyncio.to_thread(self._threads.shutdown)
-        self._database.close()
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do work that blocks, in one of the store's threads; StoreTrouble if it takes too long."""
+        if self.closed:
+            raise StoreTrouble("the store is closed")
+        answer = asyncio.get_running_loop().run_in_executor(self.threads, work)
+        try:
+            async with asyncio.timeout(self.patience):
+                return await answer
+        except TimeoutError:
+            raise StoreTrouble(f"the store did not answer within {self.patience:g} s") from None
 
-    # -- records ---------------------------------------------------------------------------
+    async def close(self) -> None:
+        self.closed = True
+        await asyncio.to_thread(self.threads.shutdown)
+        self._database.close()
 
     @_threaded
     def create(
@@ -138,9 +151,14 @@ class DatabaseRunStore:
         strategy: str = "",
         request: Json = None,
         where: Where | None = None,
+        account: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> StoredRun:
-        """Keep a new run, queued; RunExists where the app has one with this id."""
-        check_names(app_name, run_id)
+        named = (("the name of the app", app_name), ("the id of the run", run_id))
+        if problems := [
+            Problem(message=f"{what} {fault}") for what, name in named if (fault := _fault(name))
+        ]:
+            raise ConfigError(problems)
         content = pack(request)
         names = {"app_name": app_name, "run_id": run_id, "strategy": strategy}
         times = {"created_at": self._now, "updated_at": self._now}
@@ -151,6 +169,7 @@ class DatabaseRunStore:
                 key = inserted.inserted_primary_key
                 assert key is not None
                 self._put(db, int(key[0]), _REQUEST, content)
+                self.queue.add(db, int(key[0]), account=account, priority=priority)
                 row = self._row(db, app_name, run_id)
         except IntegrityError:
             raise RunExists(app_name, run_id) from None
@@ -158,7 +177,6 @@ class DatabaseRunStore:
 
     @_threaded
     def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
-        """A run; without `result` that is left out, which is cheap."""
         names = (_REQUEST, _RESULT) if result else (_REQUEST,)
         with self._database.transaction(read_only=True) as db:
             row = self._row(db, app_name, run_id)
@@ -172,8 +190,7 @@ class DatabaseRunStore:
     def update(
         self, app_name: str, run_id: str, changes: RunChanges, *, lease: Lease | None = None
     ) -> StoredRun:
-        """Change a run; what is given back has no request and no result."""
-        check_score(changes.best_score)
+        _check_score(changes.best_score)
         result = None if changes.result is None else pack(changes.result)
         with self._database.transaction() as db:
             row = self._change(db, app_name, run_id, self._values(changes), lease=lease)
@@ -183,30 +200,27 @@ class DatabaseRunStore:
 
     @_threaded
     def delete(self, app_name: str, run_id: str) -> None:
-        """Remove a run and its events; RunLocked while a process drives it."""
         with self._database.transaction() as db:
             row = self._row(db, app_name, run_id, for_update=True)
             if row["driven"]:
                 message = f'run "{run_id}" for app "{app_name}" is driven by {row["owner"]}'
                 raise RunLocked(message, remedy="cancel it first")
-            for table in (self._events, self._payloads):
+            for table in (self._events, self._payloads, self._progress):
                 db.execute(delete(table).where(table.c.run == row["id"]))
+            self.queue.remove(db, row["id"])
             db.execute(delete(self._runs).where(self._runs.c.id == row["id"]))
 
     @_threaded
     def list_runs(self, which: RunFilter = EVERY, *, limit: int = 50, cursor: str = "") -> RunPage:
-        """Runs, newest first, without requests and results."""
-        before = number_of(cursor)
-        query = select(self._runs).where(*self._matching(which))
+        before = _number_of(cursor)
+        query = self._select().where(*self._matching(which))
         query = query if before is None else query.where(self._runs.c.id < before)
         query = query.order_by(self._runs.c.id.desc()).limit(limit + 1)
         with self._database.transaction(read_only=True) as db:
             rows = db.execute(query).mappings().all()
         page = rows[:limit]
-        more = cursor_of(page[-1]["id"]) if page and len(rows) > limit else ""
+        more = f"{_CURSOR}{page[-1]['id']}" if page and len(rows) > limit else ""
         return RunPage(runs=tuple(StoredRun.of_row(row) for row in page), cursor=more)
-
-    # -- events ----------------------------------------------------------------------------
 
     @_threaded
     def append_event(
@@ -218,19 +232,29 @@ class DatabaseRunStore:
         *,
         lease: Lease | None = None,
     ) -> int:
-        """Keep an event and change the run, together; the event's number."""
-        check_score(changes.best_score)
+        _check_score(changes.best_score)
         body = pack(event.payload)
         result = None if changes.result is None else pack(changes.result)
 
         def append() -> int:
             with self._database.transaction() as db:
-                earlier = self._number_of(db, app_name, run_id, event.key)
+                earlier = self._event_number(db, app_name, run_id, event.key)
                 if earlier is not None:
                     return earlier
                 values = self._values(changes) | {"events": self._runs.c.events + 1}
                 row = self._change(db, app_name, run_id, values, lease=lease)
-                self._add_event(db, row, event, body)
+                # The run's row is locked, so nobody else has this number.
+                db.execute(
+                    insert(self._events).values(
+                        run=row["id"],
+                        number=row["events"],
+                        kind=_storable(event.kind),
+                        round=event.round,
+                        at=self._now,
+                        event_key=event.key or None,
+                        body=body,
+                    )
+                )
                 if result is not None:
                     self._put(db, row["id"], _RESULT, result)
                 return int(row["events"])
@@ -244,7 +268,6 @@ class DatabaseRunStore:
     def events(
         self, app_name: str, run_id: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[RunEvent, ...]:
-        """The events with a number above `after`, in order."""
         table = self._events
         with self._database.transaction(read_only=True) as db:
             run = self._row(db, app_name, run_id)["id"]
@@ -261,8 +284,7 @@ class DatabaseRunStore:
             for row in rows
         )
 
-    def _number_of(self, db: Connection, app_name: str, run_id: str, key: str) -> int | None:
-        """The number of the event with this key, if it is there."""
+    def _event_number(self, db: Connection, app_name: str, run_id: str, key: str) -> int | None:
         if not key:
             return None
         events, runs = self._events, self._runs
@@ -270,25 +292,8 @@ class DatabaseRunStore:
         query = query.where(*self._named(app_name, run_id), events.c.event_key == key)
         return db.execute(query).scalar()
 
-    def _add_event(self, db: Connection, row: RowMapping, event: NewEvent, body: bytes) -> None:
-        """The run's row is locked, so nobody else has this number."""
-        db.execute(
-            insert(self._events).values(
-                run=row["id"],
-                number=row["events"],
-                kind=keepable_text(event.kind),
-                round=event.round,
-                at=self._now,
-                event_key=event.key or None,
-                body=body,
-            )
-        )
-
-    # -- leases and canceling --------------------------------------------------------------
-
     @_threaded
     def claim(self, app_name: str, run_id: str, *, owner: str, seconds: float) -> Lease | None:
-        """Become the driver; None where someone is, or the run is finished."""
         runs = self._runs
         claim = (
             update(runs)
@@ -303,28 +308,45 @@ class DatabaseRunStore:
         with self._database.transaction() as db:
             won = db.execute(claim).rowcount == 1
             row = self._row(db, app_name, run_id)
+            if won:
+                self.queue.take_turn(db, row["id"])
             return Lease.of_row(row) if won else None
 
     @_threaded
-    def renew(self, lease: Lease, *, seconds: float) -> Lease:
-        """Stay the driver; LeaseLost where someone else is now, or the run is finished."""
+    def renew(self, lease: Lease, *, seconds: float, progress: Json = None) -> Lease:
         with self._database.transaction() as db:
             longer = update(self._runs).where(*self._held(lease))
             renewed = db.execute(longer.values(lease_until=self._now + seconds))
             if renewed.rowcount != 1:
                 raise LeaseLost(lease.app_name, lease.run_id, lease.owner)
-            return Lease.of_row(self._row(db, lease.app_name, lease.run_id))
+            row = self._row(db, lease.app_name, lease.run_id)
+            if progress is not None:
+                self._report(db, row["id"], lease.token, pack(progress))
+            return Lease.of_row(row)
+
+    def _report(self, db: Connection, run: int, token: int, body: bytes) -> None:
+        # The run's row is locked, so nobody else inserts one.
+        own = update(self._progress).where(self._progress.c.run == run)
+        if not db.execute(own.values(lease_token=token, body=body)).rowcount:
+            db.execute(insert(self._progress).values(run=run, lease_token=token, body=body))
+
+    @_threaded
+    def progress(self, app_name: str, run_id: str) -> Json:
+        table = self._progress
+        with self._database.transaction(read_only=True) as db:
+            row = self._row(db, app_name, run_id)
+            query = select(table.c.body).where(table.c.run == row["id"])
+            body = db.execute(query.where(table.c.lease_token == row["lease_token"])).scalar()
+        return unpack(bytes(body)) if row["driven"] and body else None
 
     @_threaded
     def release(self, lease: Lease) -> None:
-        """Stop being the driver; a lease that was lost is nothing to release."""
         with self._database.transaction() as db:
             held = update(self._runs).where(*self._held(lease))
             db.execute(held.values(owner="", lease_until=0.0))
 
     @_threaded
     def request_cancel(self, app_name: str, run_id: str) -> RunStatus:
-        """Ask whoever drives the run to stop it; where nobody does, it is canceled at once."""
         runs = self._runs
         nobody = runs.c.lease_until <= self._now
         values = {
@@ -337,22 +359,16 @@ class DatabaseRunStore:
             return RunStatus(self._change(db, app_name, run_id, values)["status"])
 
     @_threaded
-    def reopen(self, app_name: str, run_id: str) -> StoredRun:
-        """Make a finished run queued again, its error and its cancel request forgotten."""
+    def reopen(self, app_name: str, run_id: str, *, request: Json = None) -> StoredRun:
         finished = update(self._runs).where(*self._named(app_name, run_id), ~self._unfinished)
         fresh = {"status": RunStatus.QUEUED.value, "error": "", "cancel_requested": 0}
         undriven = {"owner": "", "lease_until": 0.0}
         with self._database.transaction() as db:
-            db.execute(finished.values(updated_at=self._now, **undriven, **fresh))
-            return StoredRun.of_row(self._row(db, app_name, run_id))
-
-    @_threaded
-    def cancel_requested(self, app_name: str, run_id: str) -> bool:
-        """Whether someone asked for it."""
-        with self._database.transaction(read_only=True) as db:
-            return bool(self._row(db, app_name, run_id)["cancel_requested"])
-
-    # -- rows ------------------------------------------------------------------------------
+            done = db.execute(finished.values(updated_at=self._now, **undriven, **fresh))
+            row = self._row(db, app_name, run_id)
+            if request is not None and done.rowcount:
+                self._put(db, row["id"], _REQUEST, pack(request))
+            return StoredRun.of_row(row)
 
     def _change(
         self,
@@ -363,7 +379,7 @@ class DatabaseRunStore:
         *,
         lease: Lease | None = None,
     ) -> RowMapping:
-        """Change a run that is not finished, under a lease if one is given; its row after that."""
+        """Change an unfinished run, under a lease if one is given, and return its new row."""
         held = () if lease is None else self._held(lease)
         change = update(self._runs).where(*self._named(app_name, run_id), *held, self._unfinished)
         changed = db.execute(change.values(updated_at=self._now, **values))
@@ -377,17 +393,20 @@ class DatabaseRunStore:
     def _row(
         self, db: Connection, app_name: str, run_id: str, *, for_update: bool = False
     ) -> RowMapping:
-        """A run's row, and in `driven` whether its lease holds."""
+        """A run's row; `driven` tells whether its lease is held."""
         driven = (self._runs.c.lease_until > self._now).label("driven")
-        query = select(self._runs, driven).where(*self._named(app_name, run_id))
+        query = self._select(driven).where(*self._named(app_name, run_id))
         query = query.with_for_update() if for_update else query
         row = db.execute(query).mappings().one_or_none()
         if row is None:
             raise RunMissing(app_name, run_id)
         return row
 
+    def _select(self, *more: Any) -> Select[Any]:
+        return select(self._runs, self.queue.priority_of().label("priority"), *more)
+
     def _named(self, app_name: str, run_id: str) -> tuple[Any, ...]:
-        if not can_be_kept(app_name, run_id):
+        if _fault(app_name) or _fault(run_id):
             return (literal(value=False),)
         return self._runs.c.app_name == app_name, self._runs.c.run_id == run_id
 
@@ -412,7 +431,7 @@ class DatabaseRunStore:
 
     def _values(self, changes: RunChanges) -> dict[str, Any]:
         """The columns to change; a run that ends after its cancel was requested ends canceled."""
-        error = None if changes.error is None else keepable_text(changes.error)
+        error = None if changes.error is None else _storable(changes.error)
         fields = {
             "current_round": changes.current_round,
             "best_score": changes.best_score,
@@ -449,7 +468,7 @@ class DatabaseRunStore:
 
 
 class MemoryRunStore(DatabaseRunStore):
-    """Runs that are gone when the process ends: for one process, tests and trying things out."""
+    """Runs that are lost when the process ends: for one process, tests and experiments."""
 
     def __init__(self) -> None:
         # One thread: there is one connection, and nobody sees half of a change.
@@ -462,10 +481,41 @@ class MemoryRunStore(DatabaseRunStore):
 def _trouble(url: DatabaseUrl, cause: str) -> BurnishError:
     return StoreTrouble(
         f"the store {url} cannot be used: {cause}",
-        remedy="check that the database is there, answers and may be written",
+        remedy="check that the database exists, answers and is writable",
     )
 
 
+def _fault(name: str) -> str:
+    """Why a database would change a name or mistake it for another; '' where it would not."""
+    if not name:
+        return "is empty"
+    if name != name.strip():
+        return "begins or ends with a space"
+    if len(name) > _LONGEST:
+        return f"is longer than {_LONGEST} characters"
+    return "" if name.isprintable() else "has characters that cannot be printed"
+
+
+def _storable(text: str) -> str:
+    """Text that every database takes: no NUL, no half of a surrogate pair."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _check_score(score: float | None) -> None:
+    if score is not None and not math.isfinite(score):
+        raise NotJournalable(f"the best score is {score}", remedy="leave it out until there is one")
+
+
+def _number_of(cursor: str) -> int | None:
+    if not cursor:
+        return None
+    digits = cursor.removeprefix(_CURSOR)
+    # A number that no database can hold was never given out.
+    if digits == cursor or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+        remedy = "pass the cursor of the last page unchanged, or none for the first page"
+        raise ConfigError.of("", f"{cursor!r} is not a cursor", remedy)
+    return int(digits)
+
+
 def _columns_of(where: Where) -> dict[str, Any]:
-    """The columns that say where a run's journal lies."""
     return {"journal": where.journal, "host": where.host, "folder": where.folder}

@@ -3,29 +3,35 @@
 BurnishError
 ├── RunExists      create: a run of that app has this id
 ├── RunNotRunning  cancel or update: the run is finished
+├── RunSucceeded   resume: there is nothing left to do
 ├── LeaseLost      another process drives the run now
 ├── StoreTrouble   the database does not answer, is closed, or has another schema
 └── RunNotFound
     └── RunMissing no such run of that app
 """
 
-import math
-from collections.abc import Mapping
+import json
+import zlib
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, NotJournalable, Problem, RunNotFound
+from burnish.core.errors import BurnishError, NotJournalable, RunNotFound
+from burnish.server.cluster import Priority
+from burnish.server.stores.accounts import AccountStore
+from burnish.server.stores.queue import RunQueue
 from burnish.system import is_network_file_system
 
 _Row: TypeAlias = Mapping[Any, Any]
 
 
 class RunStatus(StrEnum):
-    """How a run stands."""
+    """The status of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -35,7 +41,6 @@ class RunStatus(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether it stays so."""
         return self in FINISHED
 
 
@@ -46,7 +51,7 @@ CANCELED = "run canceled"
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Where the journal of a run lies, which decides who can drive it."""
+    """Where the journal of a run is, which decides who can drive it."""
 
     journal: Literal["files", "database"] = "files"
     host: str = ""
@@ -54,13 +59,13 @@ class Where:
     folder: str = ""
 
     def why_not_here(self) -> str:
-        """Why this process cannot drive the run; '' where it can."""
+        """Why this process cannot drive the run; '' if it can."""
         if self.journal == "database":
             return ""
         seen = self.folder and (Path(self.folder) / "run.json").is_file()
-        place = f"its journal is in the folder {self.folder} on {self.host or 'another machine'}"
+        place = f"its journal is in a folder on {self.host or 'another machine'}"
         if not seen:
-            return f"{place}, which this machine does not see"
+            return f"{place}, which this machine cannot see"
         if is_network_file_system(Path(self.folder)):
             return f"{place}, which this machine sees only over a network"
         return ""
@@ -68,56 +73,51 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """One run of one app. What a store gives is a copy: changing its JSON changes nothing."""
+    """One run of one app, as a copy: changing its JSON does not change the store."""
 
     app_name: str
     run_id: str
     strategy: str = ""
     status: RunStatus = RunStatus.QUEUED
     request: Json = None
-    """What the run was asked to do; None in lists."""
+    """What was requested; None in lists."""
     result: Json = None
-    """What it gave, once it is finished; None in lists."""
+    """The result of a finished run; None in lists."""
     error: str = ""
     current_round: int = 0
     best_score: float | None = None
     created_at: datetime
     updated_at: datetime
     owner: str = ""
-    """Who holds the lease, or held it last; '' once the run is finished or was let go."""
+    """Who holds or last held the lease; '' once the run is finished or released."""
     lease_until: datetime | None = None
     where: Where = field(default_factory=Where)
     cancel_requested: bool = False
     events: int = 0
     """How many events there are."""
+    priority: Priority = Priority.NORMAL
 
     @classmethod
     def of_row(cls, row: _Row, *, request: Json = None, result: Json = None) -> "StoredRun":
-        """The record of a database's row, with the request and the result if they were read."""
+        same = ("app_name", "run_id", "strategy", "error", "current_round", "best_score")
         until = float(row["lease_until"])
         return cls(
-            app_name=row["app_name"],
-            run_id=row["run_id"],
-            strategy=row["strategy"],
+            **{name: row[name] for name in (*same, "owner", "events")},
             status=RunStatus(row["status"]),
             request=request,
             result=result,
-            error=row["error"],
-            current_round=row["current_round"],
-            best_score=row["best_score"],
             created_at=moment(row["created_at"]),
             updated_at=moment(row["updated_at"]),
-            owner=row["owner"],
             lease_until=moment(until) if until else None,
             where=Where(journal=row["journal"], host=row["host"], folder=row["folder"]),
             cancel_requested=bool(row["cancel_requested"]),
-            events=row["events"],
+            priority=Priority.of_rank(row["priority"] or 0),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunChanges:
-    """What to change in a record; None leaves a field as it is."""
+    """What to change in a record; None leaves a field unchanged."""
 
     status: RunStatus | None = None
     current_round: int | None = None
@@ -135,12 +135,12 @@ class NewEvent:
     round: int = 0
     payload: Json = None
     key: str = ""
-    """Where it is given, the same event is kept once, however often it is appended."""
+    """Events with the same key are stored once, however often they are appended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvent:
-    """An event as it is kept; numbers count from 1, without gaps."""
+    """A stored event; numbers count from 1, without gaps."""
 
     number: int
     kind: str
@@ -157,14 +157,13 @@ class Lease:
     run_id: str
     owner: str
     token: int
-    """Raised by every claim: writes under an older one are refused."""
+    """Increased by every claim: writes under an older one are refused."""
     until: datetime
     cancel_requested: bool = False
     """As of the claim or the last renewal."""
 
     @classmethod
     def of_row(cls, row: _Row) -> "Lease":
-        """The lease of the run in a database's row."""
         return cls(
             app_name=row["app_name"],
             run_id=row["run_id"],
@@ -177,13 +176,13 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs to list; an empty field takes all."""
+    """Which runs to list; an empty field matches all."""
 
     app_name: str = ""
     status: RunStatus | None = None
     strategy: str = ""
     undriven: bool = False
-    """Only those that are not finished and that nobody drives: they can be claimed."""
+    """Only unfinished runs that nobody drives, which can be claimed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,15 +191,12 @@ class RunPage:
 
     runs: tuple[StoredRun, ...]
     cursor: str = ""
-    """Give it back for the next page; '' where this is the last."""
+    """Pass it to get the next page; '' on the last."""
 
 
 def moment(seconds: float) -> datetime:
     """Seconds since 1970 as a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC)
-
-
-# -- the store ---------------------------------------------------------------------------
 
 
 UNCHANGED = RunChanges()
@@ -210,10 +206,20 @@ EVERY = RunFilter()
 class RunStore(Protocol):
     """Runs of many apps, isolated by app, shared by many processes.
 
-    Where a `lease` is given, the write is refused with LeaseLost if another process has claimed
-    the run since. A finished run does not change: RunNotRunning. RunMissing where a run is not
-    there, StoreTrouble where the store does not work.
+    With a `lease`, a write raises LeaseLost if another process has claimed the run since. A
+    finished run does not change: RunNotRunning. RunMissing if there is no such run,
+    StoreTrouble if the store does not work.
     """
+
+    @property
+    def accounts(self) -> AccountStore:
+        """What clients have spent and stored."""
+        ...
+
+    @property
+    def queue(self) -> RunQueue:
+        """Which run is next, and who can drive it."""
+        ...
 
     async def create(
         self,
@@ -223,26 +229,27 @@ class RunStore(Protocol):
         strategy: str = "",
         request: Json = None,
         where: Where | None = None,
+        account: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> StoredRun:
-        """Keep a new run, queued; RunExists where the app has one with this id."""
+        """Store a new run as queued, for an account; RunExists if the app has one with this id."""
         ...
 
     async def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
-        """A run; without `result` that is left out, which is cheap."""
+        """A run; leaving out `result` is cheap."""
         ...
 
     async def update(
         self, app_name: str, run_id: str, changes: RunChanges, *, lease: Lease | None = None
     ) -> StoredRun:
-        """Change a run; what is given back has no request and no result.
+        """Change a run and return it without request and result.
 
-        A run that ends after its cancel was requested ends canceled. A run that ends has no
-        lease any more.
+        A run that ends after its cancellation was requested is canceled, and its lease ends.
         """
         ...
 
     async def delete(self, app_name: str, run_id: str) -> None:
-        """Remove a run and its events; RunLocked while a process drives it."""
+        """Delete a run and its events; RunLocked while a process drives it."""
         ...
 
     async def list_runs(
@@ -260,9 +267,9 @@ class RunStore(Protocol):
         *,
         lease: Lease | None = None,
     ) -> int:
-        """Keep an event and change the run, together; the event's number.
+        """Store an event and change the run in one step; return the event's number.
 
-        An event whose key is there already is not kept again, and changes nothing.
+        An event whose key exists already is not stored again and changes nothing.
         """
         ...
 
@@ -275,38 +282,39 @@ class RunStore(Protocol):
     async def claim(
         self, app_name: str, run_id: str, *, owner: str, seconds: float
     ) -> Lease | None:
-        """Become the driver; None where someone is, or the run is finished."""
+        """Become the driver; None if there is one, or if the run is finished."""
         ...
 
-    async def renew(self, lease: Lease, *, seconds: float) -> Lease:
-        """Stay the driver; LeaseLost where someone else is now, or the run is finished."""
-        ...
+    async def renew(self, lease: Lease, *, seconds: float, progress: Json = None) -> Lease:
+        """Remain the driver; LeaseLost if someone else is now, or the run is finished.
 
-    async def release(self, lease: Lease) -> None:
-        """Stop being the driver; a lease that was lost is nothing to release."""
-        ...
-
-    async def request_cancel(self, app_name: str, run_id: str) -> RunStatus:
-        """Ask whoever drives the run to stop it; where nobody does, it is canceled at once."""
-        ...
-
-    async def reopen(self, app_name: str, run_id: str) -> StoredRun:
-        """Make a finished run queued again, its error and its cancel request forgotten.
-
-        One that is not finished stays as it is. What is given back has no request and no result.
+        `progress` is what others may see of the current evaluation; it replaces the last one.
         """
         ...
 
-    async def cancel_requested(self, app_name: str, run_id: str) -> bool:
-        """Whether someone asked for it."""
+    async def progress(self, app_name: str, run_id: str) -> Json:
+        """What the driver of a run last reported; None if nobody drives it, or it said nothing."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Stop being the driver; does nothing if the lease was lost."""
+        ...
+
+    async def request_cancel(self, app_name: str, run_id: str) -> RunStatus:
+        """Ask the driver to stop the run; without a driver it is canceled at once."""
+        ...
+
+    async def reopen(self, app_name: str, run_id: str, *, request: Json = None) -> StoredRun:
+        """Queue a finished run again, without its error and cancel request.
+
+        A `request` replaces what was requested. An unfinished run is unchanged. The returned run
+        has no request and no result.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of the database. Doing so twice is fine."""
+        """Close the database. Can be called twice."""
         ...
-
-
-# -- errors ------------------------------------------------------------------------------
 
 
 class RunExists(BurnishError):
@@ -324,19 +332,26 @@ class RunMissing(RunNotFound):
 
 
 class RunNotRunning(BurnishError):
-    """The run is finished: what it ended with stays."""
+    """The run is finished and does not change."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f'run "{run_id}" is not running: file does not exist')
 
 
+class RunSucceeded(BurnishError):
+    """The run has succeeded, so there is nothing to resume."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f'run "{run_id}" has succeeded', remedy="start a new run")
+
+
 class LeaseLost(BurnishError):
-    """Whoever asks held the lease of this run, and another process has it now."""
+    """The caller held the lease of this run, and another process has it now."""
 
     def __init__(self, app_name: str, run_id: str, owner: str) -> None:
         super().__init__(
             f'run "{run_id}" for app "{app_name}" is no longer driven by {owner}',
-            remedy="its lease was not renewed in time; stop driving it, its new driver goes on",
+            remedy="its lease was not renewed in time; stop driving it, the new driver continues",
         )
 
 
@@ -344,63 +359,96 @@ class StoreTrouble(BurnishError):
     """The store cannot be used."""
 
 
-# -- names, scores and cursors -----------------------------------------------------------
+# -- JSON documents, compressed, written and read in pieces ----------------------------------------
 
 
-_LONGEST = 255
+_LEVELS = 8
+"""Down to one case of one evaluation of one round of a result."""
+_CHUNK = 256 * 1024
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_DECODER = json.JSONDecoder()
 
 
-def check_names(app_name: str, run_id: str) -> None:
-    """Refuse a name that a database would change or mistake for another."""
-    named = (("the name of the app", app_name), ("the id of the run", run_id))
-    problems = [
-        Problem(message=f"{what} {fault}") for what, name in named if (fault := _fault(name))
-    ]
-    if problems:
-        raise ConfigError(problems)
-
-
-def can_be_kept(app_name: str, run_id: str) -> bool:
-    """Whether a run may have this name at all."""
-    return not (_fault(app_name) or _fault(run_id))
-
-
-def _fault(name: str) -> str:
-    if not name:
-        return "is empty"
-    if name != name.strip():
-        return "begins or ends with a space"
-    if len(name) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
-    printable = name.isprintable()
-    return "" if printable else "has characters that cannot be printed"
-
-
-def keepable_text(text: str) -> str:
-    """Text that every database takes: no NUL, no half of a surrogate pair."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def check_score(score: float | None) -> None:
-    """Refuse what is no number."""
-    if score is not None and not math.isfinite(score):
+def pack(value: Json) -> bytes:
+    """The value as bytes, with keys in order."""
+    zipper = zlib.compressobj(1)
+    try:
+        parts = [zipper.compress(chunk.encode()) for chunk in _chunks(value)]
+    except (ValueError, TypeError, RecursionError) as error:
         raise NotJournalable(
-            f"the best score is {score}", remedy="leave it out while there is none"
-        )
+            f"this value cannot be kept as JSON: {error}",
+            remedy="give plain text, numbers, lists and mappings; "
+            "NaN, Infinity and half a surrogate pair have no JSON form",
+        ) from error
+    return b"".join([*parts, zipper.flush()])
 
 
-def cursor_of(number: int) -> str:
-    """The cursor behind the run with this number."""
-    return f"before-{number}"
+def unpack(content: bytes) -> Json:
+    """The value that `pack` was given."""
+    try:
+        return _value(_text(content), 0, _LEVELS)[0]
+    except (zlib.error, ValueError, IndexError) as error:
+        raise StoreTrouble(
+            f"a document in the store is damaged: {error}", remedy="restore it from a backup"
+        ) from error
 
 
-def number_of(cursor: str) -> int | None:
-    """The number that a cursor stands for; None for the first page."""
-    if not cursor:
-        return None
-    digits = cursor.removeprefix("before-")
-    # A number that no database can hold was never given out.
-    if digits == cursor or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        remedy = "give back the cursor of the last page as it was, or none for the first page"
-        raise ConfigError([Problem(message=f"{cursor!r} is no cursor", remedy=remedy)])
-    return int(digits)
+def _chunks(value: Json) -> Iterator[str]:
+    held: list[str] = []
+    size = 0
+    for piece in json_pieces(value, _LEVELS, _ENCODER.encode):
+        held.append(piece)
+        size += len(piece)
+        if size >= _CHUNK:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
+
+
+def json_pieces(value: Json, levels: int, encode: Callable[[Json], str]) -> Iterator[str]:
+    """The value as JSON, in pieces: `encode` gets what is deeper than the first levels."""
+    if levels and value and isinstance(value, dict):
+        before = "{"
+        for key, inner in value.items():
+            if not isinstance(cast("object", key), str):
+                raise TypeError(f"the key {key!r} is not a string")
+            yield f"{before}{encode(key)}:"
+            yield from json_pieces(inner, levels - 1, encode)
+            before = ","
+        yield "}"
+    elif levels and value and isinstance(value, list):
+        before = "["
+        for inner in value:
+            yield before
+            yield from json_pieces(inner, levels - 1, encode)
+            before = ","
+        yield "]"
+    else:
+        yield encode(value)
+
+
+def _text(content: bytes) -> str:
+    unzip, decoder = zlib.decompressobj(), getincrementaldecoder("utf-8")()
+    parts: list[str] = []
+    while content and not unzip.eof:
+        parts.append(decoder.decode(unzip.decompress(content, _CHUNK)))
+        content = unzip.unconsumed_tail
+    parts.append(decoder.decode(unzip.flush(), final=True))
+    return "".join(parts)
+
+
+def _value(text: str, at: int, levels: int) -> tuple[Json, int]:
+    """The value that begins at an offset, and where it ends; there is no whitespace."""
+    if levels and text[at] == "{" and text[at + 1] != "}":
+        mapping: dict[str, Json] = {}
+        while text[at] != "}":
+            key, at = cast("tuple[str, int]", _DECODER.raw_decode(text, at + 1))
+            mapping[key], at = _value(text, at + 1, levels - 1)
+        return mapping, at + 1
+    if levels and text[at] == "[" and text[at + 1] != "]":
+        items: list[Json] = []
+        while text[at] != "]":
+            inner, at = _value(text, at + 1, levels - 1)
+            items.append(inner)
+        return items, at + 1
+    return cast("tuple[Json, int]", _DECODER.raw_decode(text, at))

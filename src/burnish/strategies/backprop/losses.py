@@ -1,6 +1,6 @@
 """Losses: every metric that failed on a train case, at the steps where its run ended."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from burnish.core.cases import Case
@@ -10,8 +10,6 @@ from burnish.metrics.text_matching import without_middle
 from burnish.strategies.backprop.packets import CaseLoss, Lost, Severity, TerminalLoss
 from burnish.strategies.backprop.settings import LossHint
 
-_MOST_CHARS = 1500
-"""Of one text in a loss."""
 WHOLE = "agent"
 """The node of an agent whose run left no steps: a graph of one."""
 
@@ -24,10 +22,9 @@ class Losses:
     weighted: Collection[str] = ()
     """The metrics that the objective counts."""
     thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What each metric wants, where it says."""
+    """By metric, if it has one."""
     hints: Sequence[LossHint] = ()
     targets: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By metric, the node where its losses begin."""
 
     def of(self, evaluation: Evaluation, surfaces: Sequence[str]) -> list[CaseLoss]:
         """The losses of every run that failed something, in order of case and draw."""
@@ -63,7 +60,7 @@ class Losses:
         return lost
 
     def _failed(self, score: Score) -> bool:
-        """Without a verdict, a metric that counts wants a 1; one that does not wants nothing."""
+        """Without a verdict, a metric that counts fails below 1; any other never fails."""
         if score.value is None:
             return False
         if score.passed is None:
@@ -72,32 +69,31 @@ class Losses:
 
     def _of_run(self, result: CaseResult, trace: Trace) -> Iterator[TerminalLoss]:
         for score in self.failures(result):
+            # A crash is the worst, then nothing right, then not enough right.
+            severity = Severity.P1 if score.value == 0 else Severity.P2
+            severity = Severity.P0 if result.outcome.failed else severity
             loss = TerminalLoss(
                 case=result.case,
                 draw=result.draw,
                 metric=score.metric,
                 step="",
-                severity=_severity_of(result, score).value,
+                severity=severity.value,
                 text=self._words(result, score),
             )
             steps = [step.id for step in self._begins(result, score, trace)]
             yield from (replace(loss, step=step) for step in steps)
-            for hint in self._hints(result.case, score.metric):
-                hinted = replace(loss, severity=hint.severity.value, text=hint.reason)
-                yield from (replace(hinted, step=step) for step in steps)
+            for hint in self.hints:
+                if (hint.case, hint.metric) == (result.case, score.metric):
+                    hinted = replace(loss, severity=hint.severity.value, text=hint.reason)
+                    yield from (replace(hinted, step=step) for step in steps)
 
     def _begins(self, result: CaseResult, score: Score, trace: Trace) -> list[Step]:
         """The last step of the node that answers for the metric, else where the run ended."""
         node = self.targets.get(score.metric)
-        # A crash is no verdict on the metric's node: whoever raised it answers for it.
+        # A crash says nothing about the metric's node: the step that raised it is to blame.
         if node is None or result.outcome.failed:
             return terminal_steps(trace, score.turn)
-        there = [step for step in trace.steps if step.node == node]
-        in_turn = [step for step in there if score.turn in (None, step.turn)]
-        return in_turn[-1:]
-
-    def _hints(self, case: str, metric: str) -> list[LossHint]:
-        return [hint for hint in self.hints if (hint.case, hint.metric) == (case, metric)]
+        return [s for s in trace.steps if s.node == node and score.turn in (None, s.turn)][-1:]
 
     def _words(self, result: CaseResult, score: Score) -> str:
         """All that is known of the failure: score, threshold, reason, expected, error."""
@@ -123,15 +119,8 @@ def _expected(case: Case, number: int | None) -> list[str]:
     return [*lines, f"Expected tools: {', '.join(tools)}"] if tools else lines
 
 
-def _severity_of(result: CaseResult, score: Score) -> Severity:
-    """A crash is the worst, then nothing right, then not enough right."""
-    if result.outcome.failed:
-        return Severity.P0
-    return Severity.P1 if score.value == 0 else Severity.P2
-
-
 def trace_of(result: CaseResult, case: Case, surfaces: Sequence[str]) -> Trace:
-    """The trace of a run; of a run that left none, one step with everything in force."""
+    """The trace of a run; without one, a step for each turn with all surfaces."""
     outcome = result.outcome
     if outcome.trace.steps:
         return outcome.trace
@@ -156,7 +145,7 @@ def trace_of(result: CaseResult, case: Case, surfaces: Sequence[str]) -> Trace:
 
 
 def terminal_steps(trace: Trace, turn: int | None = None) -> list[Step]:
-    """The steps that nothing followed in a turn; in the last turn that has steps unless told."""
+    """The steps of a turn that nothing followed; by default of the last turn with steps."""
     turns = {step.turn for step in trace.steps}
     at = turn if turn in turns else max(turns, default=0)
     here = [step for step in trace.steps if step.turn == at]
@@ -165,11 +154,5 @@ def terminal_steps(trace: Trace, turn: int | None = None) -> list[Step]:
     return [step for step in here if step.id not in followed] or here[-1:]
 
 
-def chosen(losses: Sequence[CaseLoss], cases: Iterable[str]) -> list[CaseLoss]:
-    """The losses of these cases."""
-    names = set(cases)
-    return [loss for loss in losses if loss.case in names]
-
-
 def _cut(text: str) -> str:
-    return without_middle(text, _MOST_CHARS)
+    return without_middle(text, 1500)

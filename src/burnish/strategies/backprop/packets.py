@@ -1,15 +1,13 @@
-"""What travels back through a trace, values as roles read them, schemas of answers."""
+"""What travels back through a trace, and values as roles read and write them."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
-
-from pydantic import BaseModel
 
 from burnish.core.content import Json
+from burnish.core.evaluations import Evaluation
 from burnish.core.surfaces import (
+    Candidate,
     ChoiceSurface,
     Demonstration,
     DemosSurface,
@@ -19,6 +17,8 @@ from burnish.core.surfaces import (
     TextSurface,
     Value,
 )
+from burnish.core.trials import Proposal
+from burnish.metrics.turns import FailureClass
 
 
 class Severity(StrEnum):
@@ -30,12 +30,10 @@ class Severity(StrEnum):
     P3 = "P3"
 
 
-_RANKS = {severity.value: place for place, severity in enumerate(Severity)}
-
-
 def rank(severity: str) -> int:
-    """The place of a severity; what is none of them comes last."""
-    return _RANKS.get(severity, len(_RANKS))
+    """The place of a severity; unknown ones come last."""
+    levels = [*Severity]
+    return levels.index(Severity(severity)) if severity in levels else len(levels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +49,6 @@ class TerminalLoss:
 
     @property
     def order(self) -> tuple[int, str, str, str]:
-        """The worst first, then by name."""
         return rank(self.severity), self.metric, self.step, self.text
 
 
@@ -66,7 +63,7 @@ class CaseLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class Packet:
-    """What a step is told by those after it."""
+    """What later steps say to an earlier one."""
 
     source: str
     """The step that sent it; the step itself for a loss."""
@@ -75,7 +72,6 @@ class Packet:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """The worst first, then by sender."""
         return rank(self.severity), self.source, self.text
 
 
@@ -93,13 +89,12 @@ class SurfaceGradient:
 
     @property
     def order(self) -> tuple[int, str, int, str, str]:
-        """The worst first, then by where it came from."""
         return rank(self.severity), self.case, self.draw, self.step, self.text
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedGradient:
-    """One thing that should change about a surface, and all that says so."""
+    """One thing that should change about a surface, and its sources."""
 
     surface: str
     severity: str
@@ -109,7 +104,7 @@ class MergedGradient:
 
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """A question to a role that brought nothing: it costs its packet, not the run."""
+    """A request to a role without a usable answer: it costs its packet, not the run."""
 
     role: str
     where: str
@@ -117,11 +112,32 @@ class Lost:
     why: str
 
 
-# -- Values of surfaces as roles read and write them ----------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What a round found out before a candidate was tried."""
+
+    number: int
+    parent: Candidate
+    train: Evaluation
+    losses: tuple[CaseLoss, ...] = ()
+    missing: tuple[str, ...] = ()
+    """The train cases that teach nothing, because something is missing."""
+    classes: Mapping[str, FailureClass] | None = None
+    """By failing case, what kind of failure it is."""
+    gradients: tuple[SurfaceGradient, ...] = ()
+    merged: Mapping[str, Sequence[MergedGradient]] | None = None
+    lost: tuple[Lost, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+
+    def blame(self, surface: str) -> tuple[int, int, str]:
+        """A place in the order of blame: by train cases that name the surface, then severity."""
+        own = [each for each in self.gradients if each.surface == surface]
+        cases = {each.case for each in own}
+        return -len(cases), min((rank(each.severity) for each in own), default=0), surface
 
 
 class BadValue(ValueError):
-    """Something that is no value of its surface."""
+    """Data that is not a valid value of its surface."""
 
 
 def shown_value(value: Value) -> Json:
@@ -132,13 +148,15 @@ def shown_value(value: Value) -> Json:
 
 
 def value_from(data: Json, surface: Surface) -> Value:
-    """What a role wrote, as a value. Raises BadValue where it is none."""
+    """What a role wrote, as a value; raises BadValue if it is not one."""
     if isinstance(surface, DemosSurface):
         return _demonstrations(data)
     if isinstance(surface, TextSurface | FileSurface) and not isinstance(data, str):
         raise BadValue("the value must be a text")
     if isinstance(surface, NumberSurface):
-        return _number(data, surface)
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            raise BadValue("the value must be a number")
+        return int(data) if surface.integer and float(data).is_integer() else data
     if isinstance(data, str | int | float | bool):
         return data
     raise BadValue(f"the value must be {surface.accepts}")
@@ -164,7 +182,7 @@ def value_schema(surface: Surface) -> dict[str, Json]:
 
 
 def bounds_of(surface: Surface) -> str:
-    """What a new value must keep to, in words."""
+    """The bounds of a new value, in words."""
     if isinstance(surface, NumberSurface):
         step = f", in steps of {surface.step:g}" if surface.step else ""
         return f"a number from {surface.low:g} to {surface.high:g}{step}"
@@ -177,72 +195,14 @@ def bounds_of(surface: Surface) -> str:
     return f"{most}; keep word for word: {', '.join(pieces)}" if pieces else most
 
 
-def _number(data: Json, surface: NumberSurface) -> Value:
-    if isinstance(data, bool) or not isinstance(data, int | float):
-        raise BadValue("the value must be a number")
-    return int(data) if surface.integer and float(data).is_integer() else data
-
-
 def _demonstrations(data: Json) -> tuple[Demonstration, ...]:
-    rows = cast("list[Any]", data) if isinstance(data, list) else None
-    if rows is None:
+    if not isinstance(data, list):
         raise BadValue("the value must be a list of worked examples")
-    return tuple(_demonstration(row) for row in rows)
-
-
-def _demonstration(row: object) -> Demonstration:
-    pair = cast("Mapping[str, object]", row) if isinstance(row, Mapping) else None
-    question, answered = (pair.get("input"), pair.get("output")) if pair else (None, None)
-    if not isinstance(question, str) or not isinstance(answered, str):
-        raise BadValue("a worked example has an input and an output, both texts")
-    return Demonstration(input=question, output=answered)
-
-
-# -- Schemas of answers, narrowed to the names that one request shows -----------------------------
-
-
-def only_these(
-    answer: type[BaseModel], *, surfaces: Sequence[str], steps: Sequence[str]
-) -> dict[str, Json]:
-    """The schema of a backwarder's answer that names nothing but these."""
-    schema = _schema(answer)
-    definitions = schema["$defs"]
-    _only(definitions["SurfaceRemark"], "surface", surfaces)
-    _only(definitions["Upstream"], "predecessor", steps)
-    definitions["Upstream"]["properties"]["gradients"]["minItems"] = 1
-    for key, names in (("gradients", surfaces), ("upstream", steps)):
-        if not names:
-            schema["properties"][key]["maxItems"] = 0
-    if steps and not surfaces:
-        schema["properties"]["upstream"]["minItems"] = 1
-    return schema
-
-
-def citing(answer: type[BaseModel], count: int) -> dict[str, Json]:
-    """The schema of an aggregator's answer: not empty, and it cites numbers up to this one."""
-    schema = _schema(answer)
-    schema["properties"]["gradients"]["minItems"] = 1
-    cited = schema["$defs"]["MergedRemark"]["properties"]["sources"]
-    cited["items"] = {"type": "integer", "minimum": 1, "maximum": count}
-    return schema
-
-
-def with_value(answer: type[BaseModel], limits: Surface) -> dict[str, Json]:
-    """The schema of a patcher's answer whose value fits the surface."""
-    schema = _schema(answer)
-    schema["properties"]["value"] = value_schema(limits)
-    return schema
-
-
-def _schema(answer: type[BaseModel]) -> dict[str, Any]:
-    return copy.deepcopy(answer.model_json_schema())
-
-
-def _only(definition: dict[str, Any], key: str, names: Sequence[str]) -> None:
-    field = definition["properties"][key]
-    field.pop("default", None)
-    if names:
-        field["enum"] = list(names)
-    required = definition.setdefault("required", [])
-    if key not in required:
-        required.append(key)
+    demos: list[Demonstration] = []
+    for row in data:
+        pair = row if isinstance(row, dict) else {}
+        question, answer = pair.get("input"), pair.get("output")
+        if not isinstance(question, str) or not isinstance(answer, str):
+            raise BadValue("a worked example has an input and an output, both texts")
+        demos.append(Demonstration(input=question, output=answer))
+    return tuple(demos)

@@ -1,27 +1,27 @@
 """What backwarder, aggregator and patcher are shown and may answer."""
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 
 from burnish.core.content import Json, canonical
 from burnish.core.outcomes import Step, ToolCall
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Candidate, Surface
 from burnish.metrics.text_matching import without_middle
+from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RolePrompt
+from burnish.models.roles import ModelRole, RewrittenText, RoleMessage, RolePrompt
 from burnish.strategies.backprop.packets import (
     BadValue,
     Packet,
     Severity,
-    citing,
-    only_these,
     shown_value,
     value_from,
-    with_value,
+    value_schema,
 )
 
 BACKWARDER, AGGREGATOR, PATCHER = "backwarder", "aggregator", "patcher"
@@ -32,13 +32,7 @@ def _spelled(severity: Any) -> Any:
     return severity.strip().upper() if isinstance(severity, str) else severity
 
 
-class Words(BaseModel):
-    """Something a role is told or says."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class ShownSurface(Words):
+class ShownSurface(RoleMessage):
     """A surface as a role sees it."""
 
     id: str
@@ -46,7 +40,7 @@ class ShownSurface(Words):
     value: JsonValue
 
 
-class ShownStep(Words):
+class ShownStep(RoleMessage):
     """A step before the one in question."""
 
     id: str
@@ -55,14 +49,14 @@ class ShownStep(Words):
     error: str = ""
 
 
-class Remark(Words):
+class Remark(RoleMessage):
     """Something that should be better, and how bad it is."""
 
     severity: Annotated[Severity, BeforeValidator(_spelled)] = Severity.P2
     gradient: str
 
 
-class BackwardRequest(Words):
+class BackwardRequest(RoleMessage):
     """One step of one run, and what those after it say."""
 
     node: str
@@ -81,6 +75,8 @@ class BackwardRequest(Words):
     """The case, for roles that are code: the prompt does not show it, a model needs no names."""
     step: str = ""
     """The step's id, for the same."""
+    senders: tuple[str, ...] = ()
+    """The steps that sent `incoming`, in its order, for the same."""
 
 
 class SurfaceRemark(Remark):
@@ -89,14 +85,14 @@ class SurfaceRemark(Remark):
     surface: str = ""
 
 
-class Upstream(Words):
+class Upstream(RoleMessage):
     """What an earlier step is told."""
 
     predecessor: str = ""
     gradients: list[Remark] = Field(default_factory=list[Remark])
 
 
-class BackwardAnswer(Words):
+class BackwardAnswer(RoleMessage):
     """What should change here, and what should have been better before."""
 
     gradients: list[SurfaceRemark] = Field(default_factory=list[SurfaceRemark])
@@ -109,7 +105,7 @@ class NumberedRemark(Remark):
     number: int
 
 
-class MergeRequest(Words):
+class MergeRequest(RoleMessage):
     """All that was said about one surface."""
 
     surface: ShownSurface
@@ -123,13 +119,13 @@ class MergedRemark(Remark):
     """The numbers of the remarks it stands for."""
 
 
-class MergeAnswer(Words):
+class MergeAnswer(RoleMessage):
     """The remarks, merged."""
 
     gradients: list[MergedRemark] = Field(default_factory=list[MergedRemark])
 
 
-class PatchRequest(Words):
+class PatchRequest(RoleMessage):
     """A surface, what should change about it, and what was tried."""
 
     surface: ShownSurface
@@ -143,17 +139,16 @@ class PatchRequest(Words):
     """The same bounds, for whoever checks."""
 
 
-class PatchAnswer(Words):
+class PatchAnswer(RoleMessage):
     """A new value, and why."""
 
-    value: JsonValue
-    reason: str
+    value: Annotated[JsonValue, PlainText()]
+    reason: Explanation
 
 
-_Backwarder: TypeAlias = ModelRole[BackwardRequest, BackwardAnswer]
-
-
-def backwarder(client: ModelClient, prompt: RolePrompt) -> _Backwarder:
+def backwarder(
+    client: ModelClient, prompt: RolePrompt
+) -> ModelRole[BackwardRequest, BackwardAnswer]:
     """The role that says, step by step, what is to blame and what to pass on."""
     return ModelRole(
         name=BACKWARDER,
@@ -189,6 +184,7 @@ def patcher(client: ModelClient, prompt: RolePrompt) -> ModelRole[PatchRequest, 
         client=client,
         check=unfit,
         narrowed=patch_schema,
+        rewrite=RewrittenText(part="value", current=lambda request: request.surface.value),
     )
 
 
@@ -219,13 +215,14 @@ def sanitised(answer: BackwardAnswer, request: BackwardRequest) -> BackwardAnswe
 
 
 def _meant(name: str, names: Sequence[str]) -> str:
+    name = name.strip()
     if name in names:
         return name
-    return names[0] if not name.strip() and len(names) == 1 else ""
+    return names[0] if not name and len(names) == 1 else ""
 
 
 def why_useless(request: BackwardRequest, answer: BackwardAnswer) -> str:
-    """Why an answer is of no use: nobody is told anything."""
+    """Why an answer is useless: it names nothing that was shown."""
     usable = sanitised(answer, request)
     if usable.gradients or usable.upstream:
         return ""
@@ -238,7 +235,7 @@ def why_useless(request: BackwardRequest, answer: BackwardAnswer) -> str:
 
 
 def nothing_left(request: MergeRequest, answer: MergeAnswer) -> str:
-    """Why a merged answer is of no use: of all that was said nothing is left."""
+    """Why a merged answer is useless: no remark is left."""
     left = any(remark.gradient.strip() for remark in answer.gradients)
     return "" if left else f"it is empty, and {len(request.gradients)} remarks were given"
 
@@ -257,34 +254,58 @@ def unfit(request: PatchRequest, answer: PatchAnswer) -> str:
 
 
 def backward_schema(request: BackwardRequest) -> dict[str, Json]:
-    """The schema of an answer to this request: only names that were shown."""
-    return only_these(
-        BackwardAnswer,
-        surfaces=[surface.id for surface in request.surfaces],
-        steps=[step.id for step in request.predecessors],
-    )
+    """The schema of an answer to this request: only names that it shows."""
+    surfaces = [surface.id for surface in request.surfaces]
+    steps = [step.id for step in request.predecessors]
+    schema = _schema(BackwardAnswer)
+    definitions = schema["$defs"]
+    _only(definitions["SurfaceRemark"], "surface", surfaces)
+    _only(definitions["Upstream"], "predecessor", steps)
+    definitions["Upstream"]["properties"]["gradients"]["minItems"] = 1
+    for key, names in (("gradients", surfaces), ("upstream", steps)):
+        if not names:
+            schema["properties"][key]["maxItems"] = 0
+    if steps and not surfaces:
+        schema["properties"]["upstream"]["minItems"] = 1
+    return schema
 
 
 def merge_schema(request: MergeRequest) -> dict[str, Json]:
-    """The schema of remarks merged from these."""
-    return citing(MergeAnswer, len(request.gradients))
+    """The schema of remarks merged from these: not empty, citing only their numbers."""
+    schema = _schema(MergeAnswer)
+    schema["properties"]["gradients"]["minItems"] = 1
+    cited = schema["$defs"]["MergedRemark"]["properties"]["sources"]
+    cited["items"] = {"type": "integer", "minimum": 1, "maximum": len(request.gradients)}
+    return schema
 
 
 def patch_schema(request: PatchRequest) -> dict[str, Json]:
     """The schema of a new value for this surface."""
-    return with_value(PatchAnswer, request.limits)
+    schema = _schema(PatchAnswer)
+    schema["properties"]["value"] = value_schema(request.limits)
+    return schema
 
 
-# -- What the backwarder is shown of a step -------------------------------------------------------
+def _schema(answer: type[BaseModel]) -> dict[str, Any]:
+    return copy.deepcopy(answer.model_json_schema())
+
+
+def _only(definition: dict[str, Any], key: str, names: Sequence[str]) -> None:
+    field = definition["properties"][key]
+    field.pop("default", None)
+    if names:
+        field["enum"] = list(names)
+    required = definition.setdefault("required", [])
+    if key not in required:
+        required.append(key)
 
 
 _MOST_CHARS = 4000
-"""Of one text of a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepRequests:
-    """Knows what may be blamed, and how to show it."""
+    """Shows the backwarder a step, with the surfaces that it may blame."""
 
     targets: Collection[str]
     kinds: Mapping[str, str]
@@ -301,7 +322,7 @@ class StepRequests:
     ) -> BackwardRequest:
         """The request about one step of a run of a case."""
         applied = [name for name in dict.fromkeys(step.surfaces) if name in candidate.values]
-        shown = [shown_surface(name, candidate, self.structure, self.kinds) for name in applied]
+        shown = [self.surface(name, candidate) for name in applied]
         return BackwardRequest(
             node=step.node,
             input=_text(step.input),
@@ -324,13 +345,18 @@ class StepRequests:
             ),
             case=case,
             step=step.id,
+            senders=tuple(packet.source for packet in packets),
         )
+
+    def surface(self, name: str, candidate: Candidate) -> ShownSurface:
+        """A surface with its value."""
+        return shown_surface(name, candidate, self.structure, self.kinds)
 
 
 def shown_surface(
     name: str, candidate: Candidate, structure: Structure | None, kinds: Mapping[str, str]
 ) -> ShownSurface:
-    """A surface with its value; its type is what it is to its node, where the structure says."""
+    """A surface with its value; its type is its role in its node, if the structure has it."""
     position = structure.of_surface(name) if structure else None
     return ShownSurface(
         id=name,

@@ -1,32 +1,28 @@
-"""One round: losses, the walk back, patches, and what came of the candidates."""
+"""The candidates of a round: patches, what became of them, and what the journal keeps."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from burnish.core.cases import LeakWatch
 from burnish.core.comparisons import CaseChanges, Pair, case_changes
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective
-from burnish.core.money import Spend
-from burnish.core.outcomes import Trace
+from burnish.core.leaks import LeakWatch
 from burnish.core.protocols import Role
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Candidate, Value, value_key
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
 from burnish.metrics.text_matching import without_middle
-from burnish.metrics.turns import FailureClass, failure_class
 from burnish.runs.roles import Asked
 from burnish.runs.run import Run
-from burnish.strategies.backprop.backward import Backwards, Merger, ask_each
-from burnish.strategies.backprop.losses import Losses, chosen, trace_of
+from burnish.strategies.backprop.backward import ask_each
 from burnish.strategies.backprop.packets import (
     BadValue,
-    CaseLoss,
     Lost,
     MergedGradient,
+    Round,
     Severity,
     SurfaceGradient,
     TerminalLoss,
@@ -35,20 +31,15 @@ from burnish.strategies.backprop.packets import (
     value_from,
 )
 from burnish.strategies.backprop.prompts import (
-    BackwardAnswer,
-    BackwardRequest,
-    MergeAnswer,
-    MergeRequest,
     PatchAnswer,
     PatchRequest,
     Remark,
     shown_surface,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 
+PHASE = "backprop"
 _REMEMBERED = 3
-"""Rejected patches of a surface that the patcher is shown."""
-_SHOWN = 600
+"""Rejected patches of a surface that the patcher sees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +53,7 @@ class Patch:
 
 @dataclass(frozen=True, kw_only=True)
 class Patched:
-    """One set of patches: at most one a surface."""
+    """One set of patches, at most one a surface."""
 
     patches: tuple[Patch, ...] = ()
     refused: tuple["_Refused", ...] = ()
@@ -72,7 +63,7 @@ class Patched:
 
 @dataclass(frozen=True, kw_only=True)
 class _Refused:
-    """Something that a role offered as a value and that cannot be one."""
+    """A value from a role that cannot be used."""
 
     surface: str
     offered: Json
@@ -81,26 +72,22 @@ class _Refused:
 
 @dataclass(kw_only=True)
 class RejectedPatches:
-    """What was tried and turned down, by surface, the latest last."""
+    """Rejected patches by surface, latest last."""
 
     secrets: LeakWatch
     entries: dict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
 
     def add(self, surface: str, offered: Json, why: str) -> None:
-        """Remember a patch that brought nothing."""
-        value = without_middle(str(offered), _SHOWN)
-        entry = f"- tried: {value}\n  turned down: {why}"
-        # What holds text of a held out case is not to be shown, even as a bad example.
-        if self.secrets.leaked([str(offered), why]) is None and entry not in self.entries[surface]:
+        entry = f"- tried: {without_middle(str(offered), 600)}\n  turned down: {why}"
+        if self.secrets.shows([str(offered), why]) and entry not in self.entries[surface]:
             self.entries[surface].append(entry)
 
     def of(self, surface: str) -> str:
-        """The last few of a surface, in words."""
         return "\n".join(self.entries.get(surface, [])[-_REMEMBERED:]) or "(none)"
 
 
 class Patcher:
-    """Asks the patcher, surface by surface."""
+    """Asks the patcher for new values, surface by surface."""
 
     def __init__(
         self,
@@ -127,7 +114,7 @@ class Patcher:
         sets: int,
         draw: int,
     ) -> list[Patched]:
-        """So many sets of patches, each from answers of its own."""
+        """So many sets of patches, each from its own answers."""
         names = list(merged)
         requests = [self._request(name, merged[name], candidate) for name in names]
         replies = await ask_each(
@@ -143,9 +130,8 @@ class Patcher:
         self, name: str, gradients: Sequence[MergedGradient], candidate: Candidate
     ) -> PatchRequest:
         surface = self._surfaces[name]
-        shown = shown_surface(name, candidate, self._structure, self._kinds)
         return PatchRequest(
-            surface=shown,
+            surface=shown_surface(name, candidate, self._structure, self._kinds),
             kind=surface.kind,
             bounds=bounds_of(surface),
             gradients=tuple(
@@ -173,7 +159,6 @@ class Patcher:
     def _patch(
         self, name: str, reply: Asked[PatchAnswer], candidate: Candidate
     ) -> Patch | _Refused:
-        """The patch, or why there is none."""
         if reply.answer is None:
             return _Refused(surface=name, offered=None, why=reply.proposal.error)
         surface, offered = self._surfaces[name], reply.answer.value
@@ -191,20 +176,14 @@ class Patcher:
         return Patch(surface=name, value=value, reason=reply.answer.reason.strip())
 
 
-# -- What went wrong with runs of cases, in a few words for whoever watches -----------------------
-
-
-_ERRORS_SHOWN = 300
-
-
 def why_missing(evaluation: Evaluation) -> str:
-    """` (the first: connection refused)`: why something is missing; empty where nobody said."""
+    """` (the first: connection refused)`: why something is missing, if known."""
     first = next(iter(evaluation.missing_reasons().values()), "")
     return f" (the first: {_line(first)})" if first else ""
 
 
 def _crashed(evaluation: Evaluation) -> dict[str, str]:
-    """By case, what its agent raised; the first repeat that failed speaks for the case."""
+    """By case, what the agent raised in its first failed repeat."""
     messages: dict[str, str] = {}
     for result in evaluation.results:
         failure = result.outcome.failure
@@ -214,7 +193,7 @@ def _crashed(evaluation: Evaluation) -> dict[str, str]:
 
 
 def crash_words(evaluation: Evaluation) -> str:
-    """In how many cases the agent itself failed, and how; empty where it did in none."""
+    """In how many cases the agent itself failed, and how; empty if it never did."""
     failed = _crashed(evaluation)
     if not failed:
         return ""
@@ -223,31 +202,7 @@ def crash_words(evaluation: Evaluation) -> str:
 
 
 def _line(text: str) -> str:
-    return without_middle(" ".join(text.split()), _ERRORS_SHOWN)
-
-
-# -- One round ------------------------------------------------------------------------------------
-
-
-PHASE = "backprop"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """What a round found out before a candidate was tried."""
-
-    number: int
-    parent: Candidate
-    train: Evaluation
-    losses: tuple[CaseLoss, ...] = ()
-    missing: tuple[str, ...] = ()
-    """The train cases that say nothing, because something is missing."""
-    classes: Mapping[str, FailureClass] | None = None
-    """By failing case, what kind of failure it is."""
-    gradients: tuple[SurfaceGradient, ...] = ()
-    merged: Mapping[str, Sequence[MergedGradient]] | None = None
-    lost: tuple[Lost, ...] = ()
-    proposals: tuple[Proposal, ...] = ()
+    return without_middle(" ".join(text.split()), 300)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,35 +222,40 @@ class Attempt:
     """The incumbent on holdout."""
     decision: Decision | None = None
     first: bool = True
-    """Whether the walk back is told with this one: it belongs to all candidates of a round."""
+    """Whether it is the first of its round, which also records the walk back."""
+    alone: bool = False
+    """Whether it is one patch of a candidate that was rejected."""
+    whole: bool = True
+    """Whether all of holdout was run, if any."""
 
     @property
     def all_proposals(self) -> tuple[Proposal, ...]:
-        """What the roles saw and said; the walk back is in the first attempt of a round."""
+        """What the roles saw and said; the first attempt of a round includes the walk back."""
         return (*self.round.proposals, *self.proposals) if self.first else self.proposals
 
     @property
+    def accepted(self) -> bool:
+        return self.decision is not None and self.decision.accepted
+
+    @property
     def why(self) -> str:
-        """Why it was decided so, or turned away."""
-        if self.decision is not None:
-            return self.decision.reason
-        return "; ".join(map(str, self.problems))
+        """The reason of the decision, or what is wrong with it."""
+        return self.decision.reason if self.decision else "; ".join(map(str, self.problems))
 
     @property
     def shown_why(self) -> str:
-        """The same for whoever proposes the next one, without the names of held out cases."""
+        """The same for the patcher, without the names of held out cases."""
         if self.decision is not None and self.decision.code == "guard":
             return "it broke a guard of cases or metrics, or nobody could tell whether it does"
         return self.why
 
     def changes(self, objective: Objective) -> CaseChanges | None:
         """What changed case by case on holdout."""
-        if self.holdout is None or self.before is None:
+        if self.holdout is None or self.before is None or not self.whole:
             return None
         return case_changes(Pair(candidate=self.holdout, incumbent=self.before), objective)
 
     def trial(self, objective: Objective) -> Trial:
-        """The row of the ledger."""
         return Trial(
             candidate=self.candidate,
             phase=PHASE,
@@ -315,21 +275,34 @@ class Attempt:
             round=self.round.number,
             train_score=objective.measure(train).score,
             patches={
-                patch.surface: PatchNote(value=shown_value(patch.value), reason=patch.reason)
+                patch.surface: _PatchNote(value=shown_value(patch.value), reason=patch.reason)
                 for patch in self.patches
             },
             changes=self.changes(objective),
+            alone=True if self.alone else None,
+            whole_holdout=None if self.whole else False,
         )
         if self.first:
-            scores = {case: objective.case_score(train, case) for case in train.cases}
-            details = replace(_walked(details, self.round), train_scores=scores)
-            lost = (*self.round.lost, *lost)
+            walk, lost = self.round, (*self.round.lost, *lost)
+            details = replace(
+                details,
+                train_scores={case: objective.case_score(train, case) for case in train.cases},
+                losses=tuple(loss for case in walk.losses for loss in case.losses),
+                train_missing=tuple(walk.missing),
+                train_failed=_crashed(train),
+                failure_classes={case: each.value for case, each in (walk.classes or {}).items()},
+                gradients=tuple(walk.gradients),
+                merged={
+                    name: [_merged(each) for each in remarks]
+                    for name, remarks in (walk.merged or {}).items()
+                },
+            )
         return replace(details, lost=lost or None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatchNote:
-    """What a patch made of a surface, and why."""
+class _PatchNote:
+    """The new value of a surface, and why."""
 
     value: Json = None
     reason: str = ""
@@ -337,16 +310,15 @@ class PatchNote:
 
 @dataclass(frozen=True, kw_only=True)
 class BackpropDetails(TrialDetails):
-    """What a round keeps of each candidate; of the first one, the whole walk back."""
+    """What the journal keeps about a candidate; with the first of a round, the walk back."""
 
     optional: ClassVar[frozenset[str]] = (TrialDetails.optional - {"train_score"}) | {
         *("train_scores", "losses", "train_missing", "train_failed", "failure_classes"),
-        *("gradients", "merged", "lost", "changes"),
+        *("gradients", "merged", "lost", "changes", "alone"),
     }
 
     round: int = 0
-    patches: Mapping[str, PatchNote] = field(default_factory=dict[str, PatchNote])
-    """By surface."""
+    patches: Mapping[str, _PatchNote] = field(default_factory=dict[str, _PatchNote])
     train_scores: Mapping[str, float | None] | None = None
     """By case, of the incumbent."""
     losses: tuple[TerminalLoss, ...] | None = None
@@ -359,137 +331,13 @@ class BackpropDetails(TrialDetails):
     merged: Json = None
     """By surface, what was said of it, merged."""
     lost: tuple[Lost, ...] | None = None
-    """Questions to roles that brought nothing."""
+    """Requests to roles without a usable answer."""
     changes: CaseChanges | None = None
     """What became of single cases of holdout."""
-
-
-def _walked(details: BackpropDetails, walk: Round) -> BackpropDetails:
-    """The details with the walk back in them."""
-    return replace(
-        details,
-        losses=tuple(loss for case in walk.losses for loss in case.losses),
-        train_missing=tuple(walk.missing),
-        train_failed=dict(_crashed(walk.train)),
-        failure_classes={case: each.value for case, each in (walk.classes or {}).items()},
-        gradients=tuple(walk.gradients),
-        merged={
-            name: [_merged(each) for each in remarks]
-            for name, remarks in (walk.merged or {}).items()
-        },
-    )
+    alone: bool | None = None
+    """True for one patch of a candidate that was rejected."""
 
 
 def _merged(each: MergedGradient) -> Json:
     cases: list[Json] = [*dict.fromkeys(source.case for source in each.sources)]
     return {"severity": each.severity, "gradient": each.text, "cases": cases}
-
-
-# -- Learning from train --------------------------------------------------------------------------
-
-
-class Learner:
-    """Fills a round with what its evaluation of train teaches."""
-
-    def __init__(
-        self,
-        run: Run,
-        settings: BackpropSettings,
-        backwarder: Role[BackwardRequest, BackwardAnswer],
-        aggregator: Role[MergeRequest, MergeAnswer],
-        *,
-        targets: Collection[str],
-        structure: Structure | None,
-    ) -> None:
-        self._run = run
-        self._settings = settings
-        self._surfaces = [surface.id for surface in run.target.surfaces]
-        self._cases = {case.id: case for case in run.dataset.train}
-        self._losses = Losses(
-            cases=self._cases,
-            weighted=run.objective.weights,
-            thresholds={
-                metric.name: bar
-                for metric in run.setup.metrics
-                if isinstance(bar := getattr(metric, "threshold", None), float | int)
-            },
-            hints=settings.loss_hints,
-            targets=settings.loss_targets,
-        )
-        self._backwards = Backwards(
-            run,
-            backwarder,
-            targets=targets,
-            structure=structure,
-            parallel=settings.backward_parallelism,
-        )
-        self._merger = Merger(
-            run,
-            aggregator,
-            structure=structure,
-            parallel=settings.aggregation_parallelism,
-            single=settings.merge_single,
-        )
-
-    def with_losses(self, current: Round) -> Round:
-        """The round with its losses, or those of a few cases where so many are enough."""
-        losses = self._losses.of(current.train, self._surfaces)
-        most = self._settings.cases_per_round
-        cases = sorted({loss.case for loss in losses})
-        if most is not None and len(cases) > most:
-            losses = chosen(losses, self._run.rng("cases", current.number).sample(cases, most))
-        return replace(
-            current,
-            losses=tuple(losses),
-            missing=_missing(current.train),
-            classes=self._classes(current),
-            lost=tuple(self._losses.unplaced(current.train, self._surfaces)),
-        )
-
-    def need(self, current: Round) -> Spend:
-        """What the walk back costs at least."""
-        return self._backwards.need(current.losses, self._traces(current), current.parent)
-
-    async def walked(self, current: Round, *, draw: int) -> Round:
-        """The round with what the walk back says."""
-        back = await self._backwards.walked(
-            current.losses, self._traces(current), current.parent, draw=draw
-        )
-        return replace(
-            current,
-            gradients=back.gradients,
-            lost=(*current.lost, *back.lost),
-            proposals=back.proposals,
-        )
-
-    async def merged(self, current: Round, *, draw: int) -> Round:
-        """The round with what is said of each surface."""
-        merged = await self._merger.merged(current.gradients, current.parent, draw=draw)
-        return replace(
-            current,
-            merged=merged.surfaces,
-            lost=(*current.lost, *merged.lost),
-            proposals=(*current.proposals, *merged.proposals),
-        )
-
-    def _classes(self, current: Round) -> dict[str, FailureClass]:
-        """By case, the kind of failure; the first repeat that failed speaks for the case."""
-        classes: dict[str, FailureClass] = {}
-        for result in sorted(current.train.results, key=lambda each: (each.case, each.draw)):
-            if scores := self._losses.failures(result):
-                kind = failure_class(self._cases[result.case], result, scores)
-                classes.setdefault(result.case, kind)
-        return classes
-
-    def _traces(self, current: Round) -> dict[tuple[str, int], Trace]:
-        return {
-            (result.case, result.draw): trace_of(result, self._cases[result.case], self._surfaces)
-            for result in current.train.results
-        }
-
-
-def _missing(train: Evaluation) -> tuple[str, ...]:
-    """The cases that teach nothing: a score is missing, or there is none at all."""
-    gone = set(train.missing_cases(train.metrics))
-    gone |= {r.case for r in train.results if not r.scores and not r.outcome.failed}
-    return tuple(case for case in train.cases if case in gone)

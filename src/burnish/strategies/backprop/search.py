@@ -13,12 +13,14 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Role
 from burnish.core.strict_gate import best_incumbent, strict
 from burnish.core.structures import Structured
-from burnish.core.surfaces import EPSILON, Candidate, Origin
-from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Trial
-from burnish.runs.evaluation import GIVE_UP_AFTER, require_baseline
+from burnish.core.surfaces import EPSILON, Candidate, Origin, value_key
+from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Trial, Verdict
+from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, EventData, Warned
+from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
-from burnish.strategies.backprop.packets import shown_value
+from burnish.strategies.backprop.backward import Learner
+from burnish.strategies.backprop.packets import Round, shown_value
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -29,19 +31,20 @@ from burnish.strategies.backprop.prompts import (
 )
 from burnish.strategies.backprop.rounds import (
     Attempt,
-    Learner,
+    Patch,
     Patched,
     Patcher,
     RejectedPatches,
-    Round,
     crash_words,
     why_missing,
 )
 from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.pruning import Winner
+from burnish.strategies.race import BLOCK, Course, Heat, Stopped, may_end_early, race
 
 
-class IncumbentJudge:
-    """Knows the incumbent's evaluations, and decides."""
+class _Judge:
+    """Decides on attempts, against the incumbent's evaluations."""
 
     def __init__(self, run: Run, settings: BackpropSettings) -> None:
         self._run = run
@@ -49,35 +52,32 @@ class IncumbentJudge:
         self._holdout: Evaluation | None = None
         self._train: Evaluation | None = None
         self._best: Evaluation | None = None
-        """The incumbent so far that was best on holdout: ties are ties with it."""
+        """The incumbent so far that was best on holdout: a tie is a tie with it."""
+        order = list(run.dataset.holdout)
+        run.rng("race order").shuffle(order)
+        self._order = tuple(order)
+
+    @property
+    def holdout(self) -> Evaluation | None:
+        """The incumbent's evaluation on holdout."""
+        return self._holdout
 
     @property
     def score(self) -> float | None:
-        """The incumbent's score on holdout."""
         return None if self._holdout is None else self._run.objective.measure(self._holdout).score
 
-    def start(self, candidate: Candidate, holdout: Evaluation) -> None:
-        """Where the search starts."""
-        assert candidate.id == holdout.candidate
-        self._lead(holdout)
-
     def begin(self, train: Evaluation) -> None:
-        """What the incumbent does on train, as a round begins."""
+        """Take the incumbent's evaluation on train, as a round begins."""
         self._train = train
 
-    def advance(self, attempt: Attempt) -> None:
-        """The attempt leads now: the next one of its round is held against it."""
-        assert attempt.holdout is not None
-        self._lead(attempt.holdout)
-        self._train = attempt.train or self._train
-
-    def _lead(self, holdout: Evaluation) -> None:
+    def lead(self, holdout: Evaluation, train: Evaluation | None = None) -> None:
+        """Take the evaluations of a new incumbent: the next attempt is compared with them."""
         self._holdout = holdout
         self._best = best_incumbent(self._best, holdout, objective=self._run.objective)
+        self._train = train or self._train
 
     @property
     def need(self) -> Spend:
-        """What deciding on one candidate may cost."""
         repeats = self._settings.repeats
         holdout = self._run.estimate(Split.HOLDOUT, repeats=repeats)
         if self._settings.gate != "sigma":
@@ -95,32 +95,51 @@ class IncumbentJudge:
             decision = self._by_sigma(attempt)
             if not decision.accepted:
                 return replace(attempt, decision=decision)
-        holdout = await self._measured(attempt.candidate, Split.HOLDOUT)
-        attempt = replace(attempt, holdout=holdout)
-        return replace(attempt, decision=self._decision(attempt))
-
-    def _decision(self, attempt: Attempt) -> Decision:
-        assert attempt.holdout is not None
-        assert attempt.before is not None
-        pair = Pair(candidate=attempt.holdout, incumbent=attempt.before)
-        return guarded(
+        heat = await self._raced(attempt)
+        attempt = replace(attempt, holdout=heat.evaluation, whole=heat.whole)
+        if heat.lost is not None:
+            return replace(attempt, decision=heat.lost)
+        assert self._holdout is not None
+        pair = Pair(candidate=heat.evaluation, incumbent=self._holdout)
+        decision = guarded(
             self._by_gate(attempt, pair),
             pair=pair,
             objective=self._run.objective,
             guards=self._settings.guards.guards(),
         )
+        return replace(attempt, decision=decision)
+
+    async def _raced(self, attempt: Attempt) -> Heat:
+        """All of holdout; a patch alone is stopped where it can no longer win, or hardly."""
+        assert self._holdout is not None
+        early = self._needs_gain and may_end_early(self._holdout, self._run.objective)
+        if not (attempt.alone and early):
+            holdout = await self._measured(attempt.candidate, Split.HOLDOUT)
+            return Heat(evaluation=holdout, whole=True)
+        course = Course(
+            order=self._order,
+            incumbent=self._holdout,
+            repeats=self._settings.repeats,
+            block=BLOCK,
+            early=True,
+        )
+        return (await race(self._run, [attempt.candidate], course))[0]
+
+    @property
+    def _needs_gain(self) -> bool:
+        """Whether the gate accepts nothing that does not gain on holdout."""
+        settings = self._settings
+        if settings.gate == "strict":
+            return not self._run.objective.tie_breakers
+        return settings.gate == "min_gain" and settings.min_score_gain >= 0
 
     def _by_gate(self, attempt: Attempt, pair: Pair) -> Decision:
         settings, objective = self._settings, self._run.objective
         if settings.gate == "sigma":
             return self._by_sigma(attempt, pair)
         if settings.gate == "strict":
-            return strict(
-                objective=objective,
-                pair=pair,
-                best=self._best,
-                accept_sigma=settings.accept_sigma,
-            )
+            bar = settings.accept_sigma
+            return strict(objective=objective, pair=pair, best=self._best, accept_sigma=bar)
         return min_gain(objective=objective, validation=pair, gain=settings.min_score_gain)
 
     def _by_sigma(self, attempt: Attempt, holdout: Pair | None = None) -> Decision:
@@ -154,7 +173,7 @@ Stage: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class StageBegun(EventData):
-    """A stage is over, and about to be shown."""
+    """A stage has ended, and is about to be shown."""
 
     kinds: ClassVar[tuple[str, ...]] = ("stage",)
 
@@ -163,14 +182,11 @@ class StageBegun(EventData):
 
 
 class Watcher(Protocol):
-    """Someone who is shown each stage as it is over, on a replay too."""
+    """Is called with each stage as it ends, also on a replay."""
 
     def __call__(self, stage: Stage, subject: Round | Attempt | Evaluation | None, /) -> None:
-        """Look at what a stage found."""
+        """Look at the result of a stage."""
         ...
-
-
-# -- The search -----------------------------------------------------------------------------------
 
 
 _DRAWS = 1_000_000
@@ -178,7 +194,7 @@ _DRAWS = 1_000_000
 
 
 class Search:
-    """Where the search stands."""
+    """Makes rounds."""
 
     def __init__(
         self,
@@ -196,7 +212,7 @@ class Search:
         self._settings = settings
         self._watch = watch
         self._rejected = RejectedPatches(secrets=run.secrets)
-        self._judge = IncumbentJudge(run, settings)
+        self._judge = _Judge(run, settings)
         self._learner = Learner(
             run, settings, backwarder, aggregator, targets=targets, structure=structure
         )
@@ -213,8 +229,17 @@ class Search:
         self.number = 0
 
     @property
+    def leader(self) -> Winner:
+        """Who leads, with what is known of it."""
+        return Winner.of(self._run.incumbent, self._judge.holdout)
+
+    def lead(self, leader: Winner) -> None:
+        """Let another candidate lead, which was measured elsewhere."""
+        self._judge.lead(leader.results[Split.HOLDOUT], leader.results[Split.TRAIN])
+
+    @property
     def need(self) -> Spend:
-        """What a round costs at least in runs of cases; what was measured costs nothing again."""
+        """What a round costs at least in runs of cases; results on train are not paid twice."""
         if self._run.incumbent.id in self._on_train:
             return self._judge.need
         train = self._run.estimate(Split.TRAIN, repeats=self._settings.repeats)
@@ -228,9 +253,9 @@ class Search:
         result = SplitResult.of(evaluation, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
         run.advance(start)
-        self._judge.start(start, evaluation)
+        self._judge.lead(evaluation)
         self._show("baseline_validation", evaluation)
-        require_baseline(evaluation, objective=run.objective, max_missing=MAX_MISSING)
+        require_baseline(run, evaluation, max_missing=MAX_MISSING)
         return "target_score" if self._good_enough() else ""
 
     async def next(self) -> str:
@@ -241,9 +266,14 @@ class Search:
         if not current.losses:
             self._show("round_completed", current)
             return self._without_losses(current)
-        if self._stopped(self._learner.need(current) + self._judge.need):
+        if self._run.stop_reason(self._learner.need(current) + self._judge.need) is not None:
             return ""
-        attempts = await self._attempts(await self._learned(current))
+        draw = _DRAWS * self.number
+        current = await self._learner.walked(current, draw=draw)
+        self._show("round_backward", current)
+        current = await self._learner.merged(current, draw=draw)
+        self._show("round_aggregation", current)
+        attempts = await self._attempts(current)
         accepted = await self._decided(attempts)
         if self._run.stopped is not None:
             return ""
@@ -251,13 +281,14 @@ class Search:
         self._run.answering.require(*self._needed, after=GIVE_UP_AFTER)
         return self._over(attempts)
 
-    # -- what is learned from train --------------------------------------------------------
-
     async def _with_losses(self) -> Round:
         train = await self._run.evaluate(
             self._run.incumbent, split=Split.TRAIN, repeats=self._settings.repeats
         )
-        self._tell_crashes(train)
+        message = crash_words(train)
+        if message and self._run.incumbent.id not in self._on_train:
+            # An agent that raises is a bug more often than a bad text.
+            self._run.tell(Warned(message=message), f"train:{self.number}:failed")
         self._on_train.add(self._run.incumbent.id)
         self._judge.begin(train)
         current = Round(number=self.number, parent=self._run.incumbent, train=train)
@@ -267,35 +298,19 @@ class Search:
         return current
 
     def _without_losses(self, current: Round) -> str:
-        """Nothing failed; or nobody knows, which is not the same."""
+        """Why the search ends: nothing failed, or it is not known."""
         if not current.missing:
             return "no_losses"
-        count = len(current.missing)
-        self._warn(
-            f"train:{self.number}:missing",
-            f"no case of train failed, but {count} of {len(current.train.cases)} are missing"
-            f"{why_missing(current.train)}",
+        message = (
+            f"no case of train failed, but {len(current.missing)} of {len(current.train.cases)} "
+            f"are missing{why_missing(current.train)}. Nothing can be learned from what is "
+            "missing. Fix the cause, then fork this run with --retry-missing"
         )
+        self._run.tell(Warned(message=message), f"train:{self.number}:missing")
         return "train_missing"
 
-    def _tell_crashes(self, train: Evaluation) -> None:
-        """An agent that raises is a bug more often than a bad text: it should not go unseen."""
-        message = crash_words(train)
-        if message and self._run.incumbent.id not in self._on_train:
-            self._run.tell(Warned(message=message), f"train:{self.number}:failed")
-
-    async def _learned(self, current: Round) -> Round:
-        draw = _DRAWS * self.number
-        current = await self._learner.walked(current, draw=draw)
-        self._show("round_backward", current)
-        current = await self._learner.merged(current, draw=draw)
-        self._show("round_aggregation", current)
-        return current
-
-    # -- candidates ------------------------------------------------------------------------
-
     async def _attempts(self, current: Round) -> list[Attempt]:
-        """The candidates that the patches make, each checked before anything is paid."""
+        """The candidates of the patches, each checked before anything is spent on it."""
         sets = await self._patcher.patched(
             current.merged or {},
             current.parent,
@@ -303,62 +318,100 @@ class Search:
             draw=_DRAWS * self.number,
         )
         attempts: list[Attempt] = []
-        there: set[str] = set()
+        ids: set[str] = set()
         for place, patched in enumerate(sets):
             attempt = await self._attempt(current, patched, first=place == 0)
-            if attempt.candidate.id in there and not attempt.problems:
+            if attempt.candidate.id in ids and not attempt.problems:
                 same = Problem(message="another candidate of this round is the same")
                 attempt = replace(attempt, problems=(same,))
-            there.add(attempt.candidate.id)
+            ids.add(attempt.candidate.id)
             attempts.append(attempt)
             self._show("round_patch_set", attempt)
         return attempts
 
-    async def _attempt(self, current: Round, patched: Patched, *, first: bool) -> Attempt:
+    async def _attempt(
+        self, current: Round, patched: Patched, *, first: bool, alone: bool = False
+    ) -> Attempt:
+        parent = self._run.incumbent
         changed = {patch.surface: patch.value for patch in patched.patches}
         origin = Origin(kind="proposal", by="backprop", note=f"patch {', '.join(changed)}")
         attempt = Attempt(
             round=current,
-            candidate=current.parent.child(changed, origin=origin) if changed else current.parent,
+            candidate=parent.child(changed, origin=origin) if changed else parent,
             patches=patched.patches,
             refused=patched.refused,
             lost=patched.lost,
             proposals=patched.proposals,
             first=first,
+            alone=alone,
         )
         if not changed:
             return replace(attempt, problems=(Problem(message="there is no patch to try"),))
-        problems = await self._run.check(attempt.candidate, parent=current.parent)
+        problems = await self._run.check(attempt.candidate, parent=parent)
         return replace(attempt, problems=tuple(problems))
 
     async def _decided(self, attempts: Sequence[Attempt]) -> bool:
         """Measure and decide on each candidate in turn; whether one was accepted."""
-        accepted = False
+        decided: list[Attempt] = []
         for attempt in attempts:
-            self._show("round_output_profile", attempt)
-            if self._stopped(NOTHING if attempt.problems else self._judge.need):
+            done = await self._tried(attempt)
+            if done is None:
                 break
+            decided.append(done)
+        accepted = any(done.accepted for done in decided)
+        if accepted or len(decided) < len(attempts) or not self._settings.patches_alone:
+            return accepted
+        return await self._alone(decided)
+
+    async def _tried(self, attempt: Attempt) -> Attempt | None:
+        """The attempt, decided on and recorded; None if there is a reason to stop."""
+        self._show("round_output_profile", attempt)
+        need = NOTHING if attempt.problems else self._judge.need
+        if self._run.stop_reason(need) is not None:
+            return None
+        try:
             done = await self._judge.judged(attempt)
-            self._show("round_validation", done)
-            self._run.record(done.trial(self._run.objective))
-            if done.decision is not None and done.decision.accepted:
-                accepted = True
-                self._run.advance(done.candidate)
-                self._judge.advance(done)
-            else:
-                self._remember(done)
-            self._show("round_completed", done)
+        except Stopped:
+            return None
+        self._show("round_validation", done)
+        self._run.record(done.trial(self._run.objective))
+        if done.accepted and done.holdout is not None:
+            self._run.advance(done.candidate)
+            self._judge.lead(done.holdout, done.train)
+        else:
+            self._remember(done)
+        self._show("round_completed", done)
+        return done
+
+    async def _alone(self, rejected: Sequence[Attempt]) -> bool:
+        """Try the patches of rejected candidates one by one; whether one was accepted.
+
+        One harmful patch sinks a candidate with all that is right in it. Each patch is tried on
+        top of those accepted before it. What fails its check is turned down without a trial.
+        """
+        accepted = False
+        for current, patch in _patches_to_part(rejected):
+            attempt = await self._attempt(
+                current, Patched(patches=(patch,)), first=False, alone=True
+            )
+            if attempt.problems:
+                self._remember(attempt)
+                continue
+            self._show("round_patch_set", attempt)
+            done = await self._tried(attempt)
+            if done is None:
+                break
+            accepted = accepted or done.accepted
         return accepted
 
     def _remember(self, done: Attempt) -> None:
-        """What was turned down is shown to whoever patches next."""
-        for patch in done.patches:
+        """The patcher sees what was rejected: a patch only for what it did alone."""
+        unknown = done.decision is not None and done.decision.verdict is Verdict.CANNOT_TELL
+        for patch in done.patches if len(done.patches) == 1 and not unknown else ():
             self._rejected.add(patch.surface, shown_value(patch.value), done.shown_why)
         for refused in done.refused:
             if refused.offered is not None:
                 self._rejected.add(refused.surface, refused.offered, refused.why)
-
-    # -- the end ---------------------------------------------------------------------------
 
     def _over(self, attempts: Sequence[Attempt]) -> str:
         settings = self._settings
@@ -375,19 +428,20 @@ class Search:
         score, target = self._judge.score, self._settings.target_score
         return target is not None and score is not None and score >= target - EPSILON
 
-    def _stopped(self, need: Spend) -> bool:
-        return self._run.stop_reason(need) is not None
-
-    def _warn(self, key: str, what: str) -> None:
-        message = (
-            f"{what}. Nothing can be learned from what is missing. Mend it, then make a new run "
-            "that asks for it again (--retry-missing)"
-        )
-        self._run.tell(Warned(message=message), key)
-
     def _show(self, stage: Stage, subject: Round | Attempt | Evaluation | None) -> None:
-        slot = "" if not isinstance(subject, Attempt) else f":{subject.candidate.id}"
+        slot = f":{subject.candidate.id}" if isinstance(subject, Attempt) else ""
         begun = StageBegun(stage=stage, round=self.number)
         self._run.tell(begun, f"round:{self.number}:{stage}{slot}")
         if self._watch is not None:
             self._watch(stage, subject)
+
+
+def _patches_to_part(rejected: Sequence[Attempt]) -> list[tuple[Round, Patch]]:
+    """The patches of candidates with several that were measured or failed a check, each once."""
+    patches: dict[tuple[str, str], tuple[Round, Patch]] = {}
+    for attempt in rejected:
+        told = attempt.decision is None or attempt.decision.verdict is not Verdict.CANNOT_TELL
+        for patch in attempt.patches if told and len(attempt.patches) > 1 else ():
+            key = patch.surface, str(value_key(patch.value))
+            patches.setdefault(key, (attempt.round, patch))
+    return sorted(patches.values(), key=lambda each: each[0].blame(each[1].surface))

@@ -1,16 +1,15 @@
-"""Demonstrations: worked examples, which to show, and phases that search points."""
+"""Phases that search points: numbers and choices, and which demonstrations to show."""
 
 import json
 import math
-import random
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal, TypeAlias, cast
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias, cast
 
 from burnish.core.cases import Case
 from burnish.core.content import Json, short_id
-from burnish.core.evaluations import Evaluation
+from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.outcomes import Outcome, ToolCall
 from burnish.core.surfaces import (
     ChoiceSurface,
@@ -23,27 +22,28 @@ from burnish.core.surfaces import (
     Value,
 )
 from burnish.core.trials import TrialDetails
-from burnish.runs.run import Run
 from burnish.strategies.coordinate import numeric
 from burnish.strategies.coordinate.numeric import (
     CANDIDATES,
-    QUANTILE,
-    Densities,
+    SAMPLER_QUANTILE,
     Observation,
     Point,
     SearchSpace,
     best_expected_improvement,
-    ratio,
 )
-from burnish.strategies.coordinate.phases import DEAD_AXES, Phase, PhaseEnd
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import AttemptResult, CoordinateAttempt, Incumbent, Memory
+from burnish.strategies.coordinate.phases import DEAD_AXES, Phase
+from burnish.strategies.coordinate.trials import CoordinateAttempt, Incumbent
 from burnish.system.redaction import MARKER
 
 _Chooser: TypeAlias = Literal["start", "chance", "model"]
-"""Who chose a point: nobody (it is where such a phase starts), chance, or TPE."""
-_WORST = 1.0
-"""The loss of a point that is not to be had."""
+"""Who chose a point: the phase for its start, chance, or TPE."""
+_POOL = 16
+"""Examples to choose from: enough for variety, few enough to learn which are good."""
+_COUNT = "count"
+_RESULT_CHARS = 600
+"""How much of a tool's result is shown: its use can be seen from the beginning."""
+_DRAWS = 256
+"""How often chance looks for something new."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,28 +53,21 @@ class _Suggested:
     point: Mapping[str, Scalar]
 
 
-class PointPhase(Phase):
+@dataclass(kw_only=True, eq=False)
+class _PointPhase(Phase):
     """A phase that searches a space of points with a fresh study."""
 
-    space: SearchSpace
-    whole: float
+    space: SearchSpace = field(init=False)
+    size: float = field(init=False)
     """How many different things can be tried."""
+    observations: list[Observation] = field(default_factory=list[Observation], init=False)
+    """What the study knows, the incumbent's own point first."""
+    seen: set[Hashable] = field(default_factory=set[Hashable], init=False)
 
-    def __init__(
-        self,
-        run: Run,
-        settings: CoordinateSettings,
-        *,
-        cycle: int,
-        limits: PhaseLimits,
-        memory: Memory,
-    ) -> None:
-        super().__init__(run, settings, cycle=cycle, limits=limits, memory=memory)
-        self.study = f"{self.name}-phase-{cycle}"
-        self.observations: list[Observation] = []
-        """What the study is told, the incumbent's own point first."""
-        self.seen: set[Hashable] = set()
-        self._warm_up = numeric.warm_up(min(limits.patience, limits.max_trials))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.study = f"{self.name}-phase-{self.cycle}"
+        self._warm_up = numeric.warm_up(min(self.limits.patience, self.limits.max_trials))
 
     @abstractmethod
     def values(self, point: Point) -> Mapping[str, Value]:
@@ -86,42 +79,42 @@ class PointPhase(Phase):
 
     @abstractmethod
     def key(self, point: Point) -> Hashable:
-        """The same for two points that are the same thing to try."""
+        """Equal for points that mean the same."""
 
-    def begin(self, here: Point | None, incumbent: Incumbent) -> None:
-        """Tell the new study where the search stands."""
-        if here is None:
-            return
-        self.seen.add(self.key(here))
-        if incumbent.loss is not None:
-            self.observations.append(Observation(point=here, loss=incumbent.loss))
+    def observe(self, point: Point, loss: float | None) -> None:
+        """Add a point to the study; one that could not be measured is neither good nor bad."""
+        self.seen.add(self.key(point))
+        if loss is not None:
+            self.observations.append(Observation(point=point, loss=loss))
 
-    async def search(self, start: Incumbent, first: Sequence[Point] = ()) -> PhaseEnd:
-        """Ask, try, tell, until there is a reason to end."""
-        incumbent, waiting = start, list(first)
+    async def search(
+        self, incumbent: Incumbent, first: Sequence[Point] = ()
+    ) -> tuple[Incumbent, str]:
+        """Ask the study, try, and report back, until there is a reason to end."""
+        queue = list(first)
         while not (reason := self.over(incumbent)):
-            by, point = ("start", waiting.pop(0)) if waiting else await self._ask()
+            by, point = ("start", queue.pop(0)) if queue else await self._ask()
             attempt = CoordinateAttempt(
                 values=self.values(point),
                 note=self.note(point, incumbent),
                 details=self._explained(point, by),
             )
-            tried = await self.trying.attempt(attempt, incumbent)
-            self._tell(point, tried)
-            incumbent = tried.incumbent
-            self.count(tried)
-        return self.end(incumbent, reason)
+            result = await self.runner.attempt(attempt, incumbent)
+            worst = max([1.0, *(each.loss for each in self.observations)])
+            self.observe(point, worst if result.unfit else result.loss)
+            incumbent = result.incumbent
+            self.count(result)
+        return incumbent, reason
 
     def nothing_left(self, incumbent: Incumbent) -> str:
-        """Every point was tried, or the model expects nothing of any."""
         del incumbent
-        if len(self.seen) >= self.whole:
+        if len(self.seen) >= self.size:
             return "space_exhausted"
         if len(self.observations) <= self._warm_up + 1:
             return ""
         rng = self.run.rng(self.study, "expected improvement", len(self.observations))
-        hoped = best_expected_improvement(self.space, self.observations, rng)
-        return "converged" if hoped < self.settings.numeric_convergence_eps else ""
+        improvement = best_expected_improvement(self.space, self.observations, rng)
+        return "converged" if improvement < self.settings.numeric_convergence_eps else ""
 
     async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; kept in the journal, since another optuna may say otherwise."""
@@ -137,92 +130,80 @@ class PointPhase(Phase):
             "suggestion",
             request,
             _Suggested,
-            lambda: _Suggested(point=numeric.suggest(space, observations, seed=seed, start=start)),
+            lambda: _Suggested(
+                point=numeric.suggest_new(
+                    space, observations, seed=seed, start=start, seen=self.seen
+                )
+            ),
         )
         return "model" if len(observations) >= start else "chance", suggested.point
 
-    def _tell(self, point: Point, tried: AttemptResult) -> None:
-        """A point nobody could measure is not told: missing is neither good nor bad."""
-        self.seen.add(self.key(point))
-        if tried.unfit:
-            worst = max([_WORST, *(each.loss for each in self.observations)])
-            self.observations.append(Observation(point=point, loss=worst))
-        elif tried.loss is not None:
-            self.observations.append(Observation(point=point, loss=tried.loss))
-
     def _explained(self, point: Point, by: _Chooser) -> TrialDetails:
-        """Why this point, for the audit row."""
-        marginals = Densities.of(self.space, self.observations).marginals(point)
+        """Why this point, for the audit row.
+
+        The sampler does not tell the densities that it used, so these fields of the format are
+        empty.
+        """
         source: dict[str, Json] = {
             "kind": self.name,
             "numeric_study_id": self.study,
             "params": {**point},
             "chosen_by": by,
             "tpe_n_observations_this_study": len(self.observations),
-            "tpe_quantile": QUANTILE,
+            "tpe_quantile": SAMPLER_QUANTILE,
             "candidates_evaluated": CANDIDATES if by == "model" else 1,
-            "selected_candidate_score": ratio(marginals),
-            "axis_marginals": {name: asdict(m) for name, m in marginals.items()},
+            "selected_candidate_score": None,
+            "axis_marginals": None,
         }
         return TrialDetails(proposal_source=source)
 
 
-class NumericPhase(PointPhase):
-    """Numbers and choices, together, while everything else stands still."""
+class NumericPhase(_PointPhase):
+    """Numbers and choices together, from the incumbent's own point."""
 
-    name = "numeric"
+    name: ClassVar[str] = "numeric"
 
-    async def go(self, incumbent: Incumbent) -> PhaseEnd:
-        """Search from the incumbent's own point, which is the first thing the study is told."""
+    async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
         named = [
             surface
             for name in self.settings.numbers
             if isinstance(surface := self.surfaces[name], NumberSurface | ChoiceSurface)
         ]
-        axes = await self.probing.alive(named, incumbent)
+        axes = await self.alive(named, incumbent)
         if not axes:
-            return self.end(incumbent, DEAD_AXES)
+            return incumbent, DEAD_AXES
         self.space = SearchSpace(axes=axes)
-        self.whole = self.space.size
+        self.size = self.space.size
         here = {axis.id: cast("Scalar", incumbent.candidate.values[axis.id]) for axis in axes}
-        self.begin(here if self.space.contains(here) else None, incumbent)
+        if self.space.contains(here):
+            self.observe(here, incumbent.loss)
         return await self.search(incumbent)
 
     def values(self, point: Point) -> Mapping[str, Value]:
-        """The point itself."""
         return {**point}
 
     def key(self, point: Point) -> Hashable:
-        """The point itself, spelled one way."""
         return self.space.key(point)
 
     def note(self, point: Point, before: Incumbent) -> str:
-        """The values that differ from the incumbent's."""
         new = [
-            f"{name.rpartition('#')[2].rpartition('.')[2]} {_short(value)}"
+            f"{name.rpartition('#')[2].rpartition('.')[2]} "
+            f"{format(value, '.3g') if isinstance(value, float) else value}"
             for name, value in point.items()
             if before.candidate.values[name] != value
         ]
         return ", ".join(new) or "as before"
 
 
-def _short(value: Scalar) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-# -- Worked examples made from cases --------------------------------------------------------------
-
-
-_RESULT_CHARS = 600
-"""How much of what a tool gave is shown: how it is used can be seen from the beginning of it."""
+# -- Which demonstrations to show -----------------------------------------------------------------
 
 
 def _right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outcome]:
-    """By case, a run that passed; one in which no tool failed, where there is one."""
+    """By case, a run that passed or has the best score, if possible without a failed tool."""
     runs: dict[str, Outcome] = {}
     for result in measured.results:
         outcome = result.outcome
-        if not result.passed(metrics) or not outcome.output:
+        if not _right(result, metrics) or not outcome.output:
             continue
         first = runs.setdefault(result.case, outcome)
         if _stumbled(first) and not _stumbled(outcome):
@@ -230,55 +211,36 @@ def _right_runs(measured: Evaluation, metrics: Sequence[str]) -> dict[str, Outco
     return runs
 
 
-def _traced(case: Case, outcome: Outcome) -> Demonstration:
-    """What happened, in the agent's own words: what it was asked, the tools it used, its answer."""
-    calls = tuple(map(_shown, _calls_of(outcome)))
-    return Demonstration(input=case.input, output=outcome.output, case=case.id, calls=calls)
-
-
-def _labelled(case: Case) -> Demonstration:
-    """What should happen. Calls are shown where the case knows what each of them gives back."""
-    expected = case.turns[-1].expected_calls or ()
-    complete = all(call.result is not None for call in expected)
-    calls = tuple(map(_shown, expected)) if complete else ()
-    return Demonstration(input=case.input, output=case.expected or "", case=case.id, calls=calls)
-
-
-def _calls_of(outcome: Outcome) -> list[ToolCall]:
-    """Every use of a tool, in order."""
-    return [call for step in outcome.trace.steps for call in step.tools]
-
-
-def _shown(call: ToolCall) -> DemonstratedCall:
-    result = f"the tool failed: {call.error}" if call.error else _text(call.result)
-    return DemonstratedCall.of(call.name, call.arguments, _beginning(result))
-
-
-def _text(result: Json) -> str:
-    """A result as a model reads it."""
-    if isinstance(result, str):
-        return result
-    return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-
-
-def _beginning(text: str) -> str:
-    if len(text) <= _RESULT_CHARS:
-        return text
-    return f"{text[:_RESULT_CHARS]}… [the first {_RESULT_CHARS} of {len(text)} characters]"
+def _right(result: CaseResult, metrics: Sequence[str]) -> bool:
+    verdict = result.passed(metrics)
+    values = [result.value(metric) for metric in metrics if result.applies(metric)]
+    return verdict is True if verdict is not None else bool(values) and set(values) == {1.0}
 
 
 def _stumbled(outcome: Outcome) -> bool:
     return any(call.error for call in _calls_of(outcome))
 
 
-# -- Demonstrations -------------------------------------------------------------------------------
+def _calls_of(outcome: Outcome) -> list[ToolCall]:
+    return [call for step in outcome.trace.steps for call in step.tools]
 
 
-_POOL = 16
-"""Examples to choose from: enough for variety, few enough to learn which are good."""
-_COUNT = "count"
-_FIRST_COUNTS = (2, 4, 8)
-"""The first trials: how much do any demonstrations help?"""
+def _labelled(case: Case) -> Demonstration:
+    """What should happen; with calls if the case knows the result of each of them."""
+    expected = case.turns[-1].expected_calls or ()
+    complete = all(call.result is not None for call in expected)
+    calls = tuple(map(_shown, expected)) if complete else ()
+    return Demonstration(input=case.input, output=case.expected or "", case=case.id, calls=calls)
+
+
+def _shown(call: ToolCall) -> DemonstratedCall:
+    text = f"the tool failed: {call.error}" if call.error else call.result
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False, separators=(",", ":"))
+    if len(text) > _RESULT_CHARS:
+        end = f"… [the first {_RESULT_CHARS} of {len(text)} characters]"
+        text = f"{text[:_RESULT_CHARS]}{end}"
+    return DemonstratedCall.of(call.name, call.arguments, text)
 
 
 def pool_of(
@@ -291,22 +253,37 @@ def pool_of(
 ) -> tuple[Demonstration, ...]:
     """Worked examples: those shown now, then what the agent got right, then what the labels say.
 
-    What it got right is shown as it happened, tools included: that is how a right answer is come
-    by. Only cases of one turn: a demonstration is a question and an answer.
+    What it got right is shown as it happened, tools included. Only cases of one turn: a
+    demonstration is a question and an answer.
     """
-    there = {demo.case for demo in shown if demo.case}
-    fit = [case for case in cases if case.id not in there and _stands_alone(case)]
+    used = {demo.case for demo in shown if demo.case}
+    fit = [
+        case
+        for case in cases
+        if case.id not in used
+        and len(case.turns) == 1
+        and not (case.history or case.scenario or case.turns[0].attachments)
+    ]
     right = _right_runs(measured, metrics)
-    traces = [_traced(case, right[case.id]) for case in fit if case.id in right]
+    traces = [
+        Demonstration(
+            input=case.input,
+            output=right[case.id].output,
+            case=case.id,
+            calls=tuple(map(_shown, _calls_of(right[case.id]))),
+        )
+        for case in fit
+        if case.id in right
+    ]
     demos = [demo for demo in traces if _may_be_shown(demo, surface)]
-    had = {demo.case for demo in demos}
-    labels = [_labelled(case) for case in fit if case.id not in had and case.expected]
+    traced = {demo.case for demo in demos}
+    labels = [_labelled(case) for case in fit if case.id not in traced and case.expected]
     demos += [demo for demo in labels if _may_be_shown(demo, surface)]
     return tuple([*shown, *demos][:_POOL])
 
 
 def space_of(pool: Sequence[Demonstration], surface: DemosSurface) -> SearchSpace:
-    """How many, none included, and which stands where."""
+    """How many, including none, and which in which place."""
     most = min(surface.max_demos, len(pool))
     count = NumberSurface(id=_COUNT, low=0, high=most, integer=True)
     places = [ChoiceSurface(id=_place(n), choices=tuple(range(len(pool)))) for n in range(most)]
@@ -319,10 +296,10 @@ def first_points(
     *,
     shown: Sequence[Demonstration] = (),
 ) -> list[Point]:
-    """Points to start with: the first few of the pool; where some are shown, none of them."""
+    """Points to start with: the first 2, 4 and 8 of the pool; or none, if some are shown now."""
     most = min(surface.max_demos, len(pool))
     order = {_place(n): n for n in range(most)}
-    numbers = (0,) if shown else _FIRST_COUNTS
+    numbers = (0,) if shown else (2, 4, 8)
     counts = dict.fromkeys(min(count, most) for count in numbers)
     return [{_COUNT: count, **order} for count in counts]
 
@@ -339,16 +316,8 @@ def shown(
     return tuple(demos)
 
 
-def _drawn(pool: Sequence[Demonstration], surface: DemosSurface, rng: random.Random) -> Point:
-    """A point by chance that shows something."""
-    most = min(surface.max_demos, len(pool))
-    order = rng.sample(range(len(pool)), most)
-    places = {_place(n): index for n, index in enumerate(order)}
-    return {_COUNT: rng.randint(1, most), **places}
-
-
 def ways_to_show(pool: Sequence[Demonstration], surface: DemosSurface) -> int:
-    """How many different showings there are: subsets in every order, the empty one included."""
+    """How many ways there are to show them: subsets in every order, including the empty one."""
     most = min(surface.max_demos, len(pool))
     return sum(math.perm(len(pool), count) for count in range(most + 1))
 
@@ -356,7 +325,7 @@ def ways_to_show(pool: Sequence[Demonstration], surface: DemosSurface) -> int:
 def point_of(
     pool: Sequence[Demonstration], demos: Sequence[Demonstration], surface: DemosSurface
 ) -> Point | None:
-    """The point that shows these demonstrations; None where the pool does not have them."""
+    """The point that shows these demonstrations; None if the pool does not have them."""
     if any(demo not in pool for demo in demos):
         return None
     most = min(surface.max_demos, len(pool))
@@ -370,11 +339,6 @@ def _place(number: int) -> str:
     return f"place-{number + 1}"
 
 
-def _stands_alone(case: Case) -> bool:
-    more = case.history or case.scenario or case.turns[0].attachments
-    return len(case.turns) == 1 and not more
-
-
 def _may_be_shown(demo: Demonstration, surface: DemosSurface) -> bool:
     """It fits, and nothing was taken out of it that might have been a secret."""
     return demo.size <= _room(surface) and MARKER not in str(demo)
@@ -384,20 +348,12 @@ def _room(surface: DemosSurface) -> float:
     return math.inf if surface.max_chars is None else surface.max_chars
 
 
-# -- The phase of demonstrations ------------------------------------------------------------------
-
-
-_DRAWS = 256
-"""How often chance is asked for something that was not tried yet."""
-
-
-class DemonstrationPhase(PointPhase):
+class DemonstrationPhase(_PointPhase):
     """Which worked examples to show, and in which order."""
 
-    name = "demonstrations"
+    name: ClassVar[str] = "demonstrations"
 
-    async def go(self, incumbent: Incumbent) -> PhaseEnd:
-        """Search over the examples that train has to offer."""
+    async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
         surface = self.surfaces[self.settings.demonstrations]
         assert isinstance(surface, DemosSurface)
         self.surface: DemosSurface = surface
@@ -407,56 +363,54 @@ class DemonstrationPhase(PointPhase):
             self.run.dataset.train, incumbent.train, self.metrics, surface, shown=shown
         )
         if not self.pool or not surface.max_demos:
-            return self.end(incumbent, "no_examples")
+            return incumbent, "no_examples"
         self.space = space_of(self.pool, surface)
-        self.whole = ways_to_show(self.pool, surface)
-        self.begin(point_of(self.pool, shown, surface), incumbent)
-        first = first_points(self.pool, surface, shown=shown)
-        return await self.search(incumbent, self._new(first, incumbent))
-
-    def _new(self, points: Sequence[Point], incumbent: Incumbent) -> list[Point]:
-        """The points that are still to be tried; of the others the study is told what came out."""
+        self.size = ways_to_show(self.pool, surface)
+        here = point_of(self.pool, shown, surface)
+        if here is not None:
+            self.observe(here, incumbent.loss)
         new: list[Point] = []
-        for point in points:
-            tried = incumbent.candidate.child(self.values(point), origin=Origin()).id
-            if tried not in self.memory.losses:
-                new.append(point)
+        for point in first_points(self.pool, surface, shown=shown):
+            candidate = incumbent.candidate.child(self.values(point), origin=Origin()).id
+            if candidate in self.memory.losses:
+                self.observe(point, self.memory.losses[candidate])
             else:
-                self._tell(
-                    point, AttemptResult(incumbent=incumbent, loss=self.memory.losses[tried])
-                )
-        return new
+                new.append(point)
+        return await self.search(incumbent, new)
 
     async def _ask(self) -> tuple[_Chooser, Point]:
-        """The study's next point; another one by chance where that shows what was tried before.
+        """The study's next point; if that shows what was tried before, another one by chance.
 
-        Many points show the same: TPE would ask for nothing at all again and again.
+        Many points show the same: TPE would suggest showing nothing again and again.
         """
         by, point = await super()._ask()
         other = self._another() if self.key(point) in self.seen else None
         return (by, point) if other is None else ("chance", other)
 
     def nothing_left(self, incumbent: Incumbent) -> str:
-        """Also where chance finds nothing new: not every way to show them need fit."""
+        # Not every way to show them need fit, so chance may find nothing new before that.
         if () in self.seen and self._another() is None:
             return "space_exhausted"
         return super().nothing_left(incumbent)
 
     def _another(self) -> Point | None:
         rng = self.run.rng(self.study, "another", self.trials)
-        points = (_drawn(self.pool, self.surface, rng) for _ in range(_DRAWS))
-        return next((point for point in points if self.key(point) not in self.seen), None)
+        most = min(self.surface.max_demos, len(self.pool))
+        for _ in range(_DRAWS):
+            order = rng.sample(range(len(self.pool)), most)
+            places = {_place(n): index for n, index in enumerate(order)}
+            point: Point = {_COUNT: rng.randint(1, most), **places}
+            if self.key(point) not in self.seen:
+                return point
+        return None
 
     def values(self, point: Point) -> Mapping[str, Value]:
-        """The demonstrations of a point."""
         return {self.surface.id: shown(self.pool, point, self.surface)}
 
     def key(self, point: Point) -> Hashable:
-        """What is shown: places beyond the count do not matter."""
         return shown(self.pool, point, self.surface)
 
     def note(self, point: Point, before: Incumbent) -> str:
-        """How many."""
         del before
         count = len(shown(self.pool, point, self.surface))
         return f"{count or 'no'} demo{'' if count == 1 else 's'}"

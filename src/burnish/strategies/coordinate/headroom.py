@@ -1,12 +1,14 @@
-"""The headroom check after the baseline, and what a whole search comes to."""
+"""The headroom check after the baseline, and the expected cost of the search."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
-from burnish.core.cases import Split
+from burnish.core.cases import Dataset, Split
 from burnish.core.content import Json
+from burnish.core.false_accepts import FalseAccepts, NullRuns, false_accepts
 from burnish.core.formatting import cell, counted, number, spending
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Role
@@ -15,13 +17,13 @@ from burnish.datasets.checks import smallest_difference
 from burnish.runs.events import Event, EventData, read_all
 from burnish.runs.progress import asking, shown_by
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trials import Incumbent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What one trial and the whole run may come to, the baseline included."""
+    """The expected cost of one trial and of the whole run, including the baseline."""
 
     train: Spend
     """One candidate over train, as often as it is repeated."""
@@ -29,6 +31,7 @@ class Expected:
     roles: Spend
     """A critic and an applier, once each."""
     sealed: Spend
+    """Baseline and best after the search: in the sealed test, or measured again."""
     least_trials: int
     """When nothing helps: every phase of the first cycle runs out of patience."""
     most_trials: int
@@ -46,12 +49,10 @@ def expected(
     sealed: Spend,
 ) -> Expected:
     """The whole search, by what its parts cost."""
-    phases, texts = [*_phases(settings)], settings.textual_phase if settings.texts else None
-    least = sum(min(phase.patience, phase.max_trials) for phase in phases)
-    most = settings.max_cycles * sum(phase.max_trials for phase in phases)
+    few = trials_if_nothing_helps(settings)
+    many = {name: settings.max_cycles * e.max_trials for name, e in settings.phases.items()}
+    least, most = sum(few.values()), sum(many.values())
     always = holdout if settings.holdout_policy == "every_trial" else NOTHING
-    edits = min(texts.patience, texts.max_trials) if texts else 0
-    whole = settings.max_cycles * texts.max_trials if texts else 0
     start = baseline + sealed
     return Expected(
         train=train,
@@ -60,27 +61,31 @@ def expected(
         sealed=sealed,
         least_trials=least,
         most_trials=most,
-        least=start + (train + always).times(least) + roles.times(edits),
-        most=start + (train + holdout).times(most) + roles.times(whole),
+        least=start + (train + always).times(least) + roles.times(few.get("textual", 0)),
+        most=start + (train + holdout).times(most) + roles.times(many.get("textual", 0)),
     )
 
 
-def _phases(settings: CoordinateSettings) -> Iterator[PhaseLimits]:
-    if settings.demonstrations:
-        yield settings.demonstration_phase
-    if settings.numbers:
-        yield settings.numeric_phase
-    if settings.texts:
-        yield settings.textual_phase
+def trials_if_nothing_helps(settings: CoordinateSettings) -> dict[str, int]:
+    """By phase, the trials of a run in which nothing is accepted."""
+    return {name: min(e.patience, e.max_trials) for name, e in settings.phases.items()}
 
 
-# -- The headroom check ---------------------------------------------------------------------------
+def accepted_by_luck(settings: CoordinateSettings, data: Dataset) -> FalseAccepts:
+    """How often this run would accept edits that change nothing."""
+    runs = NullRuns(
+        train=len(data.train),
+        holdout=len(data.holdout) if settings.uses_holdout else 0,
+        repeats=settings.repeats,
+        trials=sum(trials_if_nothing_helps(settings).values()),
+    )
+    return false_accepts(runs, settings.accept_sigma)
 
 
 _OUTLOOKS = {
     "nothing_to_gain": "nothing to gain: the loss on train is 0, so nothing is tried",
-    "within_noise": "no gain can be told from noise: even a loss of 0 on train would not clear it; "
-    "more cases or repeats would make it smaller",
+    "within_noise": "no gain can be told from noise: even a loss of 0 on train would be within it; "
+    "use more cases or repeats to reduce it",
 }
 
 
@@ -89,6 +94,7 @@ class Headroom(EventData):
     """How much there is to gain, how much of it can be seen, and what looking for it costs."""
 
     kinds: ClassVar[tuple[str, ...]] = ("headroom",)
+    optional: ClassVar[frozenset[str]] = frozenset({"by_luck"})
 
     repeats: int
     accept_sigma: float
@@ -104,6 +110,8 @@ class Headroom(EventData):
     costs: Expected
     measured: bool
     """Whether costs are what the baseline really cost; else they only count calls."""
+    by_luck: FalseAccepts | None = None
+    """How often edits that change nothing would be accepted; None in runs of an earlier burnish."""
 
     @property
     def bar(self) -> float | None:
@@ -134,14 +142,14 @@ class DeadAxis(EventData):
     cycle: int = 0
     phase: str = ""
     runs: int = 0
-    """The measured runs that were gone over again."""
+    """The measured runs that were checked."""
 
     @property
     def words(self) -> str:
         """The axis, and why it is left out."""
         return (
             f"{self.axis} is not tuned in this phase: its changes reach no request; "
-            f"{counted(self.runs, 'measured run')} would go on alike"
+            f"{counted(self.runs, 'measured run')} would be the same"
         )
 
 
@@ -165,6 +173,7 @@ def headroom_of(
         least_shown=None if math.isinf(least) else least,
         costs=costs,
         measured=not run.forked,
+        by_luck=accepted_by_luck(settings, run.dataset),
     )
 
 
@@ -183,26 +192,41 @@ def costs_ahead(
         paid = {split: run.estimate(split, repeats=settings.repeats) for split in paid}
     train = paid[Split.TRAIN]
     ran = settings.repeats * len(run.dataset.train)
-    tested = 2 * run.setup.test_repeats * len(run.dataset.test)
+    last = run.deciding_split if run.confirmations.wanted else Split.TEST
+    measured = 2 * run.setup.test_repeats * len(run.dataset.cases(last))
     return expected(
         settings,
         baseline=baseline,
         train=train,
         holdout=paid.get(Split.HOLDOUT, NOTHING),
         roles=asking(roles),
-        sealed=Spend.of(round(amount * tested / ran) for amount in train.amounts),
+        sealed=Spend.of(round(amount * measured / ran) for amount in train.amounts),
     )
 
 
 def headroom_lines(headroom: Headroom) -> Iterator[str]:
-    """What the baseline tells: the noise, what holdout can show, and what the search will cost."""
-    yield f"noise    {_noise_words(headroom)}"
-    if headroom.holdout_cases:
-        yield f"holdout  {shown_by(headroom.holdout_cases, _rate(headroom))}"
+    """What the baseline shows: the noise, what holdout can show, and what the search will cost."""
+    labels = {
+        "noise": "noise",
+        "luck": "by luck",
+        "holdout": "holdout",
+        "outlook": "outlook",
+        "costs": "the run",
+    }
+    yield from (f"{labels[name]:<9}{words}" for name, words in _facts(headroom))
+
+
+def _facts(headroom: Headroom) -> Iterator[tuple[str, str]]:
+    yield "noise", _noise_words(headroom)
+    if headroom.by_luck is not None and headroom.outlook != "nothing_to_gain":
+        yield "luck", headroom.by_luck.words
+    if cases := headroom.holdout_cases:
+        rate = headroom.holdout_pass_rate
+        yield "holdout", shown_by(cases, 0.5 if rate is None else rate)
     if headroom.outlook:
-        yield f"outlook  {_OUTLOOKS[headroom.outlook]}"
+        yield "outlook", _OUTLOOKS[headroom.outlook]
     if headroom.outlook != "nothing_to_gain":
-        yield f"the run  {_cost_words(headroom)}"
+        yield "costs", _cost_words(headroom)
 
 
 def _noise_words(headroom: Headroom) -> str:
@@ -218,7 +242,6 @@ def _noise_words(headroom: Headroom) -> str:
 
 
 def _cost_words(headroom: Headroom) -> str:
-    """What the whole search comes to, the baseline included, at what the baseline cost."""
     costs = headroom.costs
     least, most = (
         spending(spend, tokens=False) if headroom.measured else f"{counted(spend.calls, 'call')}"
@@ -229,17 +252,16 @@ def _cost_words(headroom: Headroom) -> str:
 
 
 def headroom_points(events: Sequence[Event]) -> Iterator[str]:
-    """The points of the report: what the baseline told before the first trial."""
-    headroom = next(read_all(events, Headroom), None)
-    if headroom is None:
-        return
-    yield f"noise of the baseline: {_noise_words(headroom)}"
-    if headroom.holdout_cases:
-        yield f"what holdout can show: {shown_by(headroom.holdout_cases, _rate(headroom))}"
-    if headroom.outlook:
-        yield f"outlook at the start: {_OUTLOOKS[headroom.outlook]}"
-    if headroom.outlook != "nothing_to_gain":
-        yield f"expected at the start: {_cost_words(headroom)}"
+    """The points of the report about the headroom check."""
+    labels = {
+        "noise": "noise of the baseline",
+        "luck": "accepts by luck",
+        "holdout": "what holdout can show",
+        "outlook": "outlook at the start",
+        "costs": "expected at the start",
+    }
+    for headroom in islice(read_all(events, Headroom), 1):
+        yield from (f"{labels[name]}: {words}" for name, words in _facts(headroom))
 
 
 def dead_axes(events: Sequence[Event]) -> Iterator[str]:
@@ -250,9 +272,5 @@ def dead_axes(events: Sequence[Event]) -> Iterator[str]:
     for axis, cycles in by_axis.items():
         yield (
             f"**dead axis `{cell(axis, 100)}`** (cycle {', '.join(cycles)}): its changes reached "
-            "no request in the measured runs that were gone over again, so it was not tuned there"
+            "no request in the measured runs that were checked, so it was not tuned there"
         )
-
-
-def _rate(headroom: Headroom) -> float:
-    return 0.5 if headroom.holdout_pass_rate is None else headroom.holdout_pass_rate

@@ -2,13 +2,14 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from burnish.core.content import stream
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import mean
 from burnish.core.surfaces import EPSILON, ChoiceSurface, NumberSurface, Scalar, value_key
@@ -41,11 +42,10 @@ class SearchSpace:
         return math.prod(map(_values_of, self.axes))
 
     def key(self, point: Point) -> tuple[bytes, ...]:
-        """One spelling for one point."""
-        return tuple(value_key(_place(axis, point[axis.id])) for axis in self.axes)
+        return tuple(value_key(_to_optuna(axis, point[axis.id])) for axis in self.axes)
 
     def contains(self, point: Point) -> bool:
-        """Whether the point lies within all bounds and on all grids."""
+        """Whether the point is within all bounds and on all grids."""
         return not any(axis.problems(point[axis.id]) for axis in self.axes)
 
 
@@ -93,17 +93,27 @@ def at_unit(axis: NumberSurface, share: float) -> int | float:
     return value
 
 
-def _place(axis: Axis, value: Scalar) -> Scalar:
-    if isinstance(axis, ChoiceSurface) or axis.step is None:
-        return value
-    return _grid_place(axis, float(value))
+_DISTINCT = 100
+"""Roughly how many values of a continuous axis can be told apart."""
 
 
-# -- The two densities of TPE, computed here ------------------------------------------------------
+def rounded(axis: NumberSurface, value: float) -> float:
+    """A number of a continuous axis as a person would write it: 0.58, not 0.578085…
+
+    It is rounded to the power of ten that is nearest to a hundredth of the range, or of the value
+    on a log scale. The bounds count as round, whatever they are.
+    """
+    reach = value * math.log(axis.high / axis.low) if axis.log else axis.high - axis.low
+    digits = -round(math.log10(reach / _DISTINCT)) if reach > 0 else 0
+    near = [round(value, digits), axis.low, axis.high]
+    return min((v for v in near if axis.low <= v <= axis.high), key=lambda v: abs(v - value))
 
 
 QUANTILE = 0.25
-"""The share of points that counts as good here; a tenth, as optuna takes it, is one of ten."""
+"""The share of points that counts as good when convergence is judged; a tenth, as the sampler
+takes it, is one of ten."""
+SAMPLER_QUANTILE = 0.1
+"""The share of points that counts as good for optuna's sampler."""
 CANDIDATES = 24
 """Points that optuna looks at for one suggestion, and points that are looked at here."""
 
@@ -176,8 +186,10 @@ def best_expected_improvement(
     if not observations:
         return math.inf
     densities = Densities.of(space, observations)
-    near = [_near(space, rng.choice(densities.good).point, rng) for _ in range(CANDIDATES)]
-    points = [*(each.point for each in densities.good), *near]
+    points = [each.point for each in densities.good]
+    for _ in range(CANDIDATES):
+        centre = rng.choice(densities.good).point
+        points.append({axis.id: _moved(axis, centre[axis.id], rng) for axis in space.axes})
     return max(map(densities.expected_improvement, points))
 
 
@@ -186,23 +198,12 @@ def _density(axis: Axis, among: Sequence[Observation], value: Scalar) -> float:
         same = sum(value_key(each.point[axis.id]) == value_key(value) for each in among)
         return (same + 1 / len(axis.choices)) / (len(among) + 1) * len(axis.choices)
     at = unit(axis, float(value))
-    curves = (_curve(unit(axis, float(each.point[axis.id])), at, len(among)) for each in among)
-    return (math.fsum(curves) + 1.0) / (len(among) + 1)
-
-
-def _curve(centre: float, at: float, count: int) -> float:
-    """A normal curve around a point, cut off at the ends of the range."""
-    curve = NormalDist(centre, _width(count))
-    return curve.pdf(at) / (curve.cdf(1.0) - curve.cdf(0.0))
-
-
-def _width(count: int) -> float:
-    """Narrower with every point: Scott's rule on the unit range."""
-    return max(0.02, 0.3 * (count + 1) ** -0.2)
-
-
-def _near(space: SearchSpace, centre: Point, rng: random.Random) -> Point:
-    return {axis.id: _moved(axis, centre[axis.id], rng) for axis in space.axes}
+    # Narrower with every point: Scott's rule on the unit range.
+    width = max(0.02, 0.3 * (len(among) + 1) ** -0.2)
+    curves = [NormalDist(unit(axis, float(each.point[axis.id])), width) for each in among]
+    # Each curve is cut off at the ends of the range.
+    heights = (curve.pdf(at) / (curve.cdf(1.0) - curve.cdf(0.0)) for curve in curves)
+    return (math.fsum(heights) + 1.0) / (len(among) + 1)
 
 
 def _moved(axis: Axis, value: Scalar, rng: random.Random) -> Scalar:
@@ -212,9 +213,8 @@ def _moved(axis: Axis, value: Scalar, rng: random.Random) -> Scalar:
     return at_unit(axis, at)
 
 
-# -- The next point to try, by optuna's TPE -------------------------------------------------------
-
-
+_SECOND_TRIES = 8
+"""How often the model is asked again when it suggests a point that was tried."""
 WARM_UP = 10
 """Random points before the model is asked, where patience leaves room for so many."""
 
@@ -222,6 +222,27 @@ WARM_UP = 10
 def warm_up(patience: int | None) -> int:
     """Points at random: never so many that patience ends the phase before the model is asked."""
     return WARM_UP if patience is None else max(1, min(WARM_UP, patience - 1))
+
+
+def suggest_new(
+    space: SearchSpace,
+    observations: Sequence[Observation],
+    *,
+    seed: int,
+    start: int = WARM_UP,
+    seen: Container[Hashable] = (),
+) -> Point:
+    """A point to try that was not seen, if one of a few suggestions is such a point.
+
+    Rounded numbers repeat. Where no axis is continuous, the first suggestion is taken as it is.
+    """
+    rng = stream(seed, "suggested again")
+    point = suggest(space, observations, seed=seed, start=start)
+    for _ in range(_SECOND_TRIES if math.isinf(space.size) else 0):
+        if space.key(point) not in seen:
+            break
+        point = suggest(space, observations, seed=rng.getrandbits(31), start=start)
+    return point
 
 
 def suggest(
@@ -233,10 +254,7 @@ def suggest(
     study: Any = optuna.create_study(
         direction="minimize",
         sampler=optuna.samplers.TPESampler(
-            seed=seed,
-            n_startup_trials=start,
-            n_ei_candidates=CANDIDATES,
-            multivariate=True,
+            seed=seed, n_startup_trials=start, n_ei_candidates=CANDIDATES, multivariate=True
         ),
     )
     for each in observations:
@@ -249,11 +267,7 @@ def suggest(
 
 
 def _distribution(axis: Axis) -> "BaseDistribution":
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(axis, ChoiceSurface):
         return CategoricalDistribution(axis.choices)
@@ -273,14 +287,11 @@ def _to_optuna(axis: Axis, value: Scalar) -> Scalar:
 
 
 def _from_optuna(axis: Axis, value: Scalar) -> Scalar:
-    if isinstance(axis, ChoiceSurface):
-        return value
-    if axis.step is not None:
+    if isinstance(axis, NumberSurface) and axis.step is not None:
         return _on_grid(axis, int(value))
-    if axis.integer:
+    if isinstance(axis, ChoiceSurface) or axis.integer:
         return value
-    # The last bits differ between processors: without them a run that moves replays as it went.
-    return min(axis.high, max(axis.low, float(f"{value:.12g}")))
+    return rounded(axis, float(value))
 
 
 def _optuna() -> Any:

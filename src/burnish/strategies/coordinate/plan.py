@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from burnish.core.cases import Split
-from burnish.core.content import Json
 from burnish.core.formatting import (
     Diff,
     Heading,
@@ -22,62 +21,34 @@ from burnish.core.formatting import (
 from burnish.core.money import NOTHING
 from burnish.core.surfaces import Change, diff
 from burnish.core.trials import TrialRow
+from burnish.runs import progress
 from burnish.runs.directory import RunRecord
 from burnish.runs.ledger import axis_target, proposal_source
-from burnish.runs.progress import (
-    NOTHING_PAID,
-    agent_line,
-    asking,
-    budget_limits,
-    notes,
-    role_label,
-    sealed_cases,
-    shown_by,
-    surface_words,
-    sweeps,
-    time_limits,
-)
 from burnish.runs.report_sections import gains
 from burnish.runs.setup import Setup
-from burnish.strategies.coordinate.headroom import Expected, expected
+from burnish.strategies import pruning_report
+from burnish.strategies.coordinate.headroom import Expected, accepted_by_luck, expected
 from burnish.strategies.coordinate.numeric import warm_up
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.system import Redactor
 
 
 def plan_lines(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     """The lines of `--dry-run`."""
-    costs = _expected_costs(setup, strategy)
     yield from _what(setup)
     yield from _axes(setup, strategy.settings)
     yield from _cases(setup, strategy.settings)
     yield from _phases(strategy)
-    limits = [*search_limits(setup, strategy), *time_limits(setup)]
+    limits = [*search_limits(setup, strategy), *progress.time_limits(setup)]
     yield f"limits    {', '.join(limits)}"
-    yield from _costs(costs, strategy.settings)
-    yield from notes(setup)
-    yield NOTHING_PAID
-
-
-def _expected_costs(setup: Setup, strategy: Coordinate) -> Expected:
-    """What the search is expected to cost, as well as can be told beforehand."""
-    settings = strategy.settings
-    skip = settings.holdout_policy == "skip"
-    train = sweeps(setup, Split.TRAIN, settings.repeats)
-    holdout = NOTHING if skip else sweeps(setup, Split.HOLDOUT, settings.repeats)
-    return expected(
-        settings,
-        baseline=train + holdout,
-        train=train,
-        holdout=holdout,
-        roles=asking(strategy.roles),
-        sealed=sweeps(setup, Split.TEST, 2 * setup.test_repeats),
-    )
+    yield from _costs(setup, strategy)
+    yield from progress.notes(setup)
+    yield progress.NOTHING_PAID
 
 
 def _what(setup: Setup) -> Iterator[str]:
-    yield from agent_line(setup)
+    yield from progress.agent_line(setup)
     yield f"strategy  {setup.strategy.name}, seed {setup.seed}"
     weights = setup.objective.weights.items()
     mean = ", ".join(f"{metric} × {weight:g}" for metric, weight in weights)
@@ -97,41 +68,62 @@ def _axes(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     surfaces = [each for each in setup.target.surfaces if settings.texts or each.kind != "text"]
     yield f"axes      {len(surfaces)}"
     for surface in surfaces:
-        yield f"  {surface.kind:<7} {surface.id}: {surface_words(surface, values[surface.id])}"
+        words = progress.surface_words(surface, values[surface.id])
+        yield f"  {surface.kind:<7} {surface.id}: {words}"
 
 
 def _cases(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     data = setup.dataset
-    held = "not used" if settings.holdout_policy == "skip" else len(data.holdout)
-    yield f"cases     train {len(data.train)}, holdout {held}, {sealed_cases(setup)}"
+    held = len(data.holdout) if settings.uses_holdout else "not used"
+    yield f"cases     train {len(data.train)}, holdout {held}, {progress.sealed_cases(setup)}"
     yield f"repeats   {settings.repeats}; a gain counts from {settings.accept_sigma:g} × its noise"
-    if data.holdout and settings.holdout_policy != "skip":
-        yield f"can show  {shown_by(len(data.holdout))}"
+    yield f"by luck   {accepted_by_luck(settings, data).words}"
+    if data.holdout and settings.uses_holdout:
+        yield f"can show  {progress.shown_by(len(data.holdout))}"
 
 
 def _phases(strategy: Coordinate) -> Iterator[str]:
-    settings = strategy.settings
-    if settings.demonstrations:
-        yield f"phase     demonstrations: {_phase(settings.demonstration_phase)}"
-    if settings.numbers:
-        limits = settings.numeric_phase
-        start = warm_up(min(limits.patience, limits.max_trials))
-        yield f"phase     numeric: {_phase(limits)}; warm-up {counted(start, 'point')}, then TPE"
-    if settings.texts:
-        roles = " and ".join(f"{role.name} {role_label(role)}".strip() for role in strategy.roles)
-        yield f"phase     textual: {_phase(settings.textual_phase)}; {roles}"
-
-
-def _phase(limits: PhaseLimits) -> str:
-    return f"at most {counted(limits.max_trials, 'trial')}, patience {limits.patience}"
+    for name, limits in strategy.settings.phases.items():
+        more = ""
+        if name == "numeric":
+            start = warm_up(min(limits.patience, limits.max_trials))
+            more = f"; warm-up {counted(start, 'point')}, then TPE"
+        if name == "textual":
+            roles = [f"{role.name} {progress.role_label(role)}".strip() for role in strategy.roles]
+            more = f"; {' and '.join(roles)}"
+        trials = counted(limits.max_trials, "trial")
+        yield f"phase     {name}: at most {trials}, patience {limits.patience}{more}"
 
 
 def search_limits(setup: Setup, strategy: Coordinate) -> list[str]:
     """What ends a search."""
-    return [f"max_cycles {strategy.settings.max_cycles}", *budget_limits(setup.budget)]
+    return [f"max_cycles {strategy.settings.max_cycles}", *progress.budget_limits(setup.budget)]
 
 
-def _costs(costs: Expected, settings: CoordinateSettings) -> Iterator[str]:
+def search_cost(setup: Setup, strategy: Coordinate) -> str:
+    """What a whole run costs if nothing helps, and at most."""
+    costs = _expected(setup, strategy)
+    least, most = (spending(each, tokens=False) for each in (costs.least, costs.most))
+    return f"the run {least} to {most}"
+
+
+def _expected(setup: Setup, strategy: Coordinate) -> Expected:
+    settings = strategy.settings
+    uses_holdout, repeats = settings.uses_holdout, settings.repeats
+    train = progress.sweeps(setup, Split.TRAIN, repeats)
+    holdout = progress.sweeps(setup, Split.HOLDOUT, repeats) if uses_holdout else NOTHING
+    return expected(
+        settings,
+        baseline=train + holdout,
+        train=train,
+        holdout=holdout,
+        roles=progress.asking(strategy.roles),
+        sealed=progress.last_sweeps(setup),
+    )
+
+
+def _costs(setup: Setup, strategy: Coordinate) -> Iterator[str]:
+    settings, costs = strategy.settings, _expected(setup, strategy)
     yield f"a trial   about {spending(costs.train)} on train"
     if costs.holdout.calls:
         always = settings.holdout_policy == "every_trial"
@@ -139,16 +131,13 @@ def _costs(costs: Expected, settings: CoordinateSettings) -> Iterator[str]:
         yield f"          + {spending(costs.holdout)} on holdout{when}"
     if costs.roles.calls:
         yield f"          + {spending(costs.roles)} for critic and applier in a textual phase"
-    if costs.sealed.calls:
-        yield f"reserved  about {spending(costs.sealed)} for the sealed test"
+    yield from progress.reserved(setup)
+    yield from pruning_report.plan_lines(setup, settings)
     least, most = counted(costs.least_trials, "trial"), counted(costs.most_trials, "trial")
     yield f"the run   about {spending(costs.least)} if nothing helps ({least}),"
     yield f"          at most about {spending(costs.most)} ({most})"
-    yield "          by the length of prompts and references; tools, reasoning and what judges"
-    yield "          read come on top"
-
-
-# -- What changed from baseline to best -----------------------------------------------------------
+    yield "          estimated from the length of prompts and references; tools, reasoning and what"
+    yield "          judges read are extra"
 
 
 _MOST_LINES = 600
@@ -159,13 +148,13 @@ _SECRET_FIELD = re.compile(
     re.IGNORECASE,
 )
 """A field of a file that is named like a secret, written out instead of as `${VAR}`."""
-_PROSE = 700
-_CRITIC = (
-    ("what failed", "failing_pattern"),
-    ("why", "root_cause_hypothesis"),
-    ("what to change", "suggested_change_direction"),
+_REASONS = (
+    ("what failed", "critic", "failing_pattern"),
+    ("why", "critic", "root_cause_hypothesis"),
+    ("what to change", "critic", "suggested_change_direction"),
+    ("the edit", "applier", "rationale"),
+    ("in short", "applier", "diff_summary"),
 )
-_APPLIER = (("the edit", "rationale"), ("in short", "diff_summary"))
 
 
 def changed_files(run: RunRecord) -> Iterator[Section]:
@@ -201,13 +190,8 @@ def _of_files(run: RunRecord, changes: Sequence[Change]) -> list[str]:
             return []
         old, new = before.splitlines(), after.splitlines()
         delta = difflib.unified_diff(old, new, twin, name, lineterm="")
-        lines += [_without_secrets(line, redactor) for line in delta]
+        lines += [redactor.text(_SECRET_FIELD.sub(r"\g<1>[redacted]", each)) for each in delta]
     return lines
-
-
-def _without_secrets(line: str, redactor: Redactor) -> str:
-    """A line as a report may have it: the files may hold what only looks like a secret."""
-    return redactor.text(_SECRET_FIELD.sub(r"\g<1>[redacted]", line))
 
 
 def _as_it_was(changes: Sequence[Change], after: str | None) -> tuple[str, str | None, str | None]:
@@ -251,21 +235,12 @@ def fall(gain: float | None) -> str:
 
 def _reasons(row: TrialRow) -> Iterator[str]:
     source = proposal_source(row.trial)
-    critic, applier = _fields(source.get("critic")), _fields(source.get("applier"))
-    for parts, fields in ((_CRITIC, critic), (_APPLIER, applier)):
-        for word, name in parts:
-            if fields.get(name):
-                yield f"{word}: {_prose(fields[name])}"
+    answers = {name: each for name, each in source.items() if isinstance(each, dict)}
+    for words, role, name in _REASONS:
+        if text := answers.get(role, {}).get(name):
+            yield f"{words}: {cell(str(text), 700)}"
+    critic = answers.get("critic", {})
     cited = critic.get("citations")
     if isinstance(cited, list) and cited:
-        yield f"cases: {_prose(', '.join(map(str, cited)))}"
+        yield f"cases: {cell(', '.join(map(str, cited)), 700)}"
     yield f"confidence: {number(critic.get('confidence'))}"
-
-
-def _fields(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
-
-
-def _prose(value: Json) -> str:
-    """What a role wrote, in one line that cannot be taken for anything but text."""
-    return cell(str(value), _PROSE)

@@ -1,7 +1,8 @@
-"""Coordinate descent as a plug-in: its plan, its lines, its report."""
+"""Coordinate descent as a plug-in: how it is built, its plan, its lines, its report."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -23,29 +24,31 @@ from burnish.runs.progress import (
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.coordinate.headroom import DeadAxis, Headroom, headroom_lines
-from burnish.strategies.coordinate.plan import plan_lines, search_limits
+from burnish.strategies.coordinate.numeric import WARM_UP, warm_up
+from burnish.strategies.coordinate.plan import plan_lines, search_cost, search_limits
 from burnish.strategies.coordinate.report import ENDS, report
-from burnish.strategies.coordinate.search import APPLIER, CRITIC, Coordinate, build
+from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
+from burnish.strategies.coordinate.trials import applier, critic
 
-_LABEL = 9
-"""Columns of the word that a line about the headroom begins with."""
-_NUMERIC = "numeric"
-_TITLES = {
-    _NUMERIC: "numeric phase",
-    "textual": "textual phase",
-}
+_TITLES = {"numeric": "numeric phase", "textual": "textual phase"}
 """Other phases are called by their name."""
-_UNMEASURED = ("crit", "seen")
-"""Skipped by the strategy itself; all else that was not measured was turned away by a check."""
+_CRITIC = RoleNeed(
+    name="critic",
+    help="The model that diagnoses texts: provider:name.",
+    instead=("applier", "proposer", "reflector"),
+)
+_APPLIER = RoleNeed(
+    name="applier", help="The model that edits texts.", instead=("critic", "proposer", "reflector")
+)
 
 
 class CoordinatePlugin(StrategyPlugin):
-    """The words of coordinate descent."""
+    """Coordinate descent for the command line, run.json and report.md."""
 
     name: ClassVar[str] = Coordinate.name
     Settings: ClassVar[type[StrategySettings]] = CoordinateSettings
-    roles: ClassVar[tuple[RoleNeed, ...]] = (CRITIC, APPLIER)
+    roles: ClassVar[tuple[RoleNeed, ...]] = (_CRITIC, _APPLIER)
     ends: ClassVar[Mapping[str, str]] = ENDS
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {
         "critic": ("failing_pattern", "root_cause_hypothesis", "suggested_change_direction"),
@@ -54,27 +57,61 @@ class CoordinatePlugin(StrategyPlugin):
     needs: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """The search over a target."""
-        return build(building, parts)
+        numbers, texts = parts.numbers(), parts.texts()
+        demonstrations = parts.demonstrations() if parts.cases_demonstrate else ()
+        notes: list[str] = []
+        refs = (building.named(_CRITIC), building.named(_APPLIER))
+        if texts and None in refs and parts.own_model is None and (numbers or demonstrations):
+            # Numbers and demonstrations do not need a model that writes.
+            notes.append(
+                f"the textual phase is left out: {parts.no_model}. Name a critic in the file, or "
+                "with --critic PROVIDER:NAME or BURNISH_CRITIC"
+            )
+            texts = ()
+        critic_parts = applier_parts = None
+        if texts:
+            diagnosing, editing = (building.writer(need, parts) for need in (_CRITIC, _APPLIER))
+            critic_parts = None if diagnosing is None else building.asked("critic", diagnosing)
+            applier_parts = None if editing is None else building.asked("applier", editing)
+            if critic_parts is None or applier_parts is None:
+                return None
+        axes = {
+            "numbers": numbers,
+            "texts": texts,
+            "demonstrations": demonstrations[0] if demonstrations else "",
+        }
+        settings: CoordinateSettings = building.spec.strategy.settings.model_copy(update=axes)
+        _check(building, parts, settings)
+        notes += _notes(parts, settings)
+        if not parts.dataset.holdout:
+            settings = settings.model_copy(update={"holdout_policy": "skip"})
+        return StrategyParts(
+            strategy=Coordinate(
+                settings=settings,
+                critic=None if critic_parts is None else critic(*critic_parts),
+                applier=None if applier_parts is None else applier(*applier_parts),
+            ),
+            client=None if applier_parts is None else applier_parts[0],
+            notes=tuple(notes),
+        )
 
     def plan(self, setup: Setup) -> Iterable[str]:
-        """What would run, and what it may cost."""
         return plan_lines(setup, _strategy(setup))
 
+    def search_cost(self, setup: Setup) -> str:
+        return search_cost(setup, _strategy(setup))
+
     def limits(self, setup: Setup) -> list[str]:
-        """What ends a search."""
         return search_limits(setup, _strategy(setup))
 
     def repeats(self, setup: Setup) -> int:
-        """How often a trial runs each case."""
         return _strategy(setup).settings.repeats
 
     def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
-        return CoordinateLines(self.ends)
+        return _CoordinateLines(self.ends)
 
     def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
-        """Loss and metrics, and what they tell of the headroom where the run has not said it."""
+        """Loss and metrics; and the headroom, if the run has not printed it."""
         table = super().baseline(run, quiet=quiet)
         if not table or not quiet:
             return table
@@ -82,43 +119,52 @@ class CoordinatePlugin(StrategyPlugin):
         return (*table, *(Text(tuple(headroom_lines(check))) for check in checks))
 
     def report(self, run: RunRecord) -> Iterable[Section]:
-        """What report.md says."""
         return report(run, self.reason(run))
 
 
-class CoordinateLines(ProgressLines):
+class _CoordinateLines(ProgressLines):
     """Phases with their studies, the headroom check, axes that reach nothing."""
 
     def __init__(self, ends: Mapping[str, str]) -> None:
         super().__init__(ends)
-        self._improved = False
-        """Whether the prompt is another than when the last numeric phase began."""
+        self._changed_prompt = False
+        """Whether the prompt has changed since the last numeric phase began."""
 
     def lines(self, event: Event, width: int) -> list[str]:
-        """What an event means to a person, if anything."""
         if headroom := event.read(Headroom):
-            words = headroom_lines(headroom)
-            return [line for each in words for line in _labelled(each, width)]
+            # Below the label that a line begins with.
+            below = " " * (len(INDENT) + 9)
+            return [
+                line
+                for words in headroom_lines(headroom)
+                for line in textwrap.wrap(
+                    f"{INDENT}{words}", max(40, width), subsequent_indent=below
+                )
+            ]
         if axis := event.read(DeadAxis):
             return wrapped(f"! {visible(axis.words)}", width)
         lines = super().lines(event, width)
-        if (phase := event.read(PhaseStarted)) and phase.phase == _NUMERIC:
-            self._improved = False
-        if (trial := event.read(TrialRecorded)) and trial.accepted and trial.phase != _NUMERIC:
-            self._improved = True
+        if (trial := event.read(TrialRecorded)) and trial.phase == "numeric":
+            # A point may have many axes, and the column has room for one or two.
+            cut = note_words(trial, width).rstrip().endswith("…")
+            lines += wrapped(f"{INDENT}{visible(trial.note)}", width) if cut else []
+        if (phase := event.read(PhaseStarted)) and phase.phase == "numeric":
+            self._changed_prompt = False
+        if (trial := event.read(TrialRecorded)) and trial.accepted and trial.phase != "numeric":
+            self._changed_prompt = True
         return lines
 
     def phase_title(self, phase: PhaseStarted) -> str:
-        """`cycle 2 · numeric phase (fresh TPE study #2, vs improved prompt)`."""
+        """`cycle 2 · numeric phase (fresh TPE study #2, vs changed prompt)`."""
         title = f"cycle {phase.cycle} · {_TITLES.get(phase.phase, phase.phase)}"
-        if phase.phase != _NUMERIC:
+        if phase.phase != "numeric":
             return title
-        again = ", vs improved prompt" if self._improved and phase.cycle != 1 else ""
+        again = ", vs changed prompt" if self._changed_prompt and phase.cycle != 1 else ""
         return f"{title} (fresh TPE study #{phase.cycle}{again})"
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
-        """One trial in one line."""
-        skipped = not trial.measured and trial.code in _UNMEASURED
+        # Skipped by the strategy itself; else it was rejected by a check.
+        skipped = not trial.measured and trial.code in ("crit", "seen")
         return _skipped(trial, width) if skipped else super().trial(trial, width)
 
 
@@ -128,18 +174,53 @@ def _strategy(setup: Setup) -> Coordinate:
 
 
 def _skipped(trial: TrialRecorded, width: int) -> str:
-    """A trial that was over before it was measured: why stands where its numbers would."""
+    """A trial that ended before it was measured, with the reason in place of its numbers."""
     name = f"{trial_label(trial)} {note_words(trial, width)}"
     code, reason = trial.code, f"({trial.reason})"
     spent = spent_words(trial)
-    for room, tail in ((50, spent), (50, spent[:1]), (50, ()), (39, ())):
+    # The widths of the numbers that a line of a measured trial has room for.
+    rooms = ((50, spent), (43, spent), (22, spent), (22, spent[:1]), (22, ()), (11, ()))
+    for room, tail in rooms:
         line = " ".join((name, padded(reason, room), f"{f'{code} ✗':<8}", *tail)).rstrip()
         if cell_len(line) <= width:
             return line
     return shorten_after(f"{name} {code} ✗  ", reason, width)
 
 
-def _labelled(text: str, width: int) -> list[str]:
-    """What is said in passing under a label, which stands before all of its lines."""
-    below = " " * (len(INDENT) + _LABEL)
-    return textwrap.wrap(f"{INDENT}{text}", max(40, width), subsequent_indent=below)
+def _check(building: Building, parts: TargetParts, settings: CoordinateSettings) -> None:
+    problems = building.problems
+    if (settings.numbers or settings.demonstrations) and find_spec("optuna") is None:
+        message = "searching over numbers and demonstrations needs optuna"
+        problems.add("target", message, "pip install 'burnish[numeric]'")
+    train = parts.dataset.train
+    showable = [c for c in train if len(c.turns) == 1 and not c.turns[0].attachments]
+    if settings.demonstrations and train and not showable:
+        at = parts.places.get(settings.demonstrations, ("target",))
+        message = "no case of train can be a demonstration: it must have one turn and no files"
+        problems.add(at, message, "add such cases, or remove the axis")
+    noisy = [name for name in settings.numbers if name in parts.noisy]
+    if settings.repeats == 1 and noisy:
+        message = (
+            f"{' and '.join(noisy)} makes answers vary, and one repeat cannot show by how much"
+        )
+        problems.add("strategy.settings.repeats", message, "set it to 2 or more")
+
+
+def _notes(parts: TargetParts, settings: CoordinateSettings) -> Iterator[str]:
+    if not parts.cases_demonstrate and parts.demonstrations():
+        yield f"left unchanged by this strategy: {', '.join(parts.demonstrations())}"
+    if parts.steady:  # What follows is about noise.
+        return
+    if settings.repeats == 1 and not any(name in parts.noisy for name in settings.numbers):
+        yield (
+            "repeats is 1: a candidate then shows no noise, so the bar is "
+            f"{settings.accept_sigma:g} × the incumbent's noise, which is 0 as well; use 2 or "
+            "more unless the agent always gives the same answer"
+        )
+    limits = settings.numeric_phase
+    if settings.numbers and limits.max_trials < WARM_UP:
+        start = warm_up(min(limits.patience, limits.max_trials))
+        yield (
+            f"numeric_phase.max_trials is {limits.max_trials}, below the usual warm-up of "
+            f"{WARM_UP} points: the model is used after {start}, and has little data"
+        )

@@ -1,81 +1,82 @@
-"""One trial: measure on train, on holdout if the policy says so, decide; what roles are told."""
+"""One trial: measure on train and, by policy, on holdout, then decide; what the roles see."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from burnish.core.cases import Case, LeakWatch, Split
+from burnish.core.cases import Case, Split
 from burnish.core.comparisons import Pair
-from burnish.core.content import canonical
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.gates import sigma
-from burnish.core.money import Spend
+from burnish.core.leaks import LeakWatch
+from burnish.core.money import Spend, total
 from burnish.core.pairing import paired
 from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, value_key
 from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, Verdict
+from burnish.models.answers import Explanation, Otherwise, PlainText
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RolePrompt
-from burnish.runs.evaluation import require_baseline
+from burnish.models.roles import ModelRole, RewrittenText, RoleMessage, RolePrompt
+from burnish.runs.baseline_checks import check_constraints, require_baseline
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.settings import CoordinateSettings
 
-_MOST_TRACES = 10
 
-
-class _Words(BaseModel):
-    """Data that goes to a role or comes from one."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class Gradient(_Words):
+class Gradient(RoleMessage):
     """In which direction one text should move, and why."""
 
     failing_pattern: str
-    root_cause_hypothesis: str
+    root_cause_hypothesis: Explanation
     suggested_change_direction: str
-    confidence: Annotated[float, Field(ge=0, le=1)]
-    citations: list[str]
+    confidence: Annotated[float, Field(ge=0, le=1), Otherwise(0.5)]
+    citations: Annotated[list[str], Otherwise([])]
     avoid: list[str] = Field(default_factory=list[str])
 
+    @property
+    def words(self) -> str:
+        """As one person would put it to another."""
+        lines = [
+            f"What goes wrong: {self.failing_pattern}",
+            f"Why: {self.root_cause_hypothesis}",
+            f"What to change: {self.suggested_change_direction}",
+        ]
+        return "\n".join([*lines, *(f"Do not lose: {each}" for each in self.avoid)])
 
-class Rejected(_Words):
-    """A diagnosis that was carried out and brought nothing, and why."""
 
-    gradient: Gradient
-    reason: str
-
-
-class CritiqueRequest(_Words):
+class CritiqueRequest(RoleMessage):
     """What the critic sees."""
 
     axis: str
     current_text: str
     failing_traces: str
     previous_gradients: str
+    labels: str = ""
+    """The answers that train expects again and again, as they are spelled."""
 
 
-class EditRequest(_Words):
+class EditRequest(RoleMessage):
     """What the applier sees."""
 
     axis: str
     current_text: str
     gradient: str
-    max_chars: int
+    max_chars: int | str
+    """The text's own limit; empty if it has none."""
 
 
-class Edit(_Words):
+class Edit(RoleMessage):
     """A text with one gradient carried out."""
 
-    edit_type: Literal["insert", "replace", "delete", "restructure"]
-    rationale: str
-    new_text: str
-    diff_summary: str
+    edit_type: Annotated[
+        Literal["insert", "replace", "delete", "restructure"], Otherwise("restructure")
+    ]
+    rationale: Explanation
+    new_text: Annotated[str, PlainText()]
+    diff_summary: Explanation
 
 
 def critic(client: ModelClient, prompt: RolePrompt) -> ModelRole[CritiqueRequest, Gradient]:
@@ -92,115 +93,91 @@ def critic(client: ModelClient, prompt: RolePrompt) -> ModelRole[CritiqueRequest
 def applier(client: ModelClient, prompt: RolePrompt) -> ModelRole[EditRequest, Edit]:
     """The role that edits."""
     return ModelRole(
-        name="applier", request_type=EditRequest, answer_type=Edit, prompt=prompt, client=client
+        name="applier",
+        request_type=EditRequest,
+        answer_type=Edit,
+        prompt=prompt,
+        client=client,
+        rewrite=RewrittenText(part="new_text", current=lambda request: request.current_text),
     )
 
 
-def gradient_lines(gradients: Sequence[Gradient]) -> str:
-    """Diagnoses, one a line."""
-    return _lines([each.model_dump() for each in gradients])
-
-
-def rejection_lines(rejected: Sequence[Rejected]) -> str:
-    """Diagnoses that were tried and rejected, one a line, each with the reason."""
-    return _lines([{**r.gradient.model_dump(), "rejected_because": r.reason} for r in rejected])
-
-
-def _lines(rows: Sequence[dict[str, Any]]) -> str:
-    return "\n".join(canonical(row).decode() for row in rows) or "(none)"
-
-
-def failing(evaluation: Evaluation, metrics: Sequence[str]) -> list[CaseResult]:
-    """The first failing run of each case that fails, in order."""
+def with_room(evaluation: Evaluation, metrics: Sequence[str]) -> list[CaseResult]:
+    """One run of each case that can be better: runs that fail first, then scores below 1."""
+    runs = [result for result in evaluation.results if _has_room(result, metrics)]
     first: dict[str, CaseResult] = {}
-    for result in evaluation.results:
-        if result.case not in first and _fails(result, metrics):
-            first[result.case] = result
+    for result in sorted(runs, key=lambda run: run.passed(metrics) is not False):
+        first.setdefault(result.case, result)
     return list(first.values())
 
 
-def _fails(result: CaseResult, metrics: Sequence[str]) -> bool:
-    """By the metrics' verdict; where they give none, any score below the best is a failure."""
-    verdict = result.passed(metrics)
-    if verdict is not None:
-        return not verdict
+def _has_room(result: CaseResult, metrics: Sequence[str]) -> bool:
     values = [result.value(metric) for metric in metrics if result.applies(metric)]
-    return any(value is not None and value < 1 for value in values) and None not in values
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
+        return False
+    return result.passed(metrics) is False or any(value < 1 - EPSILON for value in present)
 
 
 def trace_texts(
     results: Sequence[CaseResult], cases: Sequence[Case], *, secrets: LeakWatch
 ) -> list[str]:
-    """Failing runs as the critic reads them, up to ten.
-
-    An agent may say on a train case what a holdout case expects. That run is left out: it is
-    neither the critic's to see nor a reason to end the search.
-    """
+    """Failing runs as the critic reads them, up to ten."""
     by_id = {case.id: case for case in cases}
     traces = (transcript(result, by_id[result.case]) for result in results)
-    return list(islice((trace for trace in traces if secrets.leaked(trace) is None), _MOST_TRACES))
-
-
-# -- What a search remembers from phase to phase --------------------------------------------------
+    return list(islice((trace for trace in traces if secrets.shows(trace)), 10))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Losses of what was tried, and diagnoses that brought nothing."""
+    """What a search remembers from phase to phase."""
 
     losses: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """By candidate, on train; None where nobody could tell."""
-    rejected: dict[str, list[Rejected]] = field(default_factory=dict[str, list[Rejected]])
-    """By axis, in the order of the trials."""
-
-
-# -- One trial ------------------------------------------------------------------------------------
+    """By candidate, on train; None if it is unknown."""
+    rejected: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """By axis, diagnoses that brought no gain, each as a line with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Incumbent:
-    """The candidate that is ahead, with everything that was measured of it."""
+    """The leading candidate with its measurements."""
 
     candidate: Candidate
     train: Evaluation
     holdout: Evaluation | None
     loss: float | None
-    """On train, penalties included."""
-    trial: int = 0
 
     @property
     def perfect(self) -> bool:
-        """Nothing can be better: the loss is 0, and no penalty is left to be lowered."""
+        """Whether nothing can be better: the loss is 0, penalties included."""
         return self.loss is not None and self.loss <= EPSILON
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinateAttempt:
-    """What is tried: other values for some surfaces, and where they come from."""
+    """New values for some surfaces, and where they come from."""
 
     values: Mapping[str, Value]
     note: str
-    """A few words, for the line of the trial."""
     details: TrialDetails = field(default_factory=TrialDetails)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptResult:
-    """What came of an attempt."""
+    """The result of an attempt."""
 
     incumbent: Incumbent
-    """The new one where it was accepted, else the old one."""
+    """The new one if it was accepted, else the old one."""
     accepted: bool = False
     loss: float | None = None
-    """On train; what the ledger says where it was tried before; None when nobody can tell."""
+    """On train; from the ledger if it was tried before; None if it is unknown."""
     unfit: bool = False
-    """It is not to be had: turned away for what it is, or it breaks a constraint."""
+    """Whether it was rejected by a check or breaks a constraint."""
     reason: str = ""
-    """Why it was accepted or not."""
 
 
 class TrialRunner:
-    """Makes trials of one phase."""
+    """Runs the trials of one phase."""
 
     def __init__(
         self, run: Run, settings: CoordinateSettings, *, cycle: int, phase: str, memory: Memory
@@ -215,40 +192,32 @@ class TrialRunner:
 
     @property
     def need(self) -> Spend:
-        """What one trial may cost: train and holdout, as often as they are repeated."""
-        repeats = self._settings.repeats
-        train = self._run.estimate(Split.TRAIN, repeats=repeats)
-        if self._settings.holdout_policy == "skip":
-            return train
-        return train + self._run.estimate(Split.HOLDOUT, repeats=repeats)
+        splits = [Split.TRAIN, Split.HOLDOUT] if self._settings.uses_holdout else [Split.TRAIN]
+        return total(self._run.estimate(s, repeats=self._settings.repeats) for s in splits)
 
     async def baseline(self) -> Incumbent:
-        """Measure what is there, on both sets. Without it nothing is worth paying for."""
+        """Measure the baseline on train and holdout."""
         run = self._run
         start = run.target.baseline
         train = await self._measure(start, Split.TRAIN)
-        skip = self._settings.holdout_policy == "skip" or not run.dataset.holdout
-        holdout = None if skip else await self._measure(start, Split.HOLDOUT)
+        holdout = None
+        if self._settings.uses_holdout and run.dataset.holdout:
+            holdout = await self._measure(start, Split.HOLDOUT)
         result = SplitResult.of(train, run.objective)
-        run.record(
-            Trial(
-                candidate=start,
-                phase="baseline",
-                train=result,
-                holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
-            )
-        )
+        held = None if holdout is None else SplitResult.of(holdout, run.objective)
+        run.record(Trial(candidate=start, phase="baseline", train=result, holdout=held))
         run.advance(start)
         most = self._settings.max_errored_fraction
-        require_baseline(train, holdout, objective=run.objective, max_missing=most)
+        require_baseline(run, train, holdout, max_missing=most)
+        only = "only a candidate that keeps all constraints is accepted"
+        check_constraints(run, train, holdout, subject="the values as they are", meanwhile=only)
         loss = result.measurement.loss
         self._memory.losses[start.id] = loss
         return Incumbent(candidate=start, train=train, holdout=holdout, loss=loss)
 
     async def attempt(self, attempt: CoordinateAttempt, before: Incumbent) -> AttemptResult:
-        """One trial, recorded whatever comes of it."""
-        origin = Origin(by="coordinate", kind=self._phase, note=attempt.note)
-        candidate = before.candidate.child(attempt.values, origin=origin)
+        """One trial, recorded whatever its result."""
+        candidate = before.candidate.child(attempt.values, origin=self._origin(attempt))
         trial = self._trial(candidate, attempt, before)
         problems = await self._run.check(candidate, parent=before.candidate)
         if not problems:
@@ -261,14 +230,15 @@ class TrialRunner:
             reason="; ".join(map(str, problems)),
         )
 
-    def turned_away(self, attempt: CoordinateAttempt, before: Incumbent, why: str) -> AttemptResult:
-        """A trial that is over before there was a candidate."""
-        candidate = replace(
-            before.candidate, origin=Origin(by="coordinate", kind=self._phase, note=attempt.note)
-        )
+    def reject(self, attempt: CoordinateAttempt, before: Incumbent, why: str) -> AttemptResult:
+        """Record a trial that ended before there was a candidate."""
+        candidate = replace(before.candidate, origin=self._origin(attempt))
         trial = self._trial(candidate, attempt, before)
         self._run.record(replace(trial, problems=(Problem(message=why),)))
         return AttemptResult(incumbent=before, unfit=True, reason=why)
+
+    def _origin(self, attempt: CoordinateAttempt) -> Origin:
+        return Origin(by="coordinate", kind=self._phase, note=attempt.note)
 
     def _trial(self, candidate: Candidate, attempt: CoordinateAttempt, before: Incumbent) -> Trial:
         changed = [
@@ -295,30 +265,21 @@ class TrialRunner:
             holdout = await self._measure(candidate, Split.HOLDOUT)
             decision = self._decide(train, holdout, before)
         result = SplitResult.of(train, run.objective)
-        row = run.record(
-            replace(
-                trial,
-                train=result,
-                holdout=None if holdout is None else SplitResult.of(holdout, run.objective),
-                decision=decision,
-            )
-        )
+        held = None if holdout is None else SplitResult.of(holdout, run.objective)
+        run.record(replace(trial, train=result, holdout=held, decision=decision))
         if decision.code == "constraint":
-            # However low its loss is, it is not to be had: a study must not be drawn there.
+            # However low its loss is, a study must not be drawn there.
             return AttemptResult(incumbent=before, unfit=True, reason=decision.reason)
-        # Where nobody can tell, the loss of what is left says nothing either. And where a metric
-        # does not apply any more, a study must not be drawn there by the silence.
-        worst = paired(train, before.train, run.objective.weights).own_at(0.0)
-        loss = run.objective.measure(worst).loss
-        if decision.verdict is Verdict.CANNOT_TELL:
-            loss = None
+        loss = None
+        if decision.verdict is not Verdict.CANNOT_TELL:
+            # A study must not be drawn to where a metric does not apply any more.
+            worst = paired(train, before.train, run.objective.weights).own_at(0.0)
+            loss = run.objective.measure(worst).loss
         self._memory.losses[candidate.id] = loss
         if not decision.accepted:
             return AttemptResult(incumbent=before, loss=loss, reason=decision.reason)
         run.advance(candidate)
-        ahead = Incumbent(
-            candidate=candidate, train=train, holdout=holdout, loss=loss, trial=row.number
-        )
+        ahead = Incumbent(candidate=candidate, train=train, holdout=holdout, loss=loss)
         return AttemptResult(incumbent=ahead, accepted=True, loss=loss, reason=decision.reason)
 
     def _decide(self, train: Evaluation, holdout: Evaluation | None, before: Incumbent) -> Decision:

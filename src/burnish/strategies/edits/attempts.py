@@ -1,6 +1,6 @@
-"""An edit on its way to keep, discard or crash: changes, decision, feedback."""
+"""An edit on its way to keep, discard or crash, and what the editor sees of earlier ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,16 +8,28 @@ from burnish.core.comparisons import Pair, broken_constraint, decide
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective, Score
-from burnish.core.strict_gate import strict
+from burnish.core.protocols import Target, surfaces_of
+from burnish.core.strict_gate import is_less_broken, strict, sweep_means
 from burnish.core.surfaces import Candidate, FileSurface, Origin, diff
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
 from burnish.metrics.text_matching import without_middle
+from burnish.runs.baseline_checks import broken_constraints
+from burnish.runs.run import Run
 from burnish.strategies.edits.editors import EditRequest
 from burnish.strategies.edits.settings import EditsSettings
 from burnish.system.workspaces import count_changed_lines, summarize_diff
 
-_MOST_CHARS = 6000
-"""Of a file's diff in the ledger; the candidate itself is there whole."""
+MAX_MISSING = 0.0
+"""One case is all there is: if it is missing, nothing can be decided."""
+KEEP, DISCARD, CRASH = "keep", "discard", "crash"
+HOLDOUT = "holdout_"
+"""The prefix of the code of a decision that holdout made."""
+_MOST_DIFF = 6000
+"""Characters of a file's diff in the ledger, which also holds the whole candidate."""
+_MOST_SAID = 3000
+"""Characters of one remark of a metric, or of one log."""
+_REMEMBERED = 5
+"""Rejected edits that the editor sees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,60 +40,52 @@ class _FileChange:
     added: int
     removed: int
     diff: str
-    """The unified diff, as much of it as a summary holds."""
-
-    @property
-    def changed(self) -> int:
-        """Lines added and lines removed, together."""
-        return self.added + self.removed
+    """The beginning of the unified diff."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """How two candidates differ."""
-
-    files: tuple[_FileChange, ...]
-
-    @classmethod
-    def between(cls, before: Candidate, after: Candidate) -> "Changes":
-        """What was changed."""
-        files = [
-            file_change(change.surface, str(change.before or ""), str(change.after or ""))
-            for change in diff(before, after)
-        ]
-        return cls(files=tuple(files))
-
-    @property
-    def changed(self) -> int:
-        """Changed lines, of all files together."""
-        return sum(file.changed for file in self.files)
-
-    def problems(self, *, max_files: int | None, max_lines: int | None) -> list[Problem]:
-        """What is too much."""
-        problems: list[Problem] = []
-        if max_files is not None and len(self.files) > max_files:
-            message = f"the edit touches {len(self.files)} files, {max_files} are allowed"
-            problems.append(Problem(message=message, remedy="touch fewer files"))
-        if max_lines is not None and self.changed > max_lines:
-            message = f"the edit changes {self.changed} lines, {max_lines} are allowed"
-            problems.append(Problem(message=message, remedy="make a smaller edit"))
-        return problems
+def file_surfaces(target: Target, candidate: Candidate) -> list[FileSurface]:
+    """The files of a candidate: those of the target, and those that it has added."""
+    own = {surface.id for surface in target.surfaces}
+    return [
+        surface
+        for surface in surfaces_of(target, candidate).values()
+        if isinstance(surface, FileSurface)
+        and (surface.id in own or str(candidate.values[surface.id]).strip())
+    ]
 
 
-def file_change(path: str, before: str, after: str) -> _FileChange:
-    """How a file differs, line by line."""
-    count = count_changed_lines(before, after)
-    shown = summarize_diff({path: before.encode()}, {path: after.encode()}, max_chars=_MOST_CHARS)
+def _file_changes(before: Candidate, after: Candidate) -> tuple[_FileChange, ...]:
+    return tuple(
+        file_change(
+            change.surface,
+            None if change.before is None else str(change.before),
+            str(change.after or ""),
+        )
+        for change in diff(before, after)
+    )
+
+
+def size_problems(before: Candidate, after: Candidate, settings: EditsSettings) -> list[Problem]:
+    """Whether an edit touches too many files or lines."""
+    files = _file_changes(before, after)
+    lines = sum(file.added + file.removed for file in files)
+    most_files, most_lines = settings.max_files, settings.max_changed_lines
+    problems: list[Problem] = []
+    if most_files is not None and len(files) > most_files:
+        message = f"the edit touches {len(files)} files, {most_files} are allowed"
+        problems.append(Problem(message=message, remedy="touch fewer files"))
+    if most_lines is not None and lines > most_lines:
+        message = f"the edit changes {lines} lines, {most_lines} are allowed"
+        problems.append(Problem(message=message, remedy="make a smaller edit"))
+    return problems
+
+
+def file_change(path: str, before: str | None, after: str) -> _FileChange:
+    """How a file differs, line by line; a new one has nothing before."""
+    count = count_changed_lines(before or "", after)
+    old = {} if before is None else {path: before.encode()}
+    shown = summarize_diff(old, {path: after.encode()}, max_chars=_MOST_DIFF)
     return _FileChange(path=path, added=count.added, removed=count.removed, diff=shown.text)
-
-
-# -- The decision of the artifact loop ------------------------------------------------------------
-
-
-_TAMPERING = "Tampering"
-"""The error of a run that touched what it must leave alone."""
-MAX_MISSING = 0.0
-"""One case is all there is: if it is missing, nobody can tell."""
 
 
 def decision_of(
@@ -94,7 +98,13 @@ def decision_of(
 ) -> Decision:
     """Whether the candidate is clearly better; `best` is the best incumbent so far."""
     if incumbent.failed_cases() and not candidate.failed_cases():
-        return _runs_at_last(candidate, objective)
+        # Whatever runs and keeps the constraints is better than an incumbent that does not run.
+        if candidate.missing_cases(objective.weights):
+            return decide("strict", "missing", "cannot tell: the run is missing", {})
+        broken = broken_constraint("strict", objective, objective.measure(candidate))
+        return broken or decide("strict", "better", "it runs, and what was there did not", {})
+    if (closer := _less_broken(candidate, incumbent, objective)) is not None:
+        return closer
     return strict(
         objective=objective,
         pair=Pair(candidate=candidate, incumbent=incumbent),
@@ -107,36 +117,44 @@ def decision_of(
     )
 
 
+def may_be_noisy(evaluation: Evaluation, primary: str) -> bool:
+    """Whether a number differs between repeats, or might: one run alone shows no noise."""
+    means = sweep_means(evaluation, primary)
+    return len(means) < 2 or len(set(means)) > 1
+
+
+def _less_broken(
+    candidate: Evaluation, incumbent: Evaluation, objective: Objective
+) -> Decision | None:
+    """Accept what is closer to keeping the constraints than an incumbent that breaks one."""
+    if candidate.missing_cases(objective.weights):
+        return None
+    if not is_less_broken(candidate, incumbent, objective):
+        return None
+    left = broken_constraints(candidate, objective)
+    words = (
+        f"it is the least broken so far: {'; '.join(left)}"
+        if left
+        else ("it keeps all constraints, and what was there did not")
+    )
+    return decide("strict", "better", words, {})
+
+
 def crashed(candidate: Evaluation) -> Decision | None:
     """The decision on a candidate that does not run, whatever the incumbent does."""
     if not candidate.failed_cases():
         return None
     failure = next(r.outcome.failure for r in candidate.results if r.outcome.failure)
-    if failure.error == _TAMPERING:
+    if failure.error == "Tampering":  # It touched what it must leave alone.
         return decide("strict", "tampering", failure.message, {})
     reason = f"the candidate crashed: {failure.message}"
     return decide("strict", "crash", reason, {"crashed": 1.0})
 
 
-def _runs_at_last(candidate: Evaluation, objective: Objective) -> Decision:
-    """Where what was there did not run, whatever runs and keeps the constraints is better."""
-    if candidate.missing_cases(objective.weights):
-        return decide("strict", "missing", "cannot tell: the run is missing", {})
-    broken = broken_constraint("strict", objective, objective.measure(candidate))
-    return broken or decide("strict", "better", "it runs, and what was there did not", {})
-
-
-# -- What metrics said of a run beside their numbers ----------------------------------------------
-
-
-_MOST = 3000
-"""Characters of one remark."""
-
-
 def remarks_on(evaluation: Evaluation) -> list[str]:
-    """What the metrics found fault with in the last run, and where judges did not agree."""
+    """The reasons that metrics gave for the last run, and where judges disagreed."""
     return [
-        f"{score.metric}: {without_middle(remark, _MOST)}"
+        f"{score.metric}: {without_middle(remark, _MOST_SAID)}"
         for score in _scores(evaluation)
         for remark in (score.reason, disagreement(score))
         if remark
@@ -144,14 +162,14 @@ def remarks_on(evaluation: Evaluation) -> list[str]:
 
 
 def disagreements(evaluation: Evaluation) -> tuple[str, ...] | None:
-    """Where judges did not agree, for the ledger; None where they did."""
+    """Where judges disagreed, for the ledger."""
     scores = _scores(evaluation)
     apart = tuple(f"{s.metric}: {words}" for s in scores if (words := disagreement(s)))
     return apart or None
 
 
 def disagreement(score: Score) -> str:
-    """How far apart the judges of a score are, in words; '' where they agree or one judged."""
+    """How far apart the judges of a score are; empty if they agree or there is only one."""
     judges = score.details.get("judges")
     rows = [each for each in judges if isinstance(each, dict)] if isinstance(judges, list) else []
     verdicts = [
@@ -169,28 +187,9 @@ def _scores(evaluation: Evaluation) -> tuple[Score, ...]:
     return evaluation.results[-1].scores if ran else ()
 
 
-# -- An attempt -----------------------------------------------------------------------------------
-
-
-_PHASE = "edit"
-KEEP, DISCARD, CRASH = "keep", "discard", "crash"
-HOLDOUT = "holdout_"
-"""Begins the code of a decision that holdout made."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EditIncumbent:
-    """The files that are ahead, with everything that was measured of them."""
-
-    candidate: Candidate
-    train: Evaluation
-    holdout: Evaluation | None = None
-    trial: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class EditAttempt:
-    """What is known so far; each stage gives the next one, with more in it."""
+    """What is known so far; each stage returns a copy with more in it."""
 
     iteration: int
     parent: Candidate
@@ -204,7 +203,6 @@ class EditAttempt:
 
     @property
     def word(self) -> str:
-        """What became of it: keep, discard or crash."""
         if self.decision is not None and self.decision.accepted:
             return KEEP
         crashed = self.decision is not None and self.decision.code in (CRASH, HOLDOUT + CRASH)
@@ -212,7 +210,6 @@ class EditAttempt:
 
     @property
     def why(self) -> str:
-        """Why it was kept or not."""
         reason = self.decision.reason if self.decision else ""
         return "; ".join(map(str, self.problems)) or reason
 
@@ -222,13 +219,18 @@ class EditAttempt:
         note = self.rationale.strip().split("\n")[0][:60] or "an edit"
         return Origin(kind="proposal", by="edits", note=note)
 
+    def _broken(self, objective: Objective) -> tuple[str, ...] | None:
+        """The constraints that an edit breaks which was kept nevertheless."""
+        if self.word != KEEP:
+            return None
+        sides = (side for side in (self.train, self.holdout) if side is not None)
+        return tuple(each for side in sides for each in broken_constraints(side, objective)) or None
+
     def trial(self, objective: Objective, primary: str) -> Trial:
-        """The row of the ledger."""
         candidate = self.candidate or self.parent.child({}, origin=self.origin)
-        changes = Changes.between(self.parent, candidate)
         return Trial(
             candidate=candidate,
-            phase=_PHASE,
+            phase="edit",
             cycle=self.iteration,
             touched=tuple(change.surface for change in diff(self.parent, candidate)),
             proposals=() if self.proposal is None else (self.proposal,),
@@ -239,28 +241,29 @@ class EditAttempt:
             details=EditDetails(
                 decision=self.word,
                 rationale=self.rationale,
-                changes=changes.files,
+                changes=_file_changes(self.parent, candidate),
                 primary=primary_values(primary, objective, self.train, self.holdout),
                 disagreement=None if self.train is None else disagreements(self.train),
+                broken=self._broken(objective),
             ).to_json(),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditDetails(TrialDetails):
-    """What the loop keeps of each edit; of the start, only its number and the judges."""
+    """What the journal keeps about an edit; about the start, only its number and the judges."""
 
     optional: ClassVar[frozenset[str]] = TrialDetails.optional | {
-        *("decision", "rationale", "changes", "disagreement"),
+        *("decision", "rationale", "changes", "disagreement", "broken"),
     }
 
     decision: str | None = None
-    """`keep`, `discard` or `crash`."""
     rationale: str | None = None
-    """What the editor said of it."""
     changes: tuple[_FileChange, ...] | None = None
     disagreement: tuple[str, ...] | None = None
     """Where the judges of a score did not agree."""
+    broken: tuple[str, ...] | None = None
+    """Constraints that the start, or an edit that was kept, breaks."""
 
 
 def primary_values(
@@ -276,96 +279,69 @@ def primary_values(
     return {"name": name, **values}
 
 
-# -- What the editor reads of the runs so far -----------------------------------------------------
+def edit_request(
+    run: Run,
+    settings: EditsSettings,
+    candidate: Candidate,
+    train: Evaluation,
+    rejected: Sequence[EditAttempt],
+) -> EditRequest:
+    """The request to the editor, which never includes anything about holdout."""
+    values = run.objective.measure(train).values
+    numbers = "\n".join(f"{name}: {value:g}" for name, value in sorted(values.items()))
+    numbers = numbers or "(the present files gave no numbers)"
+    surfaces = file_surfaces(run.target, candidate)
+    texts = {surface.path: str(candidate.values[surface.id]) for surface in surfaces}
+    context: Mapping[str, str] = getattr(run.target, "context", {})
+    return EditRequest(
+        context=_listed(context),
+        task=settings.task or "(the task has no description)",
+        files=_listed(texts),
+        feedback="\n\n".join([numbers, *remarks_on(train), *_logs_of(train)]),
+        bounds="\n".join(f"- {bound}" for bound in _bounds(run, settings)),
+        turned_down="\n\n".join(map(_rejection, rejected[-_REMEMBERED:])),
+        texts=texts,
+    )
 
 
-_REMEMBERED = 5
-"""Edits turned down that the editor is told of."""
-_MOST_LOG = 3000
-"""Characters of one log."""
+def _listed(texts: Mapping[str, str]) -> str:
+    return "\n\n".join(f"=== {path}\n{text}\n=== end of {path}" for path, text in texts.items())
 
 
-@dataclass(frozen=True, kw_only=True)
-class EditRequestWriter:
-    """Writes requests to the editor. What holdout says never lies on it."""
-
-    settings: EditsSettings
-    objective: Objective
-    surfaces: Sequence[FileSurface]
-    rules: Sequence[str] = ()
-    """What the target itself says of edits, such as the types of files."""
-
-    def request(
-        self, candidate: Candidate, train: Evaluation, turned_down: Sequence[EditAttempt]
-    ) -> EditRequest:
-        """What to ask, from where the loop stands."""
-        return EditRequest(
-            task=self.settings.task or "(the task has no description)",
-            files="\n\n".join(self._file(s, candidate) for s in self.surfaces),
-            feedback="\n\n".join([self._numbers(train), *remarks_on(train), *_logs_of(train)]),
-            bounds="\n".join(self._bounds()),
-            turned_down="\n\n".join(map(_turned_down, turned_down[-_REMEMBERED:])) or "(nothing)",
-            texts={surface.path: str(candidate.values[surface.id]) for surface in self.surfaces},
-        )
-
-    def _file(self, surface: FileSurface, candidate: Candidate) -> str:
-        return f"=== {surface.path}\n{candidate.values[surface.id]}\n=== end of {surface.path}"
-
-    def _numbers(self, train: Evaluation) -> str:
-        values = self.objective.measure(train).values
-        lines = [f"{name}: {value:g}" for name, value in sorted(values.items())]
-        return "\n".join(lines) or "(the present files gave no numbers)"
-
-    def _bounds(self) -> list[str]:
-        settings = self.settings
-        goal = "as high" if settings.direction == "maximize" else "as low"
-        lines = [f"- {settings.primary} should be {goal} as can be"]
-        lines += [f"- must hold: {constraint}" for constraint in self.objective.constraints]
-        lines += [
-            f"- at a tie, {breaker.prefer} {breaker.metric} wins"
-            for breaker in self.objective.tie_breakers
-        ]
-        if settings.max_files is not None:
-            lines.append(f"- an edit may touch at most {settings.max_files} files")
-        if settings.max_changed_lines is not None:
-            lines.append(
-                f"- and change at most {settings.max_changed_lines} lines, added + removed"
-            )
-        return [*lines, *(f"- {rule}" for rule in self.rules)]
+def _bounds(run: Run, settings: EditsSettings) -> Iterator[str]:
+    goal = "as high" if settings.direction == "maximize" else "as low"
+    yield f"{settings.primary} should be {goal} as can be"
+    yield from (f"must hold: {constraint}" for constraint in run.objective.constraints)
+    for breaker in run.objective.tie_breakers:
+        yield f"at a tie, {breaker.prefer} {breaker.metric} wins"
+    if settings.max_files is not None:
+        yield f"an edit may touch at most {settings.max_files} files"
+    if settings.max_changed_lines is not None:
+        yield f"and change at most {settings.max_changed_lines} lines, added + removed"
+    yield from getattr(run.target, "rules", ())
 
 
 def _logs_of(evaluation: Evaluation) -> list[str]:
-    """What runner and scorer said in the last run, and why it failed if it did."""
+    """The logs of runner and scorer in the last run, and why it failed if it did."""
     if not evaluation.results:
         return []
     outcome = evaluation.results[-1].outcome
-    lines = (
-        [f"it failed: {without_middle(outcome.failure.message, _MOST_LOG)}"]
-        if (outcome.failure is not None)
-        else []
-    )
-    parts: Mapping[str, Json] = outcome.data if isinstance(outcome.data, dict) else {}
-    for part, streams in parts.items():
-        lines += [
-            f"{part} {stream}:\n{without_middle(text, _MOST_LOG)}"
-            for stream, text in _texts(streams)
-            if text.strip()
-        ]
+    lines: list[str] = []
+    if outcome.failure is not None:
+        lines.append(f"it failed: {without_middle(outcome.failure.message, _MOST_SAID)}")
+    for part, streams in (outcome.data if isinstance(outcome.data, dict) else {}).items():
+        for stream, text in (streams if isinstance(streams, dict) else {}).items():
+            if isinstance(text, str) and text.strip():
+                lines.append(f"{part} {stream}:\n{without_middle(text, _MOST_SAID)}")
     return lines
 
 
-def _texts(streams: Json) -> list[tuple[str, str]]:
-    texts = streams if isinstance(streams, dict) else {}
-    return [(name, text) for name, text in texts.items() if isinstance(text, str)]
-
-
-def _turned_down(attempt: EditAttempt) -> str:
+def _rejection(attempt: EditAttempt) -> str:
     idea = attempt.rationale or "(no rationale)"
     if attempt.holdout is not None:
         # Neither numbers nor logs of holdout may reach an editor.
         return f"- {idea}\n  {attempt.word}: better here, and not where it is decided"
-    line = f"- {idea}\n  {attempt.word}: {attempt.why}"
-    crashed = attempt.train is not None and bool(attempt.train.failed_cases())
-    if not crashed or attempt.train is None:
-        return line
-    return "\n".join([line, *(f"  {log}" for log in _logs_of(attempt.train))])
+    lines = [f"- {idea}\n  {attempt.word}: {attempt.why}"]
+    if attempt.train is not None and attempt.train.failed_cases():
+        lines += [f"  {log}" for log in _logs_of(attempt.train)]
+    return "\n".join(lines)

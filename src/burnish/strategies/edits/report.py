@@ -1,81 +1,74 @@
 """The words of the artifact loop: one primary number in its own unit, and what became of edits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from burnish.core.content import Json
+from burnish.core.drawings import Drawing
 from burnish.core.formatting import Facts, Heading, Listing, Section, Table, Text, cell, padded
 from burnish.core.trials import TrialRow
+from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, result_of
-from burnish.runs.events import BASELINE, TrialRecorded, Warned, read_all
-from burnish.runs.progress import ProgressLines, shorten_after
-from burnish.runs.report_sections import (
-    SPLITS,
-    adoption,
-    changes_made,
-    cost_rows,
-    headline,
-    started_with,
-    status_words,
-)
+from burnish.runs.events import BASELINE, PRUNE, TrialRecorded, Warned, read_all
+from burnish.runs.progress import ProgressLines, shorten_after, spent_words
 from burnish.strategies.edits.attempts import EditDetails
-from burnish.strategies.edits.strategy import LOAD_TASK, StageReached
+from burnish.strategies.edits.strategy import LOAD_TASK, TARGET, StageReached
+from burnish.strategies.pruning_report import pruning
 
-ENDS = {"nothing_new": "too many rounds without a candidate worth running"}
-"""Why a search ended."""
-_WORDS = ("keep", "discard", "crash")
-_NOTE = 24
+ENDS = {
+    "nothing_new": "too many rounds without a candidate worth running",
+    TARGET: "the number is as good as the task wants it",
+}
+
+
+_REST = 61
+"""The width of a line without its note and reason."""
 
 
 class EditLines(ProgressLines):
     """Edits by the primary number, and keep, discard or crash."""
 
     def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
-        """What was there."""
         numbers = _primary_words(trial)
         if numbers is None:
             return super().baseline(trial, width)
-        return [f"{'what was there':<{_NOTE + 8}} {numbers}".rstrip()]
+        return [f"{'baseline':<32} {numbers}".rstrip()]
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
-        """One edit in one line; why it was decided so, as far as there is room."""
         numbers = _primary_words(trial)
         if numbers is None:
             return super().trial(trial, width)
-        label = f"[{trial.cycle!s:>3}.{trial.index}]"
-        head = f"{label} {padded(trial.note or '—', _NOTE)} {numbers:<28} {_word(trial):<10}"
+        # Pruning comes after the search, so its trials have no round of their own.
+        label = f"[{'p' if trial.phase == PRUNE else trial.cycle!s:>3}.{trial.index}]"
+        lost = "crash ✗" if trial.code.endswith("crash") else "discard ✗"
+        word = "keep ✓" if trial.accepted else lost
+        note = padded(trial.note or "—", min(24, max(12, width - _REST)))
+        spent = " ".join(spent_words(trial)).strip()
+        head = f"{label} {note} {numbers:<28} {word:<9} {spent:<12} "
         return shorten_after(head, trial.reason.split("\n")[0], width).rstrip()
 
 
 def _primary_words(trial: TrialRecorded) -> str | None:
-    """The primary number on train and holdout; None where the trial tells of none."""
+    """The primary number on train and holdout, if the trial has one."""
     primary = trial.primary
     if not isinstance(primary, dict):
         return None
     labels = {"train": str(primary.get("name")), "holdout": "hold"}
-    shown = (f"{label} {_side(primary[side])}" for side, label in labels.items() if side in primary)
-    return "  ".join(shown)
-
-
-def _side(value: Json) -> str:
-    return _plain(value if isinstance(value, int | float) else None)
-
-
-def _word(trial: TrialRecorded) -> str:
-    if trial.accepted:
-        return "keep ✓"
-    return "crash ✗" if trial.code.endswith("crash") else "discard ✗"
+    return "  ".join(f"{label} {_plain(primary[s])}" for s, label in labels.items() if s in primary)
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
     """The sections of the report."""
-    yield from headline(run)
+    yield from sections.headline(run)
     yield Heading("Result")
     yield Facts(tuple(_summary(run, reason)))
     yield from _numbers(run)
-    yield from _judges(run)
-    yield from changes_made(run)
+    if run.best is not None and (points := EditDetails.of(run.best.trial).disagreement):
+        yield Heading("Where the judges do not agree")
+        yield Listing(tuple(cell(each, 300) for each in points))
+    yield from sections.changes_made(run)
+    yield from pruning(run)
     yield from _trials(run)
-    yield from adoption(run)
+    yield from sections.adoption(run)
     yield Heading("Method")
     yield Listing(tuple(_method(run)))
 
@@ -89,23 +82,26 @@ def result_words(run: RunRecord) -> str:
 def _changes(run: RunRecord) -> Iterator[tuple[str, str]]:
     """By split, the primary number at the start and of the best."""
     primary, held = _primary(run), _is_held(run)
-    for split in SPLITS if held else SPLITS[:1]:
-        before, after = (_value(row, split, primary) for row in (run.baseline, run.best))
-        yield split if held else "a training score", f"{_plain(before)} → {_plain(after)}"
+    for split in sections.SPLITS if held else sections.SPLITS[:1]:
+        values = (_values(row, split).get(primary) for row in (run.baseline, run.best))
+        yield split if held else "a training score", " → ".join(map(_plain, values))
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
-    yield "status", status_words(run, reason)
+    yield "status", sections.status_words(run, reason)
     for name, change in _changes(run):
         yield f"{cell(_primary(run), 60)} ({name})", change
-    counts = (f"{_count(run, word)} {word}" for word in _WORDS)
-    yield "edits", f"{run.trials}: {', '.join(counts)}"
-    yield from cost_rows(run)
+    if run.best is not None and (broken := EditDetails.of(run.best.trial).broken):
+        yield "constraints", cell(f"the best still breaks {'; '.join(broken)}", 300)
+    words = [EditDetails.of(row.trial).decision for row in run.rows]
+    counts = [(words.count(word), word) for word in ("keep", "discard", "crash")]
+    every = ", ".join(f"{count} {word}" for count, word in counts)
+    yield "edits", f"{sum(count for count, _ in counts)}: {every}"
+    yield from sections.cost_rows(run)
 
 
 def _numbers(run: RunRecord) -> Iterator[Section]:
-    """Everything that was measured, of the start and of the best."""
-    splits = [split for split in SPLITS if result_of(run.baseline, split) is not None]
+    splits = [split for split in sections.SPLITS if result_of(run.baseline, split) is not None]
     sides = [_values(row, split) for split in splits for row in (run.baseline, run.best)]
     names = sorted({name for side in sides for name in side})
     heads = (f"{split} {when}" for split in splits for when in ("before", "now"))
@@ -117,30 +113,23 @@ def _numbers(run: RunRecord) -> Iterator[Section]:
         yield Text.of(f"Must hold: `{constraint}`.")
 
 
-def _judges(run: RunRecord) -> Iterator[Section]:
-    """Where several judges scored the result and did not agree."""
-    points = None if run.best is None else EditDetails.of(run.best.trial).disagreement
-    if points:
-        yield Heading("Where the judges do not agree")
-        yield Listing(tuple(cell(each, 300) for each in points))
-
-
 def _trials(run: RunRecord) -> Iterator[Section]:
-    primary, splits = _primary(run), SPLITS if _is_held(run) else SPLITS[:1]
+    primary, splits = _primary(run), sections.SPLITS if _is_held(run) else sections.SPLITS[:1]
     rows: list[tuple[str, ...]] = []
-    for row in run.rows:
+    for row in (row for row in run.rows if row.trial.phase != PRUNE):
         trial, start, details = row.trial, row.trial.phase == BASELINE, EditDetails.of(row.trial)
-        what = "what was there" if start else trial.candidate.origin.note or "—"
-        reason = "; ".join(map(str, trial.problems)) or (
-            trial.decision.reason if trial.decision else ""
-        )
+        what = "baseline" if start else trial.candidate.origin.note or "—"
+        changes = details.changes or ()
+        added, removed = sum(e.added for e in changes), sum(e.removed for e in changes)
+        decided = trial.decision.reason if trial.decision else ""
+        reason = "; ".join(map(str, trial.problems)) or decided
         rows.append(
             (
                 str(row.number),
                 "—" if start else str(trial.cycle),
                 cell((details.rationale or what).strip().split("\n")[0], 60),
-                _lines(details),
-                *(_plain(_value(row, split, primary)) for split in splits),
+                f"+{added} −{removed}" if changes else "—",
+                *(_plain(_values(row, split).get(primary)) for split in splits),
                 "—" if start else str(details.decision),
                 cell(reason, 160) or "—",
             )
@@ -151,42 +140,72 @@ def _trials(run: RunRecord) -> Iterator[Section]:
 
 
 def _method(run: RunRecord) -> Iterator[str]:
-    yield started_with(run)
+    yield sections.started_with(run)
     if _is_held(run):
         yield (
-            "the editor saw what the task's runs gave; holdout decided, and the editor never\n"
-            "heard of it"
+            "the editor saw the results of the task's runs; holdout decided, and the editor never\n"
+            "saw it"
         )
     else:
         yield (
             "no holdout: the run that fed the editor also decided, so this is a training score;\n"
-            "expect less of it elsewhere, and add `holdout:` to the task to know"
+            "expect less elsewhere, and add `holdout:` to the task to measure it"
         )
     if direction := _goal(run).direction:
         yield (
             f"{direction} `{_primary(run)}`: constraints come first, then this\n"
             "number, then tie-breakers; only what is clearly better is kept"
         )
+    yield from sections.luck_points(run)
+    yield from sections.provenance(run)
     yield from (cell(warning.message, 300) for warning in read_all(run.events, Warned))
 
 
+def primary_by_trial(run: RunRecord) -> Iterator[Drawing]:
+    """The primary number of every trial, and that of the files that were then the best."""
+    primary = _primary(run)
+    measured = {
+        split: tuple(_values(row, split).get(primary) for row in run.rows)
+        for split in sections.SPLITS
+    }
+    series = {split: values for split, values in measured.items() if _counted(values) > 0}
+    if max(map(_counted, series.values()), default=0) < 2:
+        return
+    decisive = list(series.values())[-1]
+    best: list[float | None] = []
+    for row, value in zip(run.rows, decisive, strict=True):
+        leads = row.trial.accepted or row.trial.phase == BASELINE
+        best.append(value if leads else best[-1] if best else None)
+    direction = _goal(run).direction
+    yield Drawing(
+        title=f"{primary} by trial",
+        labels=tuple(str(row.number) for row in run.rows),
+        series={**series, "best so far": tuple(best)},
+        unit=primary,
+        label="trial",
+        note=f"In its own unit{f', to {direction}' if direction else ''}. An edit that crashed, "
+        "or was turned away before it was run, has no number.",
+    )
+
+
+def _counted(values: Sequence[float | None]) -> int:
+    return sum(value is not None for value in values)
+
+
 def _primary(run: RunRecord) -> str:
-    """What the run made better."""
     return _goal(run).primary or "score"
 
 
 def _is_held(run: RunRecord) -> bool:
-    """Whether a holdout decided."""
     return bool(run.header.cases.get("holdout"))
 
 
-def _plain(value: float | None) -> str:
+def _plain(value: Json) -> str:
     """A number in its own unit: 0.125, 1204, 3.2e-05."""
-    return "—" if value is None else f"{value:.4g}"
+    return f"{value:.4g}" if isinstance(value, int | float) else "—"
 
 
 def _goal(run: RunRecord) -> StageReached:
-    """What the run said it was after."""
     stages = read_all(run.events, StageReached)
     return next((stage for stage in stages if stage.stage == LOAD_TASK), StageReached())
 
@@ -194,19 +213,3 @@ def _goal(run: RunRecord) -> StageReached:
 def _values(row: TrialRow | None, split: str) -> Mapping[str, float]:
     result = result_of(row, split)
     return {} if result is None else result.measurement.values
-
-
-def _value(row: TrialRow | None, split: str, name: str) -> float | None:
-    return _values(row, split).get(name)
-
-
-def _count(run: RunRecord, word: str) -> int:
-    return sum(EditDetails.of(row.trial).decision == word for row in run.rows)
-
-
-def _lines(details: EditDetails) -> str:
-    if not details.changes:
-        return "—"
-    added = sum(change.added for change in details.changes)
-    removed = sum(change.removed for change in details.changes)
-    return f"+{added} −{removed}"

@@ -2,56 +2,51 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from burnish.core.cases import Split
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.money import Spend
-from burnish.core.protocols import Role, Target
-from burnish.core.strict_gate import best_incumbent
+from burnish.core.false_accepts import NullRuns, false_accepts
+from burnish.core.money import NOTHING, Spend
+from burnish.core.protocols import Role, Target, new_file_problem
+from burnish.core.strict_gate import OfferRule, best_incumbent, is_less_broken
 from burnish.core.surfaces import Candidate, FileSurface
 from burnish.core.trials import Decision, SplitResult, Trial
 from burnish.journal.executors import together
-from burnish.models.chat import ModelClient
-from burnish.runs.evaluation import require_baseline
-from burnish.runs.events import BASELINE, EventData, SearchEnded, Warned
-from burnish.runs.plugins import Building, RoleNeed, StrategyParts, TargetParts
-from burnish.runs.roles import Asked
+from burnish.runs.baseline_checks import broken_constraints, check_constraints, require_baseline
+from burnish.runs.evaluation import Conditions
+from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded, Warned
+from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
 from burnish.strategies.edits.attempts import (
     CRASH,
     HOLDOUT,
     MAX_MISSING,
-    Changes,
     EditAttempt,
     EditDetails,
-    EditIncumbent,
-    EditRequestWriter,
     crashed,
     decision_of,
     disagreements,
+    edit_request,
+    file_surfaces,
+    may_be_noisy,
     primary_values,
+    size_problems,
 )
-from burnish.strategies.edits.editors import (
-    ROLE,
-    CommandEditor,
-    Edit,
-    EditRequest,
-    carried_out,
-    editor,
-)
+from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest, carried_out
 from burnish.strategies.edits.settings import EditsSettings
-from burnish.targets.artifacts.target import ArtifactsTarget
+from burnish.strategies.pruning import Pruner, Winner
 
 LOAD_TASK = "load_task"
-"""The stage that says what the loop is after."""
+TARGET = "target_score"
+"""Why a loop ends whose number is good enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageReached(EventData):
-    """One of the stages is under way; each has fields of its own."""
+    """One of the stages has begun; each has its own fields."""
 
     kinds: ClassVar[tuple[str, ...]] = ("stage",)
     optional: ClassVar[frozenset[str]] = frozenset(
@@ -79,12 +74,10 @@ class StageReached(EventData):
     trial: int | None = None
 
 
-# -- The strategy `edits`, the artifact loop ------------------------------------------------------
-
-
+_STEADY = "an edit that changes nothing is never accepted"
 _VERSION = 2
 _IDLE = 12
-"""Edits in a row that could not be run, after which nothing more is to be had."""
+"""Iterations in a row without an edit to run, after which the loop ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,23 +89,62 @@ class Edits:
     name: str = "edits"
 
     @property
-    def fingerprint(self) -> str:
-        """A hash of the settings that decide; how many crashes there may be is a budget."""
-        return short_id([_VERSION, cast("Json", self.settings.deciding())])
-
-    @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """The editor."""
         return [self.editor]
 
+    @property
+    def fingerprint(self) -> str:
+        return short_id([_VERSION, self.settings.deciding()])
+
+    @property
+    def offer_rule(self) -> OfferRule:
+        settings = self.settings
+        return OfferRule(
+            primary=settings.primary,
+            direction=settings.direction,
+            tolerance=settings.tolerance,
+            accept_sigma=settings.accept_sigma,
+            max_missing=MAX_MISSING,
+            splits=(Split.TRAIN, Split.HOLDOUT),
+        )
+
+    def by_luck(self, setup: Conditions, *, noisy: bool = True) -> str:
+        """How often a run would accept edits that change nothing; empty if it may go on for ever.
+
+        `noisy` is whether the number may be, as far as repeats of the start show it.
+        """
+        settings, data, trials = self.settings, setup.dataset, setup.budget.max_trials
+        computed = [m for m in setup.metrics if m.name == settings.primary]
+        if computed and all(m.estimate(case) == NOTHING for m in computed for case in data.train):
+            return f"{_STEADY}: its number is computed from the files alone"
+        if not noisy:
+            return f"{_STEADY}: every run of the files as they are gave the same number"
+        if trials is None:
+            return ""
+        runs = NullRuns(
+            train=len(data.train),
+            holdout=len(data.holdout),
+            repeats=settings.repeats,
+            trials=max(1, trials),
+            holdout_gains=True,
+            normal=True,
+        )
+        return f"if the number is noisy, {false_accepts(runs, settings.accept_sigma).words}"
+
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """There must be files."""
         if any(isinstance(surface, FileSurface) for surface in target.surfaces):
             return []
         return [Problem(message="there is no file to edit")]
 
     async def search(self, run: Run) -> None:
-        """Measure what is there, then edit until there is a reason to stop."""
+        home = self.editor.home if isinstance(self.editor, CommandEditor) else None
+        if home is not None:
+            home.open(run.directory.folder)
+        await self._search(run)
+        if home is not None:
+            home.remove()  # Only here: a run that is interrupted goes on with it.
+
+    async def _search(self, run: Run) -> None:
         loop = _Loop(run, self.settings, self.editor)
         loop.stage(
             LOAD_TASK,
@@ -122,66 +154,82 @@ class Edits:
             direction=self.settings.direction,
             constraints=[str(constraint) for constraint in run.objective.constraints],
         )
+        pruner = Pruner(
+            run,
+            by=self.name,
+            rule=self.offer_rule,
+            repeats=self.settings.repeats,
+            active=self.settings.prune,
+        )
         if run.stop_reason(loop.need) is not None:
             return
-        await loop.baseline()
-        ended = ""
-        while not ended and run.stop_reason(loop.need) is None:
-            await loop.iterate()
-            ended = loop.over()
-        if ended:
-            over = SearchEnded(cycle=loop.iteration, reason=ended)
-            run.tell(over, f"iteration:{loop.iteration}:{ended}")
+        noisy = await loop.baseline()
+        if words := self.by_luck(run.setup, noisy=noisy):
+            run.tell(ByLuck(words=words), "by_luck")
+        ended, search_on = loop.over(), True
+        while search_on:
+            while not ended and run.stop_reason(loop.need) is None:
+                await loop.iterate()
+                run.answering.require(self.editor.name, after=GIVE_UP_AFTER)
+                ended = loop.over()
+            if ended:
+                event = SearchEnded(cycle=loop.iteration, reason=ended)
+                run.tell(event, f"iteration:{loop.iteration}:{ended}")
+            pruned = await pruner.prune(loop.leader, cycle=loop.iteration)
+            if pruned.changed:
+                loop.lead(pruned.leader)
+            search_on = pruned.search_on and not ended
 
 
 class _Loop:
-    """Where the loop stands."""
+    """Makes iterations."""
 
     def __init__(self, run: Run, settings: EditsSettings, editor: Role[EditRequest, Edit]) -> None:
         self._run = run
         self._settings = settings
         self._editor = editor
-        self._files = [s for s in run.target.surfaces if isinstance(s, FileSurface)]
-        self._requests = EditRequestWriter(
-            settings=settings,
-            objective=run.objective,
-            surfaces=self._files,
-            rules=tuple(getattr(run.target, "rules", ())),
-        )
-        self._incumbent: EditIncumbent | None = None
+        self._incumbent = run.target.baseline
+        self._measured: dict[Split, Evaluation] = {}
+        """The incumbent's evaluations."""
         self._best: dict[Split, Evaluation] = {}
-        """By split, the incumbent so far with the best primary number: ties are ties with it."""
-        self._turned_down: list[EditAttempt] = []
+        """By split, the incumbent so far with the best primary number: a tie is a tie with it."""
+        self._rejected: list[EditAttempt] = []
+        """Since the last edit that was kept."""
         self._failures = 0
         self._idle = 0
         self.iteration = 0
 
     @property
     def need(self) -> Spend:
-        """What an iteration may cost: the edits, the runs, and holdout where there is one."""
         repeats = self._settings.repeats
         one = self._run.estimate(Split.TRAIN, repeats=repeats)
         one += self._run.estimate(Split.HOLDOUT, repeats=repeats)
         return one.times(self._settings.candidates_per_iteration)
 
     @property
-    def incumbent(self) -> EditIncumbent:
-        """What is ahead."""
-        assert self._incumbent is not None
-        return self._incumbent
+    def leader(self) -> Winner:
+        """Who leads, with its results."""
+        return Winner(candidate=self._incumbent, results=self._measured)
+
+    def lead(self, leader: Winner) -> None:
+        """Let other files lead, which were measured elsewhere."""
+        train, holdout = leader.results[Split.TRAIN], leader.results.get(Split.HOLDOUT)
+        self._lead(leader.candidate, train, holdout)
 
     def stage(self, name: str, slot: int, **more: Any) -> None:
-        """Say which of the eight stages is under way."""
-        reached = StageReached(stage=name, iteration=self.iteration, **more)
-        self._run.tell(reached, f"iteration:{self.iteration}:{slot}:{name}")
+        """Announce one of the eight stages."""
+        event = StageReached(stage=name, iteration=self.iteration, **more)
+        self._run.tell(event, f"iteration:{self.iteration}:{slot}:{name}")
 
-    async def baseline(self) -> None:
-        """Measure what is there."""
+    async def baseline(self) -> bool:
+        """Measure the files as they are; whether their number may be noisy."""
         run, start = self._run, self._run.target.baseline
         hashes: dict[str, Json] = {name: short_id(str(text)) for name, text in start.values.items()}
         self.stage("snapshot_baseline", 0, candidate=start.id, files=hashes)
-        train = await self._measured(start, Split.TRAIN)
-        holdout = await self._measured(start, Split.HOLDOUT) if run.dataset.holdout else None
+        train = await self._evaluate(start, Split.TRAIN)
+        holdout = await self._evaluate(start, Split.HOLDOUT) if run.dataset.holdout else None
+        sides = [side for side in (train, holdout) if side is not None]
+        broken = tuple(words for side in sides for words in broken_constraints(side, run.objective))
         trial = Trial(
             candidate=start,
             phase=BASELINE,
@@ -190,27 +238,32 @@ class _Loop:
             details=EditDetails(
                 primary=primary_values(self._settings.primary, run.objective, train, holdout),
                 disagreement=disagreements(train),
+                broken=broken or None,
             ).to_json(),
         )
         run.record(trial)
         run.advance(start)
         require_baseline(
+            run,
             train,
             holdout,
-            objective=run.objective,
             max_missing=MAX_MISSING,
             primary=self._settings.primary,
         )
-        self._lead(EditIncumbent(candidate=start, train=train, holdout=holdout))
+        least = "until an edit keeps all constraints, the best is the least broken"
+        check_constraints(run, *sides, subject="the files as they are", meanwhile=least)
+        self._lead(start, train, holdout)
+        return any(may_be_noisy(side, self._settings.primary) for side in sides)
 
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
         self.iteration += 1
-        parent = self.incumbent.candidate
-        for slot in range(self._settings.candidates_per_iteration):
+        parent, settings = self._incumbent, self._settings
+        count = settings.candidates_per_iteration
+        for slot in range(count):
             self.stage("mutate_artifacts", slot, parent=parent.id)
-        request = self._requests.request(parent, self.incumbent.train, self._turned_down)
-        count = self._settings.candidates_per_iteration
+        train = self._measured[Split.TRAIN]
+        request = edit_request(self._run, settings, parent, train, self._rejected)
         replies = await self._run.ask_together(
             self._editor, [request] * count, draw=self._run.trial
         )
@@ -221,29 +274,49 @@ class _Loop:
             await self._settle(slot, attempt)
 
     def over(self) -> str:
-        """Why the loop is over, though no limit of the run is reached."""
+        """Why the loop is over although no limit of the run is reached; empty while it is not."""
         settings = self._settings
+        if self._reached_target():
+            return TARGET
         if settings.on_failure == "stop" and self._failures:
             return "failure"
         if settings.max_failures is not None and self._failures >= settings.max_failures:
             return "max_failures"
         return "nothing_new" if self._idle >= _IDLE else ""
 
+    def _reached_target(self) -> bool:
+        """Whether the number that decides is as good as wanted, and every constraint holds."""
+        goal, objective = self._settings.target_score, self._run.objective
+        if goal is None or any(broken_constraints(e, objective) for e in self._measured.values()):
+            return False
+        deciding = self._measured.get(Split.HOLDOUT) or self._measured[Split.TRAIN]
+        number = objective.measure(deciding).values.get(self._settings.primary)
+        if number is None:
+            return False
+        return number >= goal if self._settings.direction == "maximize" else number <= goal
+
     async def _edited(self, parent: Candidate, reply: Asked[Edit]) -> EditAttempt:
-        """The candidate that an answer makes, held to the bounds."""
+        """The candidate of an answer, checked against the bounds."""
         attempt = EditAttempt(iteration=self.iteration, parent=parent, proposal=reply.proposal)
         if reply.answer is None:
             return replace(attempt, problems=(Problem(message=reply.proposal.error),))
-        before = {file.path: str(parent.values[file.id]) for file in self._files}
-        done = carried_out(reply.answer, before)
-        attempt = replace(attempt, rationale=reply.answer.rationale, problems=done.problems)
-        if done.problems:
-            return attempt
-        values = {file.id: done.texts[file.path] for file in self._files}
-        candidate = parent.child(values, origin=attempt.origin)
-        problems = Changes.between(parent, candidate).problems(
-            max_files=self._settings.max_files, max_lines=self._settings.max_changed_lines
+        target = self._run.target
+        files = file_surfaces(target, parent)
+        before = {file.path: str(parent.values[file.id]) for file in files}
+        texts, faults = carried_out(
+            reply.answer,
+            before,
+            addable=lambda path: new_file_problem(target, path),
+            # A program sees the bytes, and means what it wrote.
+            keep_line_ends=not isinstance(self._editor, CommandEditor),
         )
+        attempt = replace(attempt, rationale=reply.answer.rationale, problems=tuple(faults))
+        if faults:
+            return attempt
+        names = {file.path: file.id for file in files}
+        values = {names.get(path, path): text for path, text in texts.items()}
+        candidate = parent.child(values, origin=attempt.origin)
+        problems = size_problems(parent, candidate, self._settings)
         problems = problems or await self._run.check(candidate, parent=parent)
         return replace(attempt, candidate=candidate, problems=tuple(problems))
 
@@ -251,145 +324,67 @@ class _Loop:
         if attempt.candidate is None or attempt.problems:
             return attempt
         self.stage("run_candidate", slot, candidate=attempt.candidate.id)
-        train = await self._measured(attempt.candidate, Split.TRAIN)
-        values = self._run.objective.measure(train).values
-        numbers: dict[str, Json] = {**values}
+        train = await self._evaluate(attempt.candidate, Split.TRAIN)
+        numbers = {**self._run.objective.measure(train).values}
         self.stage("score_candidate", slot, numbers=numbers)
         return replace(attempt, train=train)
 
     async def _settle(self, slot: int, attempt: EditAttempt) -> None:
-        """Constraints, decision, record."""
+        """Decide on an attempt and record it."""
         attempt = await self._decided(slot, attempt)
         self.stage("decide", slot, decision=attempt.word, reason=attempt.why)
         row = self._run.record(attempt.trial(self._run.objective, self._settings.primary))
         self.stage("log_iteration", slot, trial=row.number)
         self._failures += attempt.word == CRASH
         if attempt.decision is None or not attempt.decision.accepted:
-            self._turned_down.append(attempt)
+            self._rejected.append(attempt)
             return
         assert attempt.candidate is not None
         assert attempt.train is not None
         self._run.advance(attempt.candidate)
-        self._turned_down = []
-        self._lead(
-            EditIncumbent(
-                candidate=attempt.candidate,
-                train=attempt.train,
-                holdout=attempt.holdout,
-                trial=row.number,
-            )
-        )
+        self._rejected = []
+        self._lead(attempt.candidate, attempt.train, attempt.holdout)
 
-    def _lead(self, incumbent: EditIncumbent) -> None:
-        """The next edits start from here."""
-        self._incumbent = incumbent
-        for split, measured in ((Split.TRAIN, incumbent.train), (Split.HOLDOUT, incumbent.holdout)):
-            if measured is not None:
-                self._best[split] = best_incumbent(
-                    self._best.get(split),
-                    measured,
-                    objective=self._run.objective,
-                    primary=self._settings.primary,
-                    direction=self._settings.direction,
-                )
+    def _lead(self, candidate: Candidate, train: Evaluation, holdout: Evaluation | None) -> None:
+        self._incumbent = candidate
+        self._measured = {each.split: each for each in (train, holdout) if each is not None}
+        objective = self._run.objective
+        for split, evaluation in self._measured.items():
+            best = self._best.get(split)
+            if best is not None and is_less_broken(evaluation, best, objective):
+                best = None  # A number of files that break more constraints is no mark to keep.
+            self._best[split] = best_incumbent(
+                best,
+                evaluation,
+                objective=objective,
+                primary=self._settings.primary,
+                direction=self._settings.direction,
+            )
 
     async def _decided(self, slot: int, attempt: EditAttempt) -> EditAttempt:
-        train, ahead = attempt.train, self.incumbent
+        train, objective = attempt.train, self._run.objective
         if train is None or attempt.candidate is None:
             return attempt
-        self.stage("validate_constraints", slot, constraints=self._constraints(train))
-        decision = crashed(train) or self._decision(train, ahead.train)
-        self._warn(slot, decision)
-        if not decision.accepted or ahead.holdout is None:
+        values = objective.measure(train).values
+        constraints = {str(each): each.holds(values) for each in objective.constraints}
+        self.stage("validate_constraints", slot, constraints=constraints)
+        decision = self._decision(slot, train)
+        if not decision.accepted or Split.HOLDOUT not in self._measured:
             return replace(attempt, decision=decision)
-        holdout = await self._measured(attempt.candidate, Split.HOLDOUT)
-        decision = crashed(holdout) or self._decision(holdout, ahead.holdout)
-        self._warn(slot, decision)
+        holdout = await self._evaluate(attempt.candidate, Split.HOLDOUT)
+        decision = self._decision(slot, holdout)
         final = decision if decision.accepted else replace(decision, code=HOLDOUT + decision.code)
         return replace(attempt, holdout=holdout, decision=final)
 
-    def _warn(self, slot: int, decision: Decision) -> None:
+    def _decision(self, slot: int, evaluation: Evaluation) -> Decision:
+        incumbent, best = self._measured[evaluation.split], self._best.get(evaluation.split)
+        decision = crashed(evaluation) or decision_of(
+            evaluation, incumbent, self._run.objective, self._settings, best=best
+        )
         if decision.code == "tampering":
             key = f"iteration:{self.iteration}:{slot}:tampering"
             self._run.tell(Warned(message=decision.reason), key)
+        return decision
 
-    def _decision(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
-        best = self._best.get(candidate.split)
-        return decision_of(candidate, incumbent, self._run.objective, self._settings, best=best)
-
-    def _constraints(self, train: Evaluation) -> dict[str, Json]:
-        values = self._run.objective.measure(train).values
-        return {str(each): each.holds(values) for each in self._run.objective.constraints}
-
-    async def _measured(self, candidate: Candidate, split: Split) -> Evaluation:
+    async def _evaluate(self, candidate: Candidate, split: Split) -> Evaluation:
         return await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)
-
-
-# -- The artifact loop from a description ---------------------------------------------------------
-
-
-EDITOR = RoleNeed(name=ROLE, help="Who edits files: provider:name.", panel="Files")
-_MAX_ITERATIONS = 50
-"""Where no limit on trials is named."""
-_NOBODY = (
-    "name a model: editor: openai:gpt-4o, --editor MODEL or BURNISH_EDITOR; or let a program edit: "
-    "edits: {mode: command, command: …}"
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Editor:
-    """Who edits, and the model where one does."""
-
-    role: Role[EditRequest, Edit]
-    client: ModelClient | None = None
-
-
-def build(building: Building, parts: TargetParts) -> StrategyParts | None:
-    """The loop over the files of a target; None, with what is wrong kept, where it cannot be."""
-    objective = building.spec.objective
-    settings: EditsSettings = building.spec.strategy.settings.model_copy(
-        update={
-            "task": parts.purpose,
-            "primary": parts.primary,
-            "direction": objective.direction,
-            "tolerance": objective.tolerance,
-        }
-    )
-    who = _editor(building, parts, settings)
-    if who is None:
-        return None
-    budget = building.spec.budget.budget()
-    if budget.max_trials is None:
-        most = _MAX_ITERATIONS * settings.candidates_per_iteration
-        budget = replace(budget, max_trials=most)
-    return StrategyParts(
-        strategy=Edits(editor=who.role, settings=settings), budget=budget, client=who.client
-    )
-
-
-def _editor(building: Building, parts: TargetParts, settings: EditsSettings) -> _Editor | None:
-    """A model where one is named, else the program."""
-    ref = building.named(EDITOR)
-    if ref is not None:
-        model = building.asked(ROLE, ref)
-        return None if model is None else _Editor(role=editor(*model), client=model[0])
-    if settings.command is not None and isinstance(parts.target, ArtifactsTarget):
-        return _Editor(role=_program(settings, settings.command, parts.target))
-    if ROLE not in building.spec.roles:
-        building.problems.add(f"roles.{ROLE}", parts.no_model, _NOBODY)
-    return None
-
-
-def _program(settings: EditsSettings, command: str, target: ArtifactsTarget) -> CommandEditor:
-    return CommandEditor(
-        command=command,
-        target=target,
-        max_files=settings.max_files,
-        max_changed_lines=settings.max_changed_lines,
-        timeout_seconds=settings.timeout_seconds,
-        # An editing program may need a key and the network; what it edits never gets them.
-        env=settings.env,
-        network=settings.network,
-        usd_per_edit=settings.usd_per_edit,
-    )

@@ -1,10 +1,12 @@
-"""Reflective search as a plug-in: its plan, its lines, its report, the files of AgentOptimizer."""
+"""Reflective search as a plug-in: how it is built, its plan, its lines, its report and files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import ClassVar
 
 from burnish.core.formatting import Section, number
 from burnish.core.trials import Trial, TrialRow
+from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import BASELINE
 from burnish.runs.plugins import (
@@ -21,41 +23,72 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.reflective.attempts import ReflectiveDetails
-from burnish.strategies.reflective.report import ENDS, ReflectiveLines, plan_lines, report
-from burnish.strategies.reflective.search import REFLECTOR, Reflective, build
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.reflective.reflection import ROLE, reflector
+from burnish.strategies.reflective.report import (
+    ENDS,
+    ReflectiveLines,
+    plan_lines,
+    report,
+    search_cost,
+)
+from burnish.strategies.reflective.search import Reflective
+from burnish.strategies.reflective.settings import ReflectiveSettings, budget_floor
 
-_PROMPTS = "prompts"
-"""The kind of target whose runs AgentOptimizer writes files about."""
+_PATIENCE = 10
+"""Trials in a row without an accept that end a search which nothing else would end."""
+_GOALS = ("score_threshold", "pass_rate_threshold", "required_metrics", "metric_thresholds")
+_REFLECTOR = RoleNeed(
+    name=ROLE,
+    help="The model that rewrites texts: provider:name.",
+    instead=("proposer", "critic"),
+    panel="Prompts of any agent",
+)
 
 
 class ReflectivePlugin(StrategyPlugin):
-    """The words of reflective search."""
+    """Reflective search for the command line, run.json and report.md."""
 
     name: ClassVar[str] = Reflective.name
     Settings: ClassVar[type[StrategySettings]] = ReflectiveSettings
-    roles: ClassVar[tuple[RoleNeed, ...]] = (REFLECTOR,)
+    roles: ClassVar[tuple[RoleNeed, ...]] = (_REFLECTOR,)
     needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = ENDS
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {"reflector": ("diagnosis",)}
     offers_fork: ClassVar[bool] = False
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        """The search over a target."""
-        return build(building, parts)
+        spec = building.spec
+        settings: ReflectiveSettings = spec.strategy.settings.model_copy(
+            update={"fields": parts.texts()}
+        )
+        budget, notes = _with_an_end(spec.budget.budget())
+        if not spec.output.baseline_only:
+            _check_budget(building, budget, parts, settings)
+        ref = building.writer(_REFLECTOR, parts)
+        client = None if ref is None else building.asked(ROLE, ref)
+        if client is None:
+            return None
+        return StrategyParts(
+            strategy=Reflective(reflector=reflector(*client), settings=settings),
+            budget=budget,
+            client=client[0],
+            notes=(*notes, *_notes(parts, settings)),
+        )
 
     def plan(self, setup: Setup) -> Iterable[str]:
-        """What would run, and what it may cost."""
         assert isinstance(setup.strategy, Reflective)
         return plan_lines(setup, setup.strategy)
 
+    def search_cost(self, setup: Setup) -> str:
+        assert isinstance(setup.strategy, Reflective)
+        return search_cost(setup, setup.strategy)
+
     def progress(self) -> ProgressLines:
-        """Who turns the events of one run into lines."""
         return ReflectiveLines(self.ends)
 
     def result_files(self, run: Run) -> ResultFiles | None:
-        """The files of AgentOptimizer, where prompts are optimised."""
-        if run.target.description.kind != _PROMPTS:
+        """The files of AgentOptimizer, when prompts are optimised."""
+        if run.target.description.kind != "prompts":
             return None
         from burnish.strategies.reflective.result_files import RoundFiles
 
@@ -64,23 +97,56 @@ class ReflectivePlugin(StrategyPlugin):
         return RoundFiles(run.directory.folder, baseline=texts, redactor=redactor)
 
     def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
-        """What the prompts score on holdout: the search starts there."""
         del quiet
         table = score_table(run)
         return () if table is None else (table,)
 
     def report(self, run: RunRecord) -> Iterable[Section]:
-        """What report.md says."""
         return report(run, self.reason(run))
 
     def turn(self, trial: Trial) -> str:
-        """Rounds, once there is a minibatch."""
         return "cycle" if trial.phase == BASELINE else "round"
 
     def trial_lines(self, row: TrialRow) -> Iterable[str]:
-        """The few cases that were reflected on, and how parent and candidate did on them."""
         details = ReflectiveDetails.of(row.trial)
         if details.minibatch:
             before, after = number(details.parent_score), number(details.candidate_score)
             cases = ", ".join(details.minibatch)
             yield f"minibatch {cases}: score of parent {before}, candidate {after}"
+
+
+def _with_an_end(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
+    """The budget, with patience if nothing else would end the search, and a note about that.
+
+    A reflector never runs out of words, and a goal may never be reached.
+    """
+    limits = [getattr(budget, each.name) for each in fields(budget) if each.name not in _GOALS]
+    if any(limit is not None for limit in limits):
+        return budget, ()
+    note = f"the search ends after {_PATIENCE} trials in a row without an accept"
+    return replace(budget, patience=_PATIENCE), (f"no limit is set: {note}",)
+
+
+def _check_budget(
+    building: Building, budget: Budget, parts: TargetParts, settings: ReflectiveSettings
+) -> None:
+    limit = budget.max_metric_calls
+    confirm = building.spec.execution.confirm
+    floor = budget_floor(parts.dataset, settings, test_repeats=settings.repeats, confirm=confirm)
+    if limit is not None and limit < floor:
+        last = ", including both again at the end" if confirm else ""
+        last = ", including the sealed test" if parts.dataset.test else last
+        building.problems.add(
+            "budget.max_metric_calls",
+            f"{limit} runs of cases cannot finish one round: measuring the baseline and one "
+            f"candidate takes {floor}{last}",
+            f"allow {floor} or more, use fewer cases, or a smaller minibatch",
+        )
+
+
+def _notes(parts: TargetParts, settings: ReflectiveSettings) -> Iterator[str]:
+    others = [*parts.numbers(), *parts.demonstrations()]
+    if others:
+        yield f"reflection only rewrites texts; left unchanged: {', '.join(others)}"
+    if settings.merge and len(settings.fields) < 2:
+        yield "merging has no effect: it needs two prompts, and there is only one"

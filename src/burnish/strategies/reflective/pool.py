@@ -1,293 +1,88 @@
-"""The pool: measured candidates, their Pareto frontier, minibatches and memory."""
+"""The pool of measured candidates: its Pareto frontier, whom to build on, and whom to merge."""
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TypeAlias
 
 from burnish.core.cases import Case, Split
-from burnish.core.evaluations import CaseResult, Evaluation, Objective, mean
-from burnish.core.money import Spend
+from burnish.core.comparisons import Pair, cases, compare, decide, versus
+from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.pairing import paired
-from burnish.core.surfaces import EPSILON, Candidate
-from burnish.journal.executors import together
+from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, diff
+from burnish.core.trials import Decision
 from burnish.runs.run import Run
-from burnish.strategies.reflective.records import Reply, score_of
+from burnish.strategies.race import Heat, Stopped
+from burnish.strategies.reflective.attempts import MERGE, ReflectiveAttempt
 from burnish.strategies.reflective.settings import FrontierType, ParentSelection, ReflectiveSettings
 
 Standards: TypeAlias = Mapping[Hashable, float]
-"""How one candidate does at each thing there is to be best at."""
+"""How one candidate scores on each thing that the frontier compares."""
 _Fronts: TypeAlias = Mapping[Hashable, frozenset[int]]
-"""For each thing, the candidates that are best at it, by number."""
+"""For each of these things, the numbers of the candidates that are best at it."""
+
+EPSILON_GREEDY = 0.1
+"""How often `epsilon_greedy` takes anyone instead of the best."""
+TOP_K = 5
+"""Of how many of the frontier `top_k_pareto` takes one."""
+SUBSAMPLE = 5
+"""Holdout cases on which a merged candidate must hold its own before it is run over all."""
 
 
 def standards(evaluation: Evaluation, objective: Objective, kind: FrontierType) -> Standards:
-    """How a candidate does at each thing that the type of frontier looks at."""
+    """How a candidate scores on each thing that this type of frontier compares."""
     values: dict[Hashable, float] = {}
     if kind in ("instance", "hybrid"):
         scores = ((case, objective.case_score(evaluation, case)) for case in evaluation.cases)
         values |= {("case", case): score for case, score in scores if score is not None}
     if kind in ("objective", "hybrid"):
-        means = ((metric, evaluation.mean_of(metric)) for metric in objective.weights)
-        values |= {("metric", metric): mean for metric, mean in means if mean is not None}
+        values |= {("metric", metric): mean for metric, mean in _means(evaluation, objective)}
     if kind == "cartesian":
-        values |= _cells(evaluation, objective)
+        values |= {
+            (case, metric): mean
+            for case in evaluation.cases
+            for metric, mean in _means(evaluation.only({case}), objective)
+        }
     return values
 
 
+def _means(evaluation: Evaluation, objective: Objective) -> Iterator[tuple[str, float]]:
+    for metric in objective.weights:
+        if (mean := evaluation.mean_of(metric)) is not None:
+            yield metric, mean
+
+
 def fronts_of(members: Sequence[Standards]) -> _Fronts:
-    """Who is best at each thing; ties stand side by side."""
+    """Who is best at each thing, with ties."""
     best: dict[Hashable, float] = {}
-    for does in members:
-        for thing, score in does.items():
+    for scores in members:
+        for thing, score in scores.items():
             best[thing] = max(score, best.get(thing, score))
     return {
         thing: frozenset(
             number
-            for number, does in enumerate(members)
-            if thing in does and does[thing] >= score - EPSILON
+            for number, scores in enumerate(members)
+            if thing in scores and scores[thing] >= score - EPSILON
         )
         for thing, score in best.items()
     }
 
 
 def without_dominated(fronts: _Fronts, scores: Sequence[float]) -> _Fronts:
-    """Leave out, the worst first, whoever is nowhere best alone."""
-    there = {number for front in fronts.values() for number in front}
-    for number in sorted(there, key=lambda each: (scores[each], -each)):
-        others = there - {number}
+    """Leave out, worst first, every candidate that is nowhere the only best one."""
+    remaining = {number for front in fronts.values() for number in front}
+    for number in sorted(remaining, key=lambda each: (scores[each], -each)):
+        others = remaining - {number}
         if all(front & others for front in fronts.values() if number in front):
-            there = others
-    return {thing: front & there for thing, front in fronts.items()}
+            remaining = others
+    return {thing: front & remaining for thing, front in fronts.items()}
 
 
 def presence(fronts: _Fronts) -> Counter[int]:
     """At how many things each candidate is best."""
     return Counter(number for front in fronts.values() for number in sorted(front))
-
-
-def _cells(evaluation: Evaluation, objective: Objective) -> dict[Hashable, float]:
-    cells: dict[Hashable, float] = {}
-    for case in evaluation.cases:
-        alone = evaluation.only({case})
-        means = ((metric, alone.mean_of(metric)) for metric in objective.weights)
-        cells |= {(case, metric): mean for metric, mean in means if mean is not None}
-    return cells
-
-
-# -- What a search remembers ----------------------------------------------------------------------
-
-
-_REMEMBERED = 3
-"""Rewrites turned down that the reflector is told of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TurnedDown:
-    """A rewrite that brought nothing."""
-
-    diagnosis: str
-    reason: str
-
-
-@dataclass
-class SearchMemory:
-    """Grows as the search goes on; the same again on a replay."""
-
-    objective: Objective
-    train: dict[str, dict[str, list[CaseResult]]] = field(
-        default_factory=lambda: defaultdict[str, dict[str, list[CaseResult]]](dict)
-    )
-    """By candidate and case, every run on train."""
-    replies: dict[str, list[Reply]] = field(
-        default_factory=lambda: defaultdict[str, list[Reply]](list)
-    )
-    """By case, what was said, the best first."""
-    turned_down: dict[tuple[str, str], list[TurnedDown]] = field(
-        default_factory=lambda: defaultdict[tuple[str, str], list[TurnedDown]](list)
-    )
-    """By parent and field."""
-
-    def saw(self, evaluation: Evaluation) -> None:
-        """Remember runs on train."""
-        by_case = self.train[evaluation.candidate]
-        for result in evaluation.results:
-            runs = by_case.setdefault(result.case, [])
-            if any(run.draw == result.draw for run in runs):
-                continue
-            runs.append(result)
-            score = score_of(result, self.objective)
-            if score is not None and result.outcome.output:
-                replies = self.replies[result.case]
-                replies.append(Reply(score=score, text=result.outcome.output))
-                replies.sort(key=lambda reply: -reply.score)
-
-    def draws(self, candidate: str, cases: Sequence[Case]) -> int:
-        """The first draw that none of these cases has been run under."""
-        runs = [run for case in cases for run in self.train[candidate].get(case.id, ())]
-        return max((run.draw for run in runs), default=-1) + 1
-
-    def failing(self, candidate: str, *, below: float) -> set[str]:
-        """The train cases on which a candidate is known to score less than this."""
-        cases: set[str] = set()
-        for case, runs in self.train[candidate].items():
-            scores = [score_of(run, self.objective) for run in runs]
-            numbers = [score for score in scores if score is not None]
-            if numbers and mean(numbers) < below:
-                cases.add(case)
-        return cases
-
-    def best_replies(self, case: str, most: int, *, besides: str = "") -> list[Reply]:
-        """The best things said to a case, each once, other than what is said now."""
-        each = {reply.text: reply for reply in self.replies[case][::-1] if reply.text != besides}
-        return list(each.values())[::-1][:most]
-
-    def rejections(self, parent: str, name: str) -> str:
-        """What was turned down lately, one a line."""
-        latest = self.turned_down[parent, name][-_REMEMBERED:]
-        return "\n".join(f"- {each.diagnosis} → {each.reason}" for each in latest) or "(none)"
-
-
-# -- Minibatches ----------------------------------------------------------------------------------
-
-
-def minibatch(
-    cases: Sequence[Case], size: int, number: int, shuffle: Callable[[int], random.Random]
-) -> tuple[Case, ...]:
-    """The cases of one minibatch; the last of a pass is filled up from the pass's beginning."""
-    size = min(size, len(cases))
-    in_a_pass = -(-len(cases) // size)
-    number_of_pass, place = divmod(number, in_a_pass)
-    order = list(cases)
-    shuffle(number_of_pass).shuffle(order)
-    chosen = order[place * size : (place + 1) * size]
-    return (*chosen, *order[: size - len(chosen)])
-
-
-# -- Looks at train -------------------------------------------------------------------------------
-
-
-Minibatch: TypeAlias = tuple[Case, ...]
-
-
-class Train:
-    """Looks at candidates on a few cases of train, several side by side.
-
-    Each proposal of a round has a slot. What one slot sees and chooses may not depend on which
-    of them is faster: all choose before any looks, and results are taken in the slots' order.
-    """
-
-    def __init__(self, run: Run, settings: ReflectiveSettings, memory: SearchMemory) -> None:
-        self._run = run
-        self._settings = settings
-        self._memory = memory
-        self._cases = run.dataset.train
-        self._looked: dict[int, int] = {}
-        """By slot, how many minibatches were taken."""
-
-    @property
-    def in_a_pass(self) -> int:
-        """Minibatches in which every case is looked at."""
-        return -(-len(self._cases) // self._settings.minibatch)
-
-    @property
-    def need(self) -> Spend:
-        """What one look costs."""
-        batch = self._cases[: self._settings.minibatch]
-        return self._run.estimate(Split.TRAIN, cases=batch, repeats=self._settings.repeats)
-
-    async def instructive(
-        self, parents: Sequence[Candidate], number: int, *, room: Callable[[int], None]
-    ) -> list[tuple[Minibatch, Evaluation]]:
-        """The next minibatches; where results are used again, the next that teach something.
-
-        `number` is the round; `room` is called before so many look once more.
-        """
-        looked_at: dict[int, tuple[Minibatch, Evaluation]] = {}
-        for looks in range(self.in_a_pass):
-            slots = [
-                n for n in range(len(parents)) if n not in looked_at or self._dull(looked_at[n][1])
-            ]
-            if not slots:
-                break
-            if looks:
-                room(len(slots))
-            batches = [self._batch(parents[slot], number, slot) for slot in slots]
-            ours = [parents[slot] for slot in slots]
-            seen = await self.look(list(zip(ours, batches, strict=True)))
-            looked_at |= dict(zip(slots, zip(batches, seen, strict=True), strict=True))
-        return [looked_at[slot] for slot in range(len(parents))]
-
-    async def look(self, looks: Sequence[tuple[Candidate, Minibatch]]) -> list[Evaluation]:
-        """How candidates do; a new draw each time, unless what was seen is used again."""
-        evaluations = await together(
-            self._run.evaluate(
-                candidate,
-                split=Split.TRAIN,
-                cases=batch,
-                repeats=self._settings.repeats,
-                draw=0 if self._settings.reuse else self._memory.draws(candidate.id, batch),
-            )
-            for candidate, batch in looks
-        )
-        for each in evaluations:
-            self._memory.saw(each)
-        return evaluations
-
-    def perfect(self, evaluation: Evaluation) -> bool:
-        """Whether every case is as good as it has to be; what is missing is not."""
-        bar = self._settings.perfect_score - EPSILON
-        scores = [self._run.objective.case_score(evaluation, case) for case in evaluation.cases]
-        return all(score is not None and score >= bar for score in scores)
-
-    def teaches_nothing(self, parent: Candidate) -> bool:
-        """Whether every case was looked at, none is known to fail, and no look would be new."""
-        if not (self._settings.reuse and self._settings.skip_perfect):
-            return False
-        seen = self._memory.train[parent.id]
-        return all(case.id in seen for case in self._cases) and not self._failing(parent)
-
-    def _failing(self, parent: Candidate) -> set[str]:
-        return self._memory.failing(parent.id, below=self._settings.perfect_score - EPSILON)
-
-    def _dull(self, before: Evaluation) -> bool:
-        """Whether to look at another minibatch: a look that was had before costs nothing."""
-        return self._settings.reuse and self._settings.skip_perfect and self.perfect(before)
-
-    def _batch(self, parent: Candidate, number: int, slot: int) -> Minibatch:
-        return self._known_failures(parent, number, slot) or self._next(slot)
-
-    def _known_failures(self, parent: Candidate, number: int, slot: int) -> Minibatch:
-        """Every other time, where results are used again, only cases that are known to fail."""
-        rng = self._run.rng("failures", number, slot)
-        if not self._settings.reuse or rng.random() < 0.5:
-            return ()
-        failing = self._failing(parent)
-        cases = [case for case in self._cases if case.id in failing]
-        size = self._settings.minibatch
-        return tuple(rng.sample(cases, size)) if len(cases) >= size else ()
-
-    def _next(self, slot: int) -> Minibatch:
-        # Each slot has minibatches of its own: which comes first may not depend on who is faster.
-        looked = self._looked.get(slot, 0)
-        self._looked[slot] = looked + 1
-        return minibatch(
-            self._cases,
-            self._settings.minibatch,
-            looked * self._settings.proposals_per_round + slot,
-            lambda number: self._run.rng("minibatches", number),
-        )
-
-
-# -- The pool -------------------------------------------------------------------------------------
-
-
-EPSILON_GREEDY = 0.1
-"""How often `epsilon_greedy` takes anyone instead of the best."""
-TOP_K = 5
-"""Of how many of the frontier `top_k_pareto` takes one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,11 +92,8 @@ class Member:
     candidate: Candidate
     holdout: Evaluation
     score: float
-    """On holdout; the lowest there is where nobody can tell."""
-    compared: Evaluation
-    """Holdout as others are held against it: where a metric applied to who led and does not apply
-    any more, at its worst."""
-    does: Standards
+    """On holdout; 0 if it is unknown."""
+    standards: Standards
 
 
 class Pool:
@@ -311,38 +103,34 @@ class Pool:
         self._objective = objective
         self._frontier: FrontierType = frontier
         self.members: list[Member] = []
-        self.leader = 0
-        """The number of the incumbent."""
+        self._leader = 0
         self._parents: dict[str, tuple[str, ...]] = {}
-        """Of every candidate that was met, in the pool or not."""
+        """The parents of every candidate seen, in the pool or not."""
 
     def add(self, candidate: Candidate, holdout: Evaluation, *, leads: bool) -> Member:
-        """Take a candidate in."""
+        """Add a measured candidate."""
         compared = holdout
         if self.members:
-            before = self.incumbent.holdout
-            compared = paired(holdout, before, self._objective.weights).own_at(0.0)
-        score = self._objective.measure(compared).score
+            # A metric that applied to the incumbent but not to this candidate counts as its worst.
+            incumbent = self.incumbent.holdout
+            compared = paired(holdout, incumbent, self._objective.weights).own_at(0.0)
         member = Member(
             candidate=candidate,
             holdout=holdout,
-            score=0.0 if score is None else score,
-            compared=compared,
-            does=standards(compared, self._objective, self._frontier),
+            score=self._objective.measure(compared).score or 0.0,
+            standards=standards(compared, self._objective, self._frontier),
         )
         self.members.append(member)
-        self.met(candidate)
+        self.remember(candidate)
         if leads:
-            self.leader = len(self.members) - 1
+            self._leader = len(self.members) - 1
         return member
 
     @property
     def incumbent(self) -> Member:
-        """Who leads."""
-        return self.members[self.leader]
+        return self.members[self._leader]
 
     def parent(self, selection: ParentSelection, rng: random.Random) -> Member:
-        """Whom to build on."""
         if selection in ("current_best", "trail"):
             return self.incumbent
         if selection == "epsilon_greedy":
@@ -358,53 +146,172 @@ class Pool:
         return self.members[chosen]
 
     def frontier(self) -> _Fronts:
-        """Who is best at what, the dominated left out."""
-        fronts = fronts_of([member.does for member in self.members])
+        """Who is best at what, without dominated members."""
+        fronts = fronts_of([member.standards for member in self.members])
         return without_dominated(fronts, [member.score for member in self.members])
 
-    def best_at_metrics(self) -> dict[str, list[int]]:
-        """For each metric, the numbers of the candidates with the best mean."""
-        objective = [
-            standards(member.compared, self._objective, "objective") for member in self.members
-        ]
-        fronts = fronts_of(objective)
-        return {
-            metric: sorted(fronts.get(("metric", metric), frozenset()))
-            for metric in self._objective.weights
-        }
-
-    def met(self, candidate: Candidate) -> None:
-        """Remember where a candidate comes from: others may descend from it."""
+    def remember(self, candidate: Candidate) -> None:
+        """Remember the parents of a candidate: others may descend from it."""
         self._parents.setdefault(candidate.id, candidate.parents)
 
     def holds(self, candidate: Candidate) -> bool:
-        """Whether a candidate is in the pool."""
         return any(each.candidate.id == candidate.id for each in self.members)
 
-    def ancestors(self, member: Member) -> set[str]:
-        """The ids of the members that a member descends from, whatever lies between."""
+    def ancestors(self, member: Member) -> list[Member]:
+        """The members that a member descends from, directly or not."""
         names: set[str] = set()
-        waiting = list(member.candidate.parents)
-        while waiting:
-            name = waiting.pop()
+        queue = list(member.candidate.parents)
+        while queue:
+            name = queue.pop()
             if name not in names:
                 names.add(name)
-                waiting += self._parents.get(name, ())
-        return names & {each.candidate.id for each in self.members}
+                queue += self._parents.get(name, ())
+        return [each for each in self.members if each.candidate.id in names]
 
-    def named(self, name: str) -> Member:
-        """The member with this candidate."""
-        return next(each for each in self.members if each.candidate.id == name)
+
+# -- Merging --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """Two members and what they have in common."""
+    """Two members and the ancestor they share."""
 
     ancestor: Member
-    pair: Sequence[Member]
+    pair: tuple[Member, Member]
 
-    @cached_property
+    @property
     def better(self) -> Member:
         """The one with the higher score; the earlier at a tie."""
         return max(self.pair, key=lambda each: each.score)
+
+
+def mergeable(pool: Pool, *, overlap: int) -> list[Lineage]:
+    """Pairs on the frontier that share an ancestor and do not descend from each other."""
+    numbers = sorted(presence(pool.frontier()))
+    pairs = combinations([pool.members[number] for number in numbers], 2)
+    return [
+        lineage
+        for one, other in pairs
+        if len(set(one.holdout.cases) & set(other.holdout.cases)) >= overlap
+        for lineage in _lineages(pool, one, other)
+    ]
+
+
+def _lineages(pool: Pool, one: Member, other: Member) -> Iterator[Lineage]:
+    """Shared ancestors that both are no worse than, and of which only one changed some text."""
+    mine, theirs = pool.ancestors(one), pool.ancestors(other)
+    if one in theirs or other in mine:
+        return
+    shared = [each for each in mine if each in theirs]
+    for ancestor in sorted(shared, key=lambda each: each.candidate.id):
+        complementary = any(
+            (one.candidate.values[name] == text) != (other.candidate.values[name] == text)
+            for name, text in ancestor.candidate.values.items()
+        )
+        if complementary and ancestor.score <= min(one.score, other.score) + EPSILON:
+            yield Lineage(ancestor, (one, other))
+
+
+def merged(lineage: Lineage, rng: random.Random) -> Candidate:
+    """Each text from whoever changed it; if both did, from the better, at a tie at random."""
+    one, other = lineage.pair
+    values: dict[str, Value] = {}
+    for name, original in lineage.ancestor.candidate.values.items():
+        texts = (one.candidate.values[name], other.candidate.values[name])
+        changed = [text for text in texts if text != original]
+        if len(changed) < 2 or texts[0] == texts[1]:
+            values[name] = changed[0] if changed else original
+        elif abs(one.score - other.score) <= EPSILON:
+            values[name] = rng.choice(texts)
+        else:
+            values[name] = lineage.better.candidate.values[name]
+    origin = Origin(kind="merge", by="reflective", note="merge of two")
+    return Candidate(values=values, parents=(one.candidate.id, other.candidate.id), origin=origin)
+
+
+def deciding_cases(
+    lineage: Lineage, holdout: Sequence[Case], objective: Objective, rng: random.Random
+) -> tuple[Case, ...]:
+    """A few cases: where one is better, where the other is, and where neither is."""
+    groups: dict[int, list[Case]] = {1: [], -1: [], 0: []}
+    for case in holdout:
+        one, other = (objective.case_score(each.holdout, case.id) for each in lineage.pair)
+        if one is not None and other is not None:
+            gain = one - other
+            groups[0 if abs(gain) <= EPSILON else (1 if gain > 0 else -1)].append(case)
+    share = -(-SUBSAMPLE // 3)
+    chosen = [c for group in groups.values() for c in rng.sample(group, min(share, len(group)))]
+    rest = [case for case in holdout if case not in chosen]
+    more = rng.sample(rest, min(max(0, SUBSAMPLE - len(chosen)), len(rest)))
+    return tuple([*chosen, *more][:SUBSAMPLE])
+
+
+def as_good_as(merged: Evaluation, sides: Sequence[Evaluation], objective: Objective) -> Decision:
+    """Whether a merged candidate scores no less than the better of its two sides."""
+    pairs = [Pair(candidate=merged, incumbent=side) for side in sides]
+    compared = [compare(pair, objective, max_missing=1.0) for pair in pairs]
+    measured = [(each.candidate.score, each.incumbent.score) for each in compared]
+    scores = [(new, old) for new, old in measured if new is not None and old is not None]
+    if not scores:
+        return decide("merge", "missing", "cannot tell: scores are missing", {})
+    new, best = min(scores, key=lambda each: each[0] - each[1])
+    left, sign, right = versus(new, best)
+    code = "better" if new >= best - EPSILON else "worse"
+    reason = f"{left} on {cases(len(merged.cases))} {sign} the better side's {right}"
+    return decide("merge", code, reason, {"score": new, "better_side": best})
+
+
+class Merges:
+    """Makes one candidate of two, as often as the settings allow."""
+
+    def __init__(self, run: Run, settings: ReflectiveSettings, pool: Pool) -> None:
+        self._run = run
+        self._settings = settings
+        self._pool = pool
+        self._ids: set[str] = set()
+        self.due = False
+        """Whether the pool has grown since the last look for a merge."""
+
+    def next(self, number: int) -> tuple[Lineage, ReflectiveAttempt] | None:
+        """A merge for this round, if one is due and two candidates complement each other."""
+        allowed = self._settings.merge and len(self._ids) < self._settings.max_merges
+        if not (allowed and self.due):
+            return None
+        self.due = False
+        rng = self._run.rng("merge", number)
+        lineages = mergeable(self._pool, overlap=self._settings.merge_overlap)
+        rng.shuffle(lineages)
+        for lineage in lineages:
+            candidate = merged(lineage, rng)
+            if candidate.id not in self._ids and not self._pool.holds(candidate):
+                self._ids.add(candidate.id)
+                return lineage, _merge(number, lineage, candidate)
+        return None
+
+    async def screened(self, attempt: ReflectiveAttempt, lineage: Lineage) -> ReflectiveAttempt:
+        """In the classic loop, a merge must be no worse than either side on a few cases."""
+        if attempt.over or attempt.candidate is None or self._settings.racing:
+            return attempt
+        run, repeats = self._run, self._settings.repeats
+        rng = run.rng("merge cases", attempt.round)
+        few = deciding_cases(lineage, run.dataset.holdout, run.objective, rng)
+        if run.stop_reason(run.estimate(Split.HOLDOUT, cases=few, repeats=repeats)) is not None:
+            raise Stopped
+        evaluation = await run.evaluate(
+            attempt.candidate, split=Split.HOLDOUT, cases=few, repeats=repeats
+        )
+        sides = [each.holdout.only({case.id for case in few}) for each in lineage.pair]
+        decision = as_good_as(evaluation, sides, run.objective)
+        return replace(attempt, heat=Heat(evaluation=evaluation, whole=False), decision=decision)
+
+
+def _merge(number: int, lineage: Lineage, candidate: Candidate) -> ReflectiveAttempt:
+    better = lineage.better
+    other = next(each for each in lineage.pair if each is not better)
+    return ReflectiveAttempt(
+        kind=MERGE,
+        round=number,
+        parents=(better.candidate, other.candidate),
+        candidate=candidate,
+        fields=tuple(change.surface for change in diff(better.candidate, candidate)),
+    )

@@ -1,5 +1,6 @@
 """The words of a reflective search: its plan, its lines, and report.md."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -16,90 +17,54 @@ from burnish.core.formatting import (
     number,
     spending,
 )
+from burnish.core.money import Spend
 from burnish.core.protocols import HoldsPrompts
-from burnish.core.surfaces import TextSurface
 from burnish.core.trials import Trial, TrialRow
+from burnish.runs import progress
+from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import BASELINE, TrialRecorded
-from burnish.runs.progress import (
-    NOTHING_PAID,
-    ProgressLines,
-    agent_line,
-    asking,
-    budget_limits,
-    case_lines,
-    fitted,
-    note_words,
-    notes,
-    outcome,
-    reserved,
-    role_label,
-    spent_words,
-    surface_words,
-    sweeps,
-    time_limits,
-    turned_away_line,
-)
-from burnish.runs.report_sections import (
-    CAVEATS,
-    adoption,
-    case_numbers,
-    changes_made,
-    cost_rows,
-    headline,
-    passing_means,
-    provenance,
-    started_with,
-    status_rows,
-    why,
-)
+from burnish.runs.progress import ProgressLines
 from burnish.runs.setup import Setup
+from burnish.strategies import pruning_report
 from burnish.strategies.reflective.attempts import MERGE, ReflectiveDetails
-from burnish.strategies.reflective.search import Reflective, budget_floor
+from burnish.strategies.reflective.search import Reflective
+from burnish.strategies.reflective.settings import budget_floor
 
 ENDS = {
     "no_failures": "no failing case is left to diagnose",
     "nothing_new": "too many rounds without a candidate worth running",
-    "reflector_failed": "the reflector gives no usable answer any more",
+    "reflector_failed": "the reflector no longer gives usable answers",
     "baseline_missing": "the baseline could not be measured",
 }
-"""Why a search ended."""
 
 
 def plan_lines(setup: Setup, strategy: Reflective) -> Iterator[str]:
     """The lines of `--dry-run`."""
     if isinstance(setup.target, HoldsPrompts):
         yield f"agent     {setup.target.prompts_summary}"
-    yield from agent_line(setup)
-    label = role_label(strategy.reflector)
+    yield from progress.agent_line(setup)
+    label = progress.role_label(strategy.reflector)
     racing = "racing" if strategy.settings.racing else "classic"
     reflector = f", reflector {label}" if label else ""
     yield f"strategy  {strategy.name} ({racing}), seed {setup.seed}{reflector}"
     yield f"score     the mean of {', '.join(setup.objective.weights)}"
-    yield from _texts(setup, strategy)
-    yield from case_lines(setup, strategy.settings.repeats)
-    yield from _search(strategy)
-    limits = [*budget_limits(setup.budget, _limit_words), *time_limits(setup)]
-    yield f"limits    {', '.join(limits) or 'none'}"
-    yield from _costs(setup, strategy)
-    yield from notes(setup)
-    yield NOTHING_PAID
-
-
-def _texts(setup: Setup, strategy: Reflective) -> Iterator[str]:
     names, values = strategy.fields(setup.target), setup.target.baseline.values
     yield f"prompts   {len(names)}"
     for surface in setup.target.surfaces:
-        if isinstance(surface, TextSurface) and surface.id in names:
-            yield f"  {surface.id}: {surface_words(surface, values[surface.id])}"
-
-
-def _search(strategy: Reflective) -> Iterator[str]:
+        if surface.id in names:
+            yield f"  {surface.id}: {progress.surface_words(surface, values[surface.id])}"
+    yield from progress.case_lines(setup, strategy.settings.repeats)
     settings = strategy.settings
     together = settings.proposals_per_round
     many = f", {together} proposals at once" if together > 1 else ""
     merge = f", at most {counted(settings.max_merges, 'merge')}" if settings.merge else ""
     yield f"reflects  on {counted(settings.minibatch, 'case')} a round{many}{merge}"
+    limits = [*progress.budget_limits(setup.budget, _limit_words), *progress.time_limits(setup)]
+    yield f"limits    {', '.join(limits) or 'none'}"
+    yield from _costs(setup, strategy)
+    yield from progress.notes(setup)
+    yield progress.NOTHING_PAID
 
 
 def _limit_words(value: Any) -> str:
@@ -109,130 +74,144 @@ def _limit_words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
+def search_cost(setup: Setup, strategy: Reflective) -> str:
+    """What a round costs at most; how many there will be depends on what is found."""
+    settings, (baseline, looks, again) = strategy.settings, _measured(setup, strategy)
+    proposal = looks.times(2) + progress.asking(strategy.roles) + baseline.times(again)
+    most = proposal.times(settings.proposals_per_round)
+    return f"a round of the search up to {spending(most, tokens=False)}"
+
+
+def _measured(setup: Setup, strategy: Reflective) -> tuple[Spend, Spend, int]:
+    """The cost of holdout, of a minibatch, and how often a candidate is run on holdout."""
     settings = strategy.settings
-    baseline = sweeps(setup, Split.HOLDOUT, settings.repeats)
-    looks = sweeps(setup, Split.TRAIN, settings.repeats, most=settings.minibatch)
-    again = 2 if settings.racing else 1
+    baseline = progress.sweeps(setup, Split.HOLDOUT, settings.repeats)
+    looks = progress.sweeps(setup, Split.TRAIN, settings.repeats, most=settings.minibatch)
+    return baseline, looks, 2 if settings.racing else 1
+
+
+def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
+    settings, (baseline, looks, again) = strategy.settings, _measured(setup, strategy)
     yield f"baseline  about {spending(baseline)}"
     per = " for each proposal:" if settings.proposals_per_round > 1 else ""
     yield f"a round  {per} about {spending(looks.times(2))} on train"
-    yield f"          + {spending(asking(strategy.roles))} for a text that the reflector rewrites"
+    asking = progress.asking(strategy.roles)
+    yield f"          + {spending(asking)} for a text that the reflector rewrites"
     yield f"          + up to {spending(baseline.times(again))} on holdout"
-    yield from reserved(setup)
-    yield "          by the length of prompts and references, where the agent's model is known"
-    floor = budget_floor(setup.dataset, settings, test_repeats=setup.test_repeats)
+    yield from progress.reserved(setup)
+    yield from pruning_report.plan_lines(setup, settings)
+    yield "          estimated from the length of prompts and references, if the model is known"
+    floor = budget_floor(
+        setup.dataset, settings, test_repeats=setup.test_repeats, confirm=setup.confirm
+    )
     yield f"at least  {counted(floor, 'metric call')} to finish one round"
+
+
+_ROOMY = 92
+"""From this width on, lines about part of holdout do not shift the others."""
 
 
 class ReflectiveLines(ProgressLines):
     """Trials by the round, each against its parent on a minibatch."""
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
-        """One trial in one line."""
         index = trial.trial if trial.index is None else trial.index
         label = f"[{(trial.phase or 'trial')[0]}{trial.cycle!s:>3}.{index}]"
-        name = f"{label} {note_words(trial, width)}"
+        name = f"{label} {progress.note_words(trial, width)}"
         if not trial.measured:
-            return turned_away_line(name, trial, width)
-        usd, seconds = spent_words(trial)
+            return progress.turned_away_line(name, trial, width)
+        usd, seconds = progress.spent_words(trial)
+        # On a few cases there is no spread to speak of, but a parent to compare with.
+        batch = f"{'——':<19}"
+        if trial.parent_train is not None:
+            batch = f"batch {number(trial.parent_train)} → {number(trial.train)}"
+        held = "——" if trial.holdout is None else f"hold {number(trial.holdout)}"
+        if trial.part_of_holdout:
+            held = f"{held} of {trial.holdout_cases} cases"
         parts = [
             (0, name),
-            (0, _on_minibatch(trial)),
-            (2, f"{_on_holdout(trial):<22}"),
-            (0, f"{outcome(trial):<8}"),
-            (3, usd),
-            (4, seconds),
+            (4, batch),
+            (1, f"{held:<{22 if width >= _ROOMY else 10}}"),
+            (0, f"{progress.outcome(trial):<8}"),
+            (2, usd),
+            (3, seconds),
         ]
-        return fitted(parts, width)
-
-
-def _on_minibatch(trial: TrialRecorded) -> str:
-    # On a few cases there is no spread to speak of, but a parent to compare with.
-    if trial.parent_train is None:
-        return f"{'——':<19}"
-    return f"batch {number(trial.parent_train)} → {number(trial.train)}"
-
-
-def _on_holdout(trial: TrialRecorded) -> str:
-    held = "——" if trial.holdout is None else f"hold {number(trial.holdout)}"
-    # A race that was lost early says nothing of the cases it did not come to.
-    return f"{held} of {trial.holdout_cases} cases" if trial.part_of_holdout else held
+        return progress.fitted(parts, width)
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
     """The sections of the report."""
-    yield from headline(run)
+    yield from sections.headline(run)
     yield Heading("Result")
     yield Facts(tuple(_summary(run, reason)))
-    yield from _metrics(run)
+    sides = [sections.passing_means(result_of(row, "holdout")) for row in (run.baseline, run.best)]
+    names = sorted({name for side in sides for name in side})
+    rows = ((cell(name, 60), *(number(side.get(name)) for side in sides)) for name in names)
+    yield Heading("Metrics on holdout")
+    yield Table(("metric", "baseline", "best"), tuple(rows))
     yield from _ancestry(run)
-    yield from changes_made(run)
+    yield from sections.changes_made(run)
+    yield from pruning_report.pruning(run)
     yield from _trials(run)
-    yield from adoption(run)
+    yield from sections.adoption(run)
     yield Heading("Method")
-    yield Listing((*_method(run), *provenance(run), *CAVEATS))
+    method = (
+        sections.started_with(run),
+        f"cases: {sections.case_numbers(run)}; train fed the reflections, holdout decided",
+        "a rewrite must beat its parent on a few train cases, then the leader on holdout",
+    )
+    yield Listing((*method, *sections.provenance(run), *sections.CAVEATS))
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
-    yield from status_rows(run, reason)
+    yield from sections.status_rows(run, reason)
+    yield from sections.alarm_rows(run)
     losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
     yield "holdout loss", " → ".join(losses)
     yield "rounds", str(max((row.trial.cycle for row in run.rows), default=0))
     yield "trials", f"{run.trials}, {run.accepted} accepted{_of_these(run)}"
-    yield from cost_rows(run)
+    yield from sections.cost_rows(run)
 
 
 def _of_these(run: RunRecord) -> str:
     """What became of the others."""
     trials = [row.trial for row in run.rows if row.trial.phase != BASELINE]
+    codes = Counter(trial.decision.code for trial in trials if trial.decision is not None)
     counts = {
         "kept to build on": sum(trial.kept for trial in trials),
-        "lucky once and not twice": sum(_code(trial) == "luck" for trial in trials),
-        "lost a race early": sum(_code(trial) in ("hopeless", "futile") for trial in trials),
+        "not confirmed by a second run": codes["luck"],
+        "lost a race early": codes["hopeless"] + codes["futile"],
         "merges": sum(trial.phase == MERGE for trial in trials),
         "without a proposal": sum(_nothing_proposed(trial) for trial in trials),
     }
     return "".join(f", {count} {what}" for what, count in counts.items() if count)
 
 
-def _metrics(run: RunRecord) -> Iterator[Section]:
-    sides = [passing_means(result_of(row, "holdout")) for row in (run.baseline, run.best)]
-    names = sorted({name for side in sides for name in side})
-    rows = ((cell(name, 60), *(number(side.get(name)) for side in sides)) for name in names)
-    yield Heading("Metrics on holdout")
-    yield Table(("metric", "baseline", "best"), tuple(rows))
-
-
 def _ancestry(run: RunRecord) -> Iterator[Section]:
     """The rewrites that the best candidate descends from, each with what it was made for."""
     yield Heading("How it came about")
-    steps = list(_steps(run))
-    if not steps:
-        yield Text.of("No rewrite was better than the baseline.")
-        return
-    yield Listing(tuple(_step_words(row) for row in steps))
+    items: list[str] = []
+    for row in _steps(run):
+        diagnosis = "; ".join(ReflectiveDetails.of(row.trial).diagnosis.values())
+        reason = cell(diagnosis or row.trial.candidate.origin.note or "—", 300)
+        items.append(f"trial {row.number}, {', '.join(row.trial.touched) or '—'}: {reason}")
+    yield Listing(tuple(items)) if items else Text.of("No rewrite was better than the baseline.")
 
 
-def _step_words(row: TrialRow) -> str:
-    reason = _diagnosis(row.trial) or row.trial.candidate.origin.note or "—"
-    return f"trial {row.number}, {', '.join(row.trial.touched) or '—'}: {cell(reason, 300)}"
-
-
-def _steps(run: RunRecord) -> Iterator[TrialRow]:
-    """The trials that made the best candidate and its ancestors, the first one first."""
+def _steps(run: RunRecord) -> list[TrialRow]:
+    """The trials that made the best candidate and its ancestors, in order."""
     made: dict[str, TrialRow] = {}
     for row in run.rows:
         if row.trial.phase != BASELINE and not _nothing_proposed(row.trial):
             made.setdefault(row.trial.candidate.id, row)
-    waiting = [run.best_candidate.id] if run.best_candidate is not None else []
+    queue = [run.best_candidate.id] if run.best_candidate is not None else []
     rows: dict[int, TrialRow] = {}
-    while waiting:
-        row = made.get(waiting.pop())
+    while queue:
+        row = made.get(queue.pop())
         if row is not None and row.number not in rows:
             rows[row.number] = row
-            waiting += row.trial.candidate.parents
-    yield from (rows[number] for number in sorted(rows))
+            queue += row.trial.candidate.parents
+    return [rows[number] for number in sorted(rows)]
 
 
 def _trials(run: RunRecord) -> Iterator[Section]:
@@ -241,45 +220,21 @@ def _trials(run: RunRecord) -> Iterator[Section]:
         trial = row.trial
         what = trial.candidate.origin.note or ", ".join(trial.touched) or "—"
         mark = "✓ " if trial.accepted else "↗ " if trial.kept else ""
-        decision = f"{mark}{cell(why(trial), 160)}"
-        numbers = (str(row.number), str(trial.cycle))
-        rows.append((*numbers, cell(what, 40), _batch(row), _held(row), decision))
+        decision = f"{mark}{cell(sections.why(trial), 160)}"
+        details, batch, held = ReflectiveDetails.of(trial), "—", "—"
+        if (before := details.parent_score) is not None:
+            batch = f"{number(1 - before)} → {number(loss_of(row, 'train'))}"
+        if trial.holdout is not None:
+            measured = trial.holdout.measurement
+            part = "" if details.holdout_is_whole else f" ({counted(measured.cases, 'case')})"
+            held = f"{number(measured.loss)}{part}"
+        rows.append((str(row.number), str(trial.cycle), cell(what, 40), batch, held, decision))
     yield Heading("Every trial")
     yield Table(("#", "round", "what", "minibatch", "holdout", "decision"), tuple(rows))
     yield Text.of(
-        "Losses, low is good: on its minibatch the parent's and the candidate's; on holdout over "
-        "as many cases as are named, or all. ✓ leads from here on, ↗ was built on."
+        "Losses, lower is better: on the minibatch, of the parent and the candidate; on holdout, "
+        "over the number of cases given, or all. ✓ leads from here on, ↗ was built on."
     )
-
-
-def _batch(row: TrialRow) -> str:
-    before = ReflectiveDetails.of(row.trial).parent_score
-    if before is None:
-        return "—"
-    return f"{number(1 - before)} → {number(loss_of(row, 'train'))}"
-
-
-def _held(row: TrialRow) -> str:
-    held = row.trial.holdout
-    if held is None:
-        return "—"
-    whole = ReflectiveDetails.of(row.trial).holdout_is_whole
-    part = "" if whole else f" ({counted(held.measurement.cases, 'case')})"
-    return f"{number(held.measurement.loss)}{part}"
-
-
-def _method(run: RunRecord) -> Iterator[str]:
-    yield started_with(run)
-    yield f"cases: {case_numbers(run)}; train fed the reflections, holdout decided"
-    yield "a rewrite must beat its parent on a few train cases, then the leader on holdout"
-
-
-def _diagnosis(trial: Trial) -> str:
-    return "; ".join(ReflectiveDetails.of(trial).diagnosis.values())
-
-
-def _code(trial: Trial) -> str:
-    return "" if trial.decision is None else trial.decision.code
 
 
 def _nothing_proposed(trial: Trial) -> bool:

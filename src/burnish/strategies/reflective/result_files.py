@@ -1,20 +1,22 @@
-"""The files of AgentOptimizer in a run's folder, written as it goes on and once more at its end.
+"""The files of AgentOptimizer in a run's folder, written while it runs and again at its end.
 
 They say what the journal says, so that a resumed run, one from the command line and one that is
 only reported on write the same. Nothing here can change or end the run.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, FileTrouble
+from burnish.core.evaluations import Measurement
 from burnish.core.money import NOTHING
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import SplitResult, TrialRow
+from burnish.runs.claims import claim_words
 from burnish.runs.directory import Header, RunRecord, look_into
 from burnish.runs.events import (
     BASELINE,
@@ -26,9 +28,9 @@ from burnish.runs.events import (
     TrialRecorded,
     read_all,
 )
-from burnish.strategies.reflective.attempts import ReflectiveDetails
+from burnish.runs.report_sections import alarms
+from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveDetails
 from burnish.strategies.reflective.result_rounds import (
-    REFLECTIVE,
     Costs,
     Spent,
     best_outputs,
@@ -38,7 +40,6 @@ from burnish.strategies.reflective.result_rounds import (
     round_of,
     tokens,
     usage,
-    wants_outputs,
 )
 from burnish.strategies.reflective.results import (
     OptimizeResult,
@@ -69,21 +70,26 @@ class RunFacts:
 
     @classmethod
     def read(cls, folder: Path, prompts: Mapping[str, str] | None = None) -> "RunFacts":
-        """Read a run's folder."""
         run = RunRecord.read(folder)
         with look_into(folder) as journal:
             costs = Costs.of(journal.costs(), run.rows)
-            tracked = wants_outputs(_snapshot(run.header))
+            options = _algorithm(_snapshot(run.header))
+            tracked = options.get("track_best_outputs", options.get("trackBestOutputs"))
             outputs = best_outputs(run.rows, journal) if tracked else None
         return cls(run=run, costs=costs, prompts=prompts or {}, outputs=outputs)
 
 
 def _snapshot(header: Header) -> dict[str, Json]:
-    """The optimizer.json of a run."""
     source = header.project.spec.get("source")
     document = source.get("document") if isinstance(source, dict) else None
     config = document or header.project.config.get(OPTIMIZER)
     return config if isinstance(config, dict) else {}
+
+
+def _algorithm(config: Mapping[str, Json]) -> Mapping[str, Json]:
+    optimize = config.get("optimize")
+    algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
+    return algorithm if isinstance(algorithm, dict) else {}
 
 
 def _metric_call_limit(events: Sequence[Event]) -> int | None:
@@ -109,27 +115,29 @@ def _rounds_of(facts: RunFacts) -> list[RoundRecord]:
 def result_of(
     facts: RunFacts, *, source_updated: bool = False, trouble: str = ""
 ) -> OptimizeResult:
-    """What the run came to; `trouble` is what went wrong after it, such as writing back."""
+    """The result of the run; `trouble` is what went wrong after it, such as writing back."""
     run, fate = facts.run, fate_of(facts.run)
     baseline = run.baseline
     best = baseline if fate.status == "FAILED" else run.best
     before, after = _decisive(baseline), _decisive(best)
     rounds = _rounds_of(facts)
-    perfect = after is not None and after.measurement.pass_rate == 1.0
-    perfect = perfect and after is not None and not after.measurement.missing_cases
+    config = _snapshot(run.header)
+    algorithm = _algorithm(config).get("name")
+    perfect = after is not None and after.pass_rate == 1.0 and not after.missing_cases
     first = _texts_of(run, baseline) if baseline else dict(facts.prompts)
     last = _texts_of(run, best) if best else first
     ended = run.ended_at or (run.rows[-1].at if run.rows else "")
     return OptimizeResult(
-        algorithm=_algorithm_of(run.header),
+        algorithm=algorithm if isinstance(algorithm, str) else run.header.strategy,
         status=fate.status,
         finish_reason=fate.finish_reason(perfect=perfect, improved=best is not baseline),
         stop_reason=fate.stop_reason,
         error_message=trouble or fate.error_message,
         **_scores(before, after),
-        metric_thresholds=_thresholds(_snapshot(run.header)),
+        metric_thresholds=_thresholds(config),
         per_metric_best_candidates=_best_at_metrics(run.rows),
         sealed_test=None if run.sealed is None else _sealed(run.sealed),
+        claim=_claim(run),
         baseline_prompts=first,
         best_prompts=last,
         source_updated=source_updated,
@@ -160,23 +168,6 @@ def _texts_of(run: RunRecord, row: TrialRow) -> dict[str, str]:
     }
 
 
-def _algorithm_of(header: Header) -> str:
-    """What the config calls it; else the strategy."""
-    optimize = _snapshot(header).get("optimize")
-    algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
-    name = algorithm.get("name") if isinstance(algorithm, dict) else None
-    return name if isinstance(name, str) else header.strategy
-
-
-def _pool_of(rows: Sequence[TrialRow]) -> list[TrialRow]:
-    """The candidates that were built on, the baseline first; of each, the trial that tells most."""
-    pool: dict[str, TrialRow] = {}
-    for row in rows:
-        if row.trial.accepted or row.trial.kept or row.trial.phase == BASELINE:
-            pool[row.trial.candidate.id] = row
-    return list(pool.values())
-
-
 def validated(row: TrialRow) -> SplitResult | None:
     """What a candidate did on validation, where it was run on all of it."""
     return row.trial.holdout if ReflectiveDetails.of(row.trial).holdout_is_whole else None
@@ -184,7 +175,14 @@ def validated(row: TrialRow) -> SplitResult | None:
 
 def _best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
     """By metric, the candidates with the best mean on validation, by their place in the pool."""
-    means = [_means(validated(row)) for row in _pool_of(rows)]
+    pool = {
+        row.trial.candidate.id: row
+        for row in rows
+        if row.trial.accepted or row.trial.kept or row.trial.phase == BASELINE
+    }
+    results = [validated(row) for row in pool.values()]
+    nothing: Mapping[str, float] = {}
+    means = [nothing if each is None else each.measurement.components for each in results]
     best = {m: max(each[m] for each in means if m in each) for each in means for m in each}
     return {
         metric: [n for n, each in enumerate(means) if each.get(metric, -1.0) >= top - EPSILON]
@@ -192,27 +190,24 @@ def _best_at_metrics(rows: Sequence[TrialRow]) -> dict[str, list[int]]:
     }
 
 
-def _decisive(row: TrialRow | None) -> SplitResult | None:
-    """What decides: validation, or train where there is nothing else."""
-    return None if row is None else row.trial.holdout or row.trial.train
+def _decisive(row: TrialRow | None) -> Measurement | None:
+    """The measurement that decides: on validation, or on train if there is nothing else."""
+    result = None if row is None else row.trial.holdout or row.trial.train
+    return None if result is None else result.measurement
 
 
-def _means(result: SplitResult | None) -> Mapping[str, float]:
-    return {} if result is None else result.measurement.components
-
-
-def _scores(before: SplitResult | None, after: SplitResult | None) -> dict[str, Any]:
-    old = None if before is None else before.measurement.pass_rate
-    new = None if after is None else after.measurement.pass_rate
+def _scores(before: Measurement | None, after: Measurement | None) -> dict[str, Any]:
+    old = None if before is None else before.pass_rate
+    new = None if after is None else after.pass_rate
     return {
         "baseline_pass_rate": old,
         "best_pass_rate": new,
         "pass_rate_improvement": None if old is None or new is None else new - old,
-        "baseline_mean_score": None if before is None else before.measurement.score,
-        "best_mean_score": None if after is None else after.measurement.score,
-        "baseline_metric_breakdown": dict(_means(before)),
-        "best_metric_breakdown": dict(_means(after)),
-        "missing_cases": 0 if after is None else len(after.measurement.missing_cases),
+        "baseline_mean_score": None if before is None else before.score,
+        "best_mean_score": None if after is None else after.score,
+        "baseline_metric_breakdown": {} if before is None else dict(before.components),
+        "best_metric_breakdown": {} if after is None else dict(after.components),
+        "missing_cases": 0 if after is None else len(after.missing_cases),
     }
 
 
@@ -236,21 +231,26 @@ def _thresholds(config: Mapping[str, Json]) -> dict[str, float]:
     """What each metric must reach, as the config says it, in any of its spellings."""
     evaluate = config.get("evaluate")
     section = evaluate if isinstance(evaluate, dict) else {}
-    items = section.get("metrics")
+    items, criteria = section.get("metrics"), section.get("criteria")
+    metrics = [
+        (item.get("metric_name", item.get("metricName")), item)
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict)
+    ]
+    return _bars(metrics) or _bars(criteria.items() if isinstance(criteria, dict) else [])
+
+
+def _bars(criteria: Iterable[tuple[Json, Json]]) -> dict[str, float]:
     thresholds: dict[str, float] = {}
-    for item in items if isinstance(items, list) else []:
-        if isinstance(item, dict):
-            name = item.get("metric_name", item.get("metricName"))
-            bar = item.get("threshold", 1.0)
-            if isinstance(name, str) and isinstance(bar, int | float):
-                thresholds[name] = float(bar)
-    criteria = section.get("criteria")
-    if not thresholds and isinstance(criteria, dict):
-        for name, criterion in criteria.items():
-            bar = criterion.get("threshold", 1.0) if isinstance(criterion, dict) else criterion
-            if isinstance(bar, int | float):
-                thresholds[name] = float(bar)
+    for name, criterion in criteria:
+        bar = criterion.get("threshold", 1.0) if isinstance(criterion, dict) else criterion
+        if isinstance(name, str) and isinstance(bar, int | float):
+            thresholds[name] = float(bar)
     return thresholds
+
+
+def _claim(run: RunRecord) -> str:
+    return "" if run.claim is None else claim_words(run.claim)
 
 
 def _sealed(sealed: SealedResult) -> SealedTest:
@@ -272,6 +272,8 @@ def _extras(facts: RunFacts, best: TrialRow | None, prompts: Mapping[str, str]) 
         extras["best_round_so_far"] = run.best.number
     if run.search_end:
         extras["search_end"] = run.search_end
+    if warnings := [*alarms(run)]:
+        extras["warnings"] = [*warnings]
     if run.billed != run.spent:
         extras["billed_calls"] = run.billed.calls
     if facts.outputs is not None:
@@ -283,7 +285,7 @@ def _extras(facts: RunFacts, best: TrialRow | None, prompts: Mapping[str, str]) 
 
 RESULT, SUMMARY, LOG = "result.json", "summary.txt", "run.log"
 SNAPSHOT, ROUNDS = "config.snapshot.json", "rounds"
-BASELINE_PROMPTS, BEST_PROMPTS = "baseline_prompts", "best_prompts"
+BASELINE_PROMPTS, _BEST_PROMPTS = "baseline_prompts", "best_prompts"
 
 
 class RoundFiles:
@@ -296,11 +298,10 @@ class RoundFiles:
         self._folder = folder
         self._baseline = {name: redactor.without_known(text) for name, text in baseline.items()}
         self._rounds: list[TrialRow] = []
-        """The trials of the round under way."""
         self._limit: int | None = None
 
     def event(self, event: Event) -> None:
-        """Write what an event brings. What cannot be written now is written at the end."""
+        """Write what an event reports. What cannot be written now is written at the end."""
         try:
             if event.read(SessionBegun):
                 self._limit = _metric_call_limit([event])
@@ -316,7 +317,7 @@ class RoundFiles:
     def finish(
         self, *, update_source: bool = False, source_updated: bool = False, trouble: str = ""
     ) -> OptimizeResult:
-        """Write everything, once nobody drives the run any more."""
+        """Write everything, once the run has ended."""
         return write_result_files(
             self._folder,
             baseline=self._baseline,
@@ -332,22 +333,20 @@ class RoundFiles:
             if body is None:
                 return
             row = codec(TrialRow).decode(json.loads(body))
-            self._rounds = [*self._of_its_round(row), row]
+            trial = row.trial
+            earlier = [
+                each
+                for each in self._rounds
+                if each.trial.cycle == trial.cycle
+                and each.trial.phase == trial.phase == REFLECTIVE
+                and each.number < row.number
+            ]
+            self._rounds = [*earlier, row]
             costs = Costs.of(journal.costs(since=self._rounds[0].number), self._rounds)
         used = (recorded.spent or NOTHING).metric_calls
         reflection = costs.by_row.get(number, NOTHING)
         record = round_of(row, Spent(reflection=reflection, metric_calls=used, limit=self._limit))
-        write_round(self._folder, record)
-
-    def _of_its_round(self, row: TrialRow) -> list[TrialRow]:
-        """The trials before it that were proposed together with it."""
-        return [
-            each
-            for each in self._rounds
-            if each.trial.cycle == row.trial.cycle
-            and each.trial.phase == row.trial.phase == REFLECTIVE
-            and each.number < row.number
-        ]
+        _write_round(self._folder, record)
 
 
 def _write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
@@ -358,7 +357,7 @@ def _write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
     write_prompts(folder / BASELINE_PROMPTS, baseline)
 
 
-def write_round(folder: Path, record: RoundRecord) -> None:
+def _write_round(folder: Path, record: RoundRecord) -> None:
     """`rounds/round_007.json`."""
     _write(folder / ROUNDS / f"round_{record.round:03d}.json", as_json(record))
 
@@ -378,15 +377,17 @@ def write_result_files(
     source_updated: bool = False,
     trouble: str = "",
 ) -> OptimizeResult:
-    """All files of a run that nobody drives, however it ended; older ones are brought up to date.
+    """Write all files of a run that no process is running, however it ended.
 
     A run that somebody drives has no result yet, and is refused.
     """
-    first = baseline or _kept_prompts(folder)
+    first = baseline or {
+        path.stem: read_text(path) for path in sorted((folder / BASELINE_PROMPTS).glob("*.md"))
+    }
     facts = RunFacts.read(folder, first)
     if facts.run.driven:
         raise FileTrouble(
-            f"{folder} has no result yet: a process is at work there",
+            f"{folder} has no result yet: a process is still running it",
             remedy="Wait until it ends, or look at its rounds.",
         )
     earlier = source_updated or _was_updated(folder)
@@ -399,18 +400,13 @@ def write_result_files(
 def write_files(folder: Path, result: OptimizeResult, *, update_source: bool) -> None:
     """The files that a result alone tells: of any algorithm."""
     for record in result.rounds:
-        write_round(folder, record)
+        _write_round(folder, record)
     if result.status == "SUCCEEDED":
-        write_prompts(folder / BEST_PROMPTS, result.best_prompts)
+        write_prompts(folder / _BEST_PROMPTS, result.best_prompts)
         summary = result.format_summary(output_dir=folder, update_source=update_source)
         _write(folder / SUMMARY, summary)
     _write(folder / LOG, log_line(result))
     _write(folder / RESULT, as_json(result))
-
-
-def _kept_prompts(folder: Path) -> dict[str, str]:
-    """What the fields said at the start, as far as it was written down."""
-    return {path.stem: read_text(path) for path in sorted((folder / BASELINE_PROMPTS).glob("*.md"))}
 
 
 def _was_updated(folder: Path) -> bool:

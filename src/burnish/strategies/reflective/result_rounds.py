@@ -9,11 +9,11 @@ from burnish.core.content import Json, codec
 from burnish.core.evaluations import mean
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.outcomes import Outcome
-from burnish.core.trials import FINISHED, Proposal, SplitResult, Trial, TrialRow
+from burnish.core.trials import FINISHED, SplitResult, Trial, TrialRow
 from burnish.journal.journal import CostRow, JournalReader
 from burnish.runs.directory import RunRecord
 from burnish.runs.progress import ended_words
-from burnish.strategies.reflective.attempts import ReflectiveDetails
+from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveDetails
 from burnish.strategies.reflective.report import ENDS
 from burnish.strategies.reflective.results import (
     CallUsage,
@@ -24,10 +24,6 @@ from burnish.strategies.reflective.results import (
     Status,
 )
 
-REFLECTIVE = "reflective"
-"""The phase whose attempts of one round are asked for together."""
-_ROLE = "role:"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
@@ -37,19 +33,20 @@ class Costs:
     judges: Spend = NOTHING
     reflection: Spend = NOTHING
     by_row: Mapping[int, Spend] = field(default_factory=dict[int, Spend])
-    """What reflecting for each trial came to."""
+    """By trial, the cost of reflecting for it."""
 
     @classmethod
     def of(cls, effects: Iterable[CostRow], rows: Sequence[TrialRow]) -> "Costs":
-        """Add up what the journal holds."""
+        kinds = {"run": "agent", "score": "judges"}
         by_kind: dict[str, list[Spend]] = {"agent": [], "judges": [], "reflection": []}
         by_row: dict[int, Spend] = {}
         counted: set[str] = set()
         whose = _reflection_rows(rows)
         together = {first for first, _ in whose}
         for effect in effects:
-            kind = _spender(effect.kind)
-            if not kind:
+            # A model call counts with whoever made it.
+            kind = "reflection" if effect.kind.startswith("role:") else kinds.get(effect.kind)
+            if kind is None:
                 continue
             new = {key: spend for key, spend in effect.spends.items() if key not in counted}
             counted |= set(new)
@@ -66,19 +63,11 @@ class Costs:
 
     @property
     def in_all(self) -> Spend:
-        """Everything."""
         return self.agent + self.judges + self.reflection
 
 
-def _spender(kind: str) -> str:
-    """Whose effect it is; what a model was asked is counted with whoever asked."""
-    if kind.startswith(_ROLE):
-        return "reflection"
-    return {"run": "agent", "score": "judges"}.get(kind, "")
-
-
 def _reflection_rows(rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
-    """By the trial in which a round began and the place among its questions, whose answer it is.
+    """By the trial in which a round began and the place among its requests, the row it is for.
 
     The attempts of a round are made together, before the first of them is recorded.
     """
@@ -112,19 +101,14 @@ def tokens(spend: Spend) -> dict[str, int]:
     return {"prompt": spend.tokens_in, "completion": spend.tokens_out, "total": spend.tokens}
 
 
-_NO_PROPOSAL = "no proposal"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Spent:
     """What was spent by the time a trial was recorded."""
 
     reflection: Spend = NOTHING
-    """On reflecting for this trial."""
     metric_calls: int | None = None
     """Up to here, all trials together."""
     limit: int | None = None
-    """Of metric calls."""
 
 
 def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
@@ -135,7 +119,7 @@ def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
     return RoundRecord(
         round=row.number,
         kind=trial.phase,
-        started_at=_started(row.at, row.seconds),
+        started_at=_started(row),
         duration_seconds=round(row.seconds, 3),
         optimized_field_names=list(trial.touched),
         candidate_prompts=prompts_of(trial) if has_proposal(trial) else {},
@@ -154,7 +138,12 @@ def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
         train_subsample_candidate_score=details.candidate_score,
         skip_reason=_skipped(trial),
         error_message="; ".join(each.error for each in trial.proposals if each.error) or None,
-        reflections=[_reflection(each) for each in trial.proposals],
+        reflections=[
+            ReflectionRecord(
+                role=each.role, request=each.request, answer=each.answer, error=each.error
+            )
+            for each in trial.proposals
+        ],
         reflection_lm_calls=spent.reflection.calls,
         round_token_usage=tokens(spent.reflection),
         reflection_cost=spent.reflection.usd,
@@ -167,8 +156,7 @@ def round_of(row: TrialRow, spent: Spent) -> RoundRecord:
 
 def prompts_of(trial: Trial) -> dict[str, str]:
     """The candidate's texts."""
-    values = trial.candidate.values
-    return {name: value if isinstance(value, str) else str(value) for name, value in values.items()}
+    return {name: str(value) for name, value in trial.candidate.values.items()}
 
 
 def has_proposal(trial: Trial) -> bool:
@@ -178,22 +166,17 @@ def has_proposal(trial: Trial) -> bool:
     return not trial.proposals or any(each.answer is not None for each in trial.proposals)
 
 
-def _started(at: str, seconds: float) -> str:
-    """When something began that ended then; empty where that is not known."""
-    if not at:
+def _started(row: TrialRow) -> str:
+    if not row.at:
         return ""
-    began = datetime.fromisoformat(at) - timedelta(seconds=seconds)
+    began = datetime.fromisoformat(row.at) - timedelta(seconds=row.seconds)
     return began.isoformat(timespec="milliseconds")
 
 
 def _reason(trial: Trial) -> str:
     if trial.problems:
-        problems = "; ".join(map(str, trial.problems))
-        return (
-            f"skipped: {problems}"
-            if _skipped(trial)
-            else f"turned away before any call: {problems}"
-        )
+        what = "skipped" if _skipped(trial) else "rejected before any call"
+        return f"{what}: {'; '.join(map(str, trial.problems))}"
     return "" if trial.decision is None else trial.decision.reason
 
 
@@ -201,7 +184,7 @@ def _skipped(trial: Trial) -> str | None:
     reason = ReflectiveDetails.of(trial).skipped
     if isinstance(reason, str) and reason:
         return reason
-    return None if has_proposal(trial) else _NO_PROPOSAL
+    return None if has_proposal(trial) else "no proposal"
 
 
 def _part(held: SplitResult) -> PartOfValidation:
@@ -211,15 +194,6 @@ def _part(held: SplitResult) -> PartOfValidation:
         pass_rate=measured.pass_rate,
         mean_score=measured.score,
         metric_breakdown=dict(measured.components),
-    )
-
-
-def _reflection(proposal: Proposal) -> ReflectionRecord:
-    return ReflectionRecord(
-        role=proposal.role,
-        request=proposal.request,
-        answer=proposal.answer,
-        error=proposal.error,
     )
 
 
@@ -243,8 +217,7 @@ def _extras(row: TrialRow) -> dict[str, Json]:
 
 
 UNLABELLED = "unlabelled stop callback"
-"""How the code of a stopper begins that has no label of its own."""
-_COMPLETED = "completed"
+"""The prefix of the code of a stopper without a label."""
 _STOP_REASONS = {
     "required_metrics": "required_metrics_passing",
     "max_metric_calls": "budget_exhausted",
@@ -260,10 +233,9 @@ _STOP_REASONS = {
     "max_tracked_candidates": "max_tracked_candidates",
     "stop_file": "user_requested_stop",
     "signal": "user_requested_stop",
-    FINISHED.code: _COMPLETED,
+    FINISHED.code: "completed",
 }
 """What burnish calls it, and what AgentOptimizer does; other codes are labels, and stay."""
-_BASELINE_MISSING, _REFLECTOR_FAILED = "baseline_missing", "reflector_failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +247,6 @@ class _Fate:
     error_message: str = ""
 
     def finish_reason(self, *, perfect: bool, improved: bool) -> FinishReason:
-        """In one word; a run that was cut short is not finished."""
         if self.status != "SUCCEEDED":
             return "error"
         if perfect:
@@ -285,35 +256,28 @@ class _Fate:
 
 def stop_reason(code: str) -> str:
     """AgentOptimizer's name of a reason to stop."""
-    if code.startswith(UNLABELLED):
-        return _COMPLETED
-    return _STOP_REASONS.get(code, code)
+    return "completed" if code.startswith(UNLABELLED) else _STOP_REASONS.get(code, code)
 
 
 def fate_of(run: RunRecord) -> _Fate:
-    """How a run ended that nobody drives any more."""
+    """How a run ended."""
     ending = run.ending
     if ending is None:
-        return _Fate(status="CANCELED", error_message="it was killed; start it again to go on")
+        return _Fate(
+            status="CANCELED", error_message="the run was killed; start it again to resume it"
+        )
     reason = ending.reason
     why = stop_reason(ending.code) if ending.code else None
     if run.status == "interrupted":
-        signal = _STOP_REASONS["signal"]
-        return _Fate(status="CANCELED", stop_reason=signal, error_message=reason)
+        why = _STOP_REASONS["signal"]
+        return _Fate(status="CANCELED", stop_reason=why, error_message=reason)
     if run.status == "failed":
         return _Fate(status="FAILED", error_message=reason)
-    if run.search_end == _BASELINE_MISSING:
-        return _Fate(status="FAILED", error_message=ended_words(_BASELINE_MISSING, ENDS))
-    late = ended_words(_REFLECTOR_FAILED, ENDS) if run.search_end == _REFLECTOR_FAILED else ""
+    end = run.search_end
+    if end == "baseline_missing":
+        return _Fate(status="FAILED", error_message=ended_words(end, ENDS))
+    late = ended_words(end, ENDS) if end == "reflector_failed" else ""
     return _Fate(status="SUCCEEDED", stop_reason=why, error_message=late)
-
-
-def wants_outputs(config: Mapping[str, Json]) -> bool:
-    """Whether an optimizer.json asks for them, in either spelling."""
-    optimize = config.get("optimize")
-    algorithm = optimize.get("algorithm") if isinstance(optimize, dict) else None
-    options = algorithm if isinstance(algorithm, dict) else {}
-    return bool(options.get("track_best_outputs", options.get("trackBestOutputs")))
 
 
 def best_outputs(rows: Sequence[TrialRow], journal: JournalReader) -> dict[str, Json]:
@@ -348,7 +312,6 @@ def _outputs(journal: JournalReader, places: set[tuple[str, str]]) -> dict[tuple
         if effect.kind != "run" or not isinstance(effect.request, dict):
             continue
         place = (str(effect.request.get("candidate")), str(effect.request.get("name")))
-        entry = journal.find(effect.key) if place in places and place not in outputs else None
-        if entry is not None:
+        if place in places and place not in outputs and (entry := journal.find(effect.key)):
             outputs[place] = codec(Outcome).decode(json.loads(entry[0])).output
     return outputs

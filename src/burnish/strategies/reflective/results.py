@@ -1,9 +1,9 @@
-"""What optimising prompts came to, as AgentOptimizer says it: `result.json` and its summary."""
+"""The result of optimising prompts in AgentOptimizer's format: `result.json` and its summary."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
@@ -12,7 +12,6 @@ from burnish.core.errors import FileTrouble
 from burnish.core.formatting import money, shorten
 from burnish.system import read_bytes, write_atomic
 
-_SCHEMA = "v1"
 _UNKNOWN = "unknown"
 Status: TypeAlias = Literal["SUCCEEDED", "FAILED", "CANCELED"]
 FinishReason: TypeAlias = Literal["completed", "perfect_pass_rate", "no_improvement", "error"]
@@ -30,20 +29,20 @@ class _ResultModel(BaseModel):
 
 
 class CallUsage(_ResultModel):
-    """What calls of one kind came to."""
+    """The calls of one kind, and their cost."""
 
     calls: int = 0
     prompt: int = 0
-    """Tokens in, as far as they were told: an agent that is only called may not tell."""
+    """Input tokens, as far as they are known: an agent that is only called may not report them."""
     completion: int = 0
-    """Tokens out."""
+    """Output tokens."""
     total: int = 0
     cost: float | None = 0.0
-    """US dollars; None where the price of a call is not known."""
+    """US dollars; None if the price of a call is unknown."""
 
 
 class PartOfValidation(_ResultModel):
-    """What a candidate did on the validation cases that it was run on, which are not all."""
+    """The results of a candidate on a part of the validation cases."""
 
     cases: int
     pass_rate: float | None = None
@@ -52,7 +51,7 @@ class PartOfValidation(_ResultModel):
 
 
 class ReflectionRecord(_ResultModel):
-    """What the reflection model was asked for one field, and what it said."""
+    """A request to the reflection model about one field, and its answer."""
 
     role: str
     request: JsonValue = None
@@ -62,12 +61,12 @@ class ReflectionRecord(_ResultModel):
 
 
 class SealedTest(_ResultModel):
-    """What a test set said that nobody had looked at, of the baseline and the best."""
+    """The baseline and the best on a test set that was not used before."""
 
     baseline_mean_score: float | None = None
     best_mean_score: float | None = None
     gain: float | None = None
-    """The mean over the cases that both have; None where the best is the baseline."""
+    """The mean over the cases that both have; None if the best is the baseline."""
     low: float | None = None
     """The 95 % interval of the gain."""
     high: float | None = None
@@ -75,28 +74,28 @@ class SealedTest(_ResultModel):
 
 
 class RoundRecord(_ResultModel):
-    """One attempt: what was proposed, how it did, and what became of it."""
+    """One attempt: the proposal, its results and the decision."""
 
     round: int
-    """From 1. Attempts that were made side by side each have their own."""
+    """From 1. Attempts made side by side each have their own number."""
     kind: str = "reflective"
-    """`reflective` or `merge`; another algorithm may have other words."""
+    """`reflective` or `merge`; other algorithms may use other values."""
     started_at: str = ""
     duration_seconds: float = 0.0
     optimized_field_names: list[str] = Field(default_factory=list[str])
     candidate_prompts: dict[str, str] = Field(default_factory=dict[str, str])
-    """The whole of what was proposed, also where it was turned down; empty where nothing was."""
+    """All prompts of the proposal, even if it was rejected; empty if there was none."""
     accepted: bool = False
     """Whether it became the best on validation."""
     acceptance_reason: str = ""
     per_field_diagnosis: dict[str, str] = Field(default_factory=dict[str, str])
     validation_pass_rate: float | None = None
-    """The share of validation cases that pass; None where it was not run on all of them."""
+    """The share of validation cases that pass; None if it was not run on all of them."""
     validation_mean_score: float | None = None
     metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
-    """The mean of each metric on validation; empty where it was not run on all of it."""
+    """The mean of each metric on validation; empty if it was not run on all of it."""
     partial_validation: PartOfValidation | None = None
-    """The same over the cases that were run, where it was clear before the end that it loses."""
+    """The same over the cases that were run, if the attempt was stopped early as a clear loser."""
     failed_case_ids: list[str] = Field(default_factory=list[str])
     """Validation cases that do not pass, of those that were run."""
     failed_cases_truncated: int = 0
@@ -123,18 +122,18 @@ class RoundRecord(_ResultModel):
 
 
 class OptimizeResult(_ResultModel):
-    """What an optimisation came to."""
+    """The result of an optimisation."""
 
-    schema_version: str = _SCHEMA
+    schema_version: str = "v1"
     algorithm: str
     status: Status
     finish_reason: FinishReason = "completed"
     stop_reason: str | None = None
-    """What ended it, by AgentOptimizer's names, or by the label of a stopper of one's own."""
+    """Why it ended: one of AgentOptimizer's reasons, or the label of a custom stopper."""
     error_message: str = ""
 
     baseline_pass_rate: float | None = None
-    """The share of validation cases that pass; None where nobody can tell."""
+    """The share of validation cases that pass; None if it is unknown."""
     best_pass_rate: float | None = None
     pass_rate_improvement: float | None = None
     baseline_mean_score: float | None = None
@@ -144,16 +143,18 @@ class OptimizeResult(_ResultModel):
     best_metric_breakdown: dict[str, float] = Field(default_factory=dict[str, float])
     metric_thresholds: dict[str, float] = Field(default_factory=dict[str, float])
     per_metric_best_candidates: dict[str, list[int]] = Field(default_factory=dict[str, list[int]])
-    """By metric, who has the best mean: the baseline is 0, then those that were kept, in order."""
+    """By metric, who has the best mean: the baseline is 0, then the kept candidates in order."""
     missing_cases: int = 0
-    """Validation cases of the best that nobody could score: in no mean, and never a 0."""
+    """Validation cases of the best without a score: not in any mean, and never counted as 0."""
     sealed_test: SealedTest | None = None
+    claim: str = ""
+    """What may be said of the best, in words; empty if nothing was measured."""
 
     baseline_prompts: dict[str, str] = Field(default_factory=dict[str, str])
     best_prompts: dict[str, str] = Field(default_factory=dict[str, str])
-    """The baseline's where the run failed."""
+    """The baseline's if the run failed."""
     source_updated: bool = False
-    """Whether the best prompts were written where the baseline came from."""
+    """Whether the best prompts were written to where the baseline came from."""
 
     total_rounds: int = 0
     rounds: list[RoundRecord] = Field(default_factory=list[RoundRecord])
@@ -177,7 +178,7 @@ class OptimizeResult(_ResultModel):
     reflection_usage: CallUsage = Field(default_factory=CallUsage)
 
     duration_seconds: float = 0.0
-    """The time in which it was at work, all sessions together."""
+    """Active time of all sessions together."""
     started_at: str = ""
     finished_at: str = ""
     extras: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
@@ -196,34 +197,29 @@ class OptimizeResult(_ResultModel):
             problem = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
             remedy = "It is written by AgentOptimizer.optimize as result.json."
             raise FileTrouble(
-                f"{path} is no result of an optimisation: {problem}", remedy=remedy
+                f"{path} is not the result of an optimisation: {problem}", remedy=remedy
             ) from error
 
     def format_summary(self, *, output_dir: str | Path, update_source: bool) -> str:
         """For people: what `summary.txt` says."""
-        return _summary(self, output_dir=Path(output_dir), update_source=update_source)
+        return "\n".join(_summary(self, Path(output_dir), update_source=update_source)) + "\n"
 
 
 def as_json(model: BaseModel) -> str:
     """A result or a round as its file spells it."""
-    whole: Any = model.model_dump(mode="json", by_alias=True)
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    content = model.model_dump(mode="json", by_alias=True)
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _summary(result: OptimizeResult, *, output_dir: Path, update_source: bool) -> str:
-    """What a person reads first."""
-    return "\n".join(_lines(result, output_dir, update_source=update_source)) + "\n"
-
-
-def _lines(result: OptimizeResult, output_dir: Path, *, update_source: bool) -> Iterator[str]:
+def _summary(result: OptimizeResult, output_dir: Path, *, update_source: bool) -> Iterator[str]:
     head = "Optimization complete" if result.status == "SUCCEEDED" else "Optimization ended"
     yield f"{head} | status={result.status} | algorithm={result.algorithm}"
     yield f"  pass_rate     : {_change(result.baseline_pass_rate, result.best_pass_rate)}"
     yield f"  mean_score    : {_change(result.baseline_mean_score, result.best_mean_score)}"
     if result.missing_cases:
-        yield f"  missing       : {result.missing_cases} validation cases, in no number above"
-    if result.sealed_test is not None:
-        yield f"  sealed test   : {_sealed(result.sealed_test)}"
+        yield f"  missing       : {result.missing_cases} validation cases, not counted above"
+    if result.claim:
+        yield f"  claim         : {result.claim.replace('→', '->')}"
     yield f"  rounds        : {result.rounds_accepted} accepted / {result.total_rounds} total"
     yield f"  metric_calls  : {result.total_metric_calls}"
     yield f"  duration      : {result.duration_seconds:.2f}s"
@@ -232,28 +228,8 @@ def _lines(result: OptimizeResult, output_dir: Path, *, update_source: bool) -> 
     yield f"  update_source : {_updated(result, update_source=update_source)}"
     if result.error_message:
         yield f"  error         : {shorten(result.error_message, 300)}"
+    yield from (f"  warning       : {shorten(each, 300)}" for each in _warnings(result))
     yield from _metrics(result)
-    yield from _calls(result)
-    yield from _prompts(result)
-    yield from ("", f"files in {output_dir}")
-    yield "  result.json  rounds/  baseline_prompts/  best_prompts/  config.snapshot.json"
-
-
-def _metrics(result: OptimizeResult) -> Iterator[str]:
-    names = sorted({*result.baseline_metric_breakdown, *result.best_metric_breakdown})
-    if names:
-        yield from ("", "metrics on validation")
-    for name in names:
-        before, after = (
-            each.get(name)
-            for each in (result.baseline_metric_breakdown, result.best_metric_breakdown)
-        )
-        bar = result.metric_thresholds.get(name)
-        threshold = "" if bar is None else f"  (threshold {bar:g})"
-        yield f"  {name}: {_change(before, after)}{threshold}"
-
-
-def _calls(result: OptimizeResult) -> Iterator[str]:
     yield from ("", "calls")
     kinds = {
         "agent": result.agent_usage,
@@ -262,37 +238,46 @@ def _calls(result: OptimizeResult) -> Iterator[str]:
     }
     for name, used in kinds.items():
         yield f"  {name:<10} : {used.calls} calls, {used.total} tokens, {money(used.cost)}"
-
-
-def _prompts(result: OptimizeResult) -> Iterator[str]:
     yield from ("", "best prompts")
     for name, text in result.best_prompts.items():
         before = result.baseline_prompts.get(name, "")
         change = "unchanged" if before == text else f"was {len(before)}"
         yield f"  {name}: {len(text)} characters ({change})"
+    yield from ("", f"files in {output_dir}")
+    yield "  result.json  rounds/  baseline_prompts/  best_prompts/  config.snapshot.json"
+
+
+def _warnings(result: OptimizeResult) -> list[str]:
+    warnings = result.extras.get("warnings")
+    return [str(each) for each in warnings] if isinstance(warnings, list) else []
+
+
+def _metrics(result: OptimizeResult) -> Iterator[str]:
+    before, after = result.baseline_metric_breakdown, result.best_metric_breakdown
+    names = sorted({*before, *after})
+    if names:
+        yield from ("", "metrics on validation")
+    for name in names:
+        bar = result.metric_thresholds.get(name)
+        threshold = "" if bar is None else f"  (threshold {bar:g})"
+        yield f"  {name}: {_change(before.get(name), after.get(name))}{threshold}"
 
 
 def _change(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return f"{_number(before)} -> {_number(after)}"
     gain = after - before
+    # AgentOptimizer's words for two numbers; what may be concluded is in the line of the claim.
     word = "no change" if gain == 0 else ("improved" if gain > 0 else "worse")
     return f"{before:.4f} -> {after:.4f} ({gain:+.4f}, {word})"
-
-
-def _sealed(test: SealedTest) -> str:
-    line = f"mean score {_number(test.baseline_mean_score)} -> {_number(test.best_mean_score)}"
-    if test.gain is None:
-        return line
-    return f"{line}, gain {test.gain:+.4f} [{_number(test.low)}, {_number(test.high)}]"
 
 
 def _updated(result: OptimizeResult, *, update_source: bool) -> str:
     if result.source_updated:
         return "true"
     if update_source and result.best_prompts == result.baseline_prompts:
-        return "asked for, and nothing to change"
-    return "asked for, not done" if update_source else "false"
+        return "requested, but there was nothing to change"
+    return "requested, but not done" if update_source else "false"
 
 
 def _number(value: float | None) -> str:
@@ -300,10 +285,11 @@ def _number(value: float | None) -> str:
 
 
 def log_line(result: OptimizeResult) -> str:
-    """`run.log`: one line for whoever greps."""
-    old, new = result.baseline_pass_rate, result.best_pass_rate
-    delta = (
-        _UNKNOWN if result.pass_rate_improvement is None else f"{result.pass_rate_improvement:+g}"
+    """`run.log`: one line that is easy to grep."""
+    old, new, gain = (
+        result.baseline_pass_rate,
+        result.best_pass_rate,
+        result.pass_rate_improvement,
     )
     parts = [
         result.finished_at,
@@ -311,7 +297,7 @@ def log_line(result: OptimizeResult) -> str:
         f"algorithm={result.algorithm}",
         f"baseline={_UNKNOWN if old is None else f'{old:g}'}",
         f"best={_UNKNOWN if new is None else f'{new:g}'}",
-        f"delta={delta}",
+        f"delta={_UNKNOWN if gain is None else f'{gain:+g}'}",
         f"rounds={result.total_rounds}",
         f"duration_seconds={result.duration_seconds:g}",
     ]
@@ -319,4 +305,5 @@ def log_line(result: OptimizeResult) -> str:
         parts.append(f"stop_reason={'_'.join(result.stop_reason.split())}")
     if result.error_message:
         parts.append(f"error={shorten(result.error_message, 300)!r}")
+    parts += [f"warning={shorten(each, 300)!r}" for each in _warnings(result)]
     return " ".join(part for part in parts if part) + "\n"

@@ -1,36 +1,50 @@
-"""The strategy `reflective`: a pool of candidates, rewritten by reflection."""
+"""The strategy `reflective`: rounds of reflecting, rewriting, screening and deciding."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from burnish.core.cases import Dataset, Split
+from burnish.core.comparisons import Pair, compare
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.evaluations import Evaluation
+from burnish.core.gates import improves_on_minibatch, min_gain
+from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
-from burnish.core.surfaces import TextSurface
-from burnish.core.trials import MAX_MISSING, SplitResult, Trial
+from burnish.core.strict_gate import OfferRule
+from burnish.core.surfaces import Candidate, TextSurface
+from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Standing, Trial, Verdict
 from burnish.journal.limits import Budget
-from burnish.runs.evaluation import GIVE_UP_AFTER, require_baseline
+from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, SearchEnded
-from burnish.runs.plugins import Building, RoleNeed, StrategyParts, TargetParts
+from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
-from burnish.strategies.reflective.pool import Pool, SearchMemory
-from burnish.strategies.reflective.race import Holdout, Stopped
-from burnish.strategies.reflective.rounds import (
-    ROLE,
+from burnish.strategies.pruning import Pruner, Winner
+from burnish.strategies.race import Stopped
+from burnish.strategies.reflective.attempts import (
+    MERGE,
+    OUTDONE,
+    REFLECTIVE,
+    Holdout,
+    ReflectiveAttempt,
+)
+from burnish.strategies.reflective.pool import Merges, Pool
+from burnish.strategies.reflective.reflection import (
+    Minibatch,
     Proposer,
     Reflection,
     ReflectRequest,
-    Rounds,
-    reflector,
+    SearchMemory,
+    Train,
 )
 from burnish.strategies.reflective.settings import ReflectiveSettings
 
 _VERSION = 1
 IDLE_ROUNDS = 12
-"""Rounds in a row without a candidate to run, after which nothing more is to be had: so many,
-or two passes over train where that is more."""
+"""Rounds in a row without a candidate to run after which the search ends: so many, or two passes
+over train if that is more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +57,14 @@ class Reflective:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the settings."""
-        return short_id([_VERSION, self.settings.model_dump()])
+        return short_id([_VERSION, self.settings.fingerprinted()])
+
+    @property
+    def offer_rule(self) -> OfferRule:
+        return OfferRule(accept_sigma=0.0)
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
-        """The reflector."""
         return [self.reflector]
 
     def fields(self, target: Target) -> list[str]:
@@ -57,7 +73,7 @@ class Reflective:
         return [name for name in texts if name in self.settings.fields or not self.settings.fields]
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        """There must be texts, and those that are named; each within its own bounds."""
+        """The target must have texts, including those that are named, each within its bounds."""
         texts = {s.id: s for s in target.surfaces if isinstance(s, TextSurface)}
         problems = [
             Problem(where=name, message="there is no such text surface")
@@ -66,43 +82,49 @@ class Reflective:
         ]
         if not texts:
             problems.append(Problem(message="there is no text to rewrite"))
-        values = target.baseline.values
-        troubles = (texts[name].problems(values[name]) for name in self.fields(target))
-        return [*problems, *(problem for each in troubles for problem in each)]
+        for name in self.fields(target):
+            problems += texts[name].problems(target.baseline.values[name])
+        return problems
 
     async def search(self, run: Run) -> None:
-        """Measure the baseline, then make rounds until there is a reason to stop."""
         require_splits(run.dataset)
-        memory = SearchMemory(objective=run.objective)
-        holdout = Holdout(run, self.settings)
-        proposer = Proposer(run, self.settings, self.reflector, memory)
-        pool = Pool(run.objective, self.settings.frontier)
-        rounds = Rounds(
+        settings = self.settings
+        rounds = _Rounds(run, settings, self.reflector, self.fields(run.target))
+        pruner = Pruner(
             run,
-            self.settings,
-            fields=self.fields(run.target),
-            pool=pool,
-            proposer=proposer,
-            holdout=holdout,
-            memory=memory,
+            by=self.name,
+            rule=self.offer_rule,
+            repeats=settings.repeats,
+            active=settings.prune,
         )
         need = run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)
         if run.stop_reason(need) is not None:
             return
-        await _baseline(run, pool, holdout)
+        await rounds.baseline()
+        search_on = True
+        while search_on:
+            ended = await self._go(run, rounds)
+            if ended:
+                event = SearchEnded(cycle=rounds.number, reason=ended)
+                run.tell(event, f"round:{rounds.number}:{ended}")
+            pruned = await pruner.prune(rounds.leader, cycle=rounds.number)
+            if pruned.changed:
+                rounds.lead(pruned.leader)
+            search_on = pruned.search_on and not ended
+
+    async def _go(self, run: Run, rounds: "_Rounds") -> str:
+        """Make rounds until there is a reason to stop; why there is nothing left to try, if so."""
         ended = ""
         try:
             while not ended and run.stop_reason(rounds.need) is None:
                 await rounds.next()
                 run.answering.require(self.reflector.name, after=GIVE_UP_AFTER)
-                ended = _ended(rounds, proposer)
+                ended = rounds.ended
                 if ended and await rounds.finish():
                     ended = ""
         except Stopped:
-            return
-        if ended:
-            over = SearchEnded(cycle=rounds.number, reason=ended)
-            run.tell(over, f"round:{rounds.number}:{ended}")
+            return ""
+        return ended
 
 
 def require_splits(dataset: Dataset) -> None:
@@ -117,105 +139,376 @@ def require_splits(dataset: Dataset) -> None:
         raise ConfigError(problems)
 
 
-def least_metric_calls(dataset: Dataset, settings: ReflectiveSettings) -> int:
-    """The runs of cases that it takes to measure the baseline and finish one round."""
-    looks = 2 * min(settings.minibatch, len(dataset.train)) * settings.proposals_per_round
-    raced = 1 if settings.parent_selection == "trail" else settings.proposals_per_round
-    runs = raced * (2 if settings.racing else 1)
-    return settings.repeats * (len(dataset.holdout) * (1 + runs) + looks)
+class _Rounds:
+    """Makes rounds; every attempt of a round is recorded, however it ends."""
+
+    def __init__(
+        self,
+        run: Run,
+        settings: ReflectiveSettings,
+        reflector: Role[ReflectRequest, Reflection],
+        fields: Sequence[str],
+    ) -> None:
+        self._run = run
+        self._settings = settings
+        self._fields = tuple(fields)
+        memory = SearchMemory(objective=run.objective)
+        self._train = Train(run, settings, memory)
+        self._holdout = Holdout(run, settings)
+        self._proposer = Proposer(run, settings, reflector, memory)
+        self._pool = Pool(run.objective, settings.frontier)
+        self._trail = _Trail(run, settings, self._pool)
+        self._merges = Merges(run, settings, self._pool)
+        self.number = 0
+        self._idle = 0
+        """Rounds in a row in which no candidate was run."""
+        self._turns: dict[str, int] = {}
+        """By parent, whose turn it is among the fields."""
+        texts = len(self._fields) if settings.field_selection == "all" else 1
+        self._asks = texts * settings.proposals_per_round
+        """Requests to the reflector in a round."""
+
+    async def baseline(self) -> None:
+        run, start = self._run, self._run.target.baseline
+        repeats = self._settings.repeats
+        evaluation = await run.evaluate(start, split=Split.HOLDOUT, repeats=repeats)
+        result = SplitResult.of(evaluation, run.objective)
+        run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
+        run.advance(start)
+        self._pool.add(start, evaluation, leads=True)
+        require_baseline(run, evaluation, max_missing=MAX_MISSING)
+
+    @property
+    def leader(self) -> Winner:
+        """Who leads, with its results on holdout."""
+        member = self._pool.incumbent
+        return Winner.of(member.candidate, member.holdout)
+
+    def lead(self, leader: Winner) -> None:
+        """Let another candidate lead, which was measured elsewhere."""
+        self._pool.remember(leader.candidate)
+        self._pool.add(leader.candidate, leader.results[Split.HOLDOUT], leads=True)
+
+    @property
+    def need(self) -> Spend:
+        """The least it costs to get another candidate to lead."""
+        if self._trail.undecided is not None:
+            return self._holdout.first_need
+        return self._round_cost() + self._holdout.least
+
+    @property
+    def ended(self) -> str:
+        """Why the search is over although no limit is reached; empty while it is not."""
+        if self._proposer.failures >= IDLE_ROUNDS:
+            return "reflector_failed"
+        if self._learned_all():
+            return "no_failures"
+        patience = max(IDLE_ROUNDS, 2 * self._train.in_a_pass)
+        return "nothing_new" if self._idle >= patience else ""
+
+    def _learned_all(self) -> bool:
+        """Whether there is only one candidate to build on, and no train case left to learn from."""
+        if self._settings.parent_selection not in ("trail", "current_best"):
+            return False
+        if self._settings.merge and self._merges.due:
+            return False
+        parent = self._trail.parent(self._run.rng("parent", self.number))
+        return self._train.teaches_nothing(parent)
+
+    async def next(self) -> None:
+        """One round. Raises Stopped when there is a reason to stop inside it."""
+        self.number += 1
+        attempts = await self._due() or await self._merge() or await self._reflect()
+        measured = any(each.after or each.heat for each in attempts)
+        self._idle = 0 if measured else self._idle + 1
+        for attempt in attempts:
+            await self._settle(attempt)
+
+    async def finish(self) -> bool:
+        """Race the tip of the trail if holdout has not decided on it; whether that was so."""
+        if self._trail.undecided is None:
+            return False
+        self.number += 1
+        self._idle = 0
+        for attempt in await self._race([self._trail.attempt(self.number)]):
+            await self._settle(attempt)
+        return True
+
+    async def _due(self) -> list[ReflectiveAttempt]:
+        """The tip of the trail, if this may be the last chance to run it over holdout."""
+        if self._trail.undecided is None:
+            return []
+        if await self._trail.last_chance(self._round_cost() + self._holdout.need, asks=self._asks):
+            return await self._race([self._trail.attempt(self.number)])
+        self._require_room(self._round_cost())
+        return []
+
+    async def _merge(self) -> list[ReflectiveAttempt]:
+        merge = self._merges.next(self.number)
+        if merge is None:
+            return []
+        lineage, attempt = merge
+        checked = await self._check([attempt])
+        return await self._race([await self._merges.screened(checked[0], lineage)])
+
+    async def _reflect(self) -> list[ReflectiveAttempt]:
+        proposed = await self._proposer.propose(await self._start())
+        screened = await self._screen(await self._check(proposed))
+        room = self._round_cost() + self._holdout.need
+        return await self._race(await self._trail.follow(screened, room, asks=self._asks))
+
+    async def _start(self) -> list[ReflectiveAttempt]:
+        """For each proposal a parent, a minibatch, and how the parent does on it."""
+        slots = range(self._settings.proposals_per_round)
+        parents = [self._trail.parent(self._run.rng("parent", self.number, n)) for n in slots]
+        looks = await self._train.instructive(
+            parents,
+            self.number,
+            room=lambda n: self._require_room(self._round_cost(looks=n) + self._holdout.least),
+        )
+        return [self._attempt(n, parents[n], *looks[n]) for n in slots]
+
+    def _attempt(
+        self, slot: int, parent: Candidate, batch: Minibatch, before: Evaluation
+    ) -> ReflectiveAttempt:
+        perfect = self._settings.skip_perfect and self._train.perfect(before)
+        return ReflectiveAttempt(
+            kind=REFLECTIVE,
+            round=self.number,
+            parents=(parent,),
+            minibatch=batch,
+            before=before,
+            fields=self._choose_fields(parent, slot),
+            skipped="subsample perfect" if perfect else "",
+        )
+
+    def _choose_fields(self, parent: Candidate, slot: int) -> tuple[str, ...]:
+        if self._settings.field_selection == "all":
+            return self._fields
+        if self._settings.field_selection == "random":
+            return (self._run.rng("field", self.number, slot).choice(self._fields),)
+        turn = self._turns.get(parent.id, 0)
+        self._turns[parent.id] = turn + 1
+        return (self._fields[turn % len(self._fields)],)
+
+    async def _check(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
+        """Reject bad candidates before anything is spent on them."""
+        checked: list[ReflectiveAttempt] = []
+        ids: set[str] = set()
+        for attempt in attempts:
+            candidate = attempt.candidate
+            if attempt.over or candidate is None:
+                checked.append(attempt)
+                continue
+            problems = await self._run.check(candidate, parent=attempt.parent)
+            if not problems and candidate.id in ids:
+                problems = [Problem(message="another proposal of this round is the same")]
+            ids.add(candidate.id)
+            checked.append(replace(attempt, problems=tuple(problems)))
+        return checked
+
+    async def _screen(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
+        """On the minibatch it was made from, a candidate must do better than its parent."""
+        open_attempts = [each for each in attempts if not each.over]
+        looks = [(e.candidate, e.minibatch) for e in open_attempts if e.candidate is not None]
+        evaluations = iter(await self._train.look(looks))
+        return [each if each.over else self._compared(each, next(evaluations)) for each in attempts]
+
+    def _compared(self, attempt: ReflectiveAttempt, after: Evaluation) -> ReflectiveAttempt:
+        assert attempt.before is not None
+        pair = Pair(candidate=after, incumbent=attempt.before)
+        decision = improves_on_minibatch(objective=self._run.objective, minibatch=pair)
+        return replace(attempt, after=after, decision=decision)
+
+    async def _race(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
+        """Run over holdout, against the incumbent at the start of the round."""
+        candidates = [e.candidate for e in attempts if not e.over and e.candidate is not None]
+        heats = iter(await self._holdout.heats(candidates, self._pool.incumbent.holdout))
+        raced: list[ReflectiveAttempt] = []
+        for attempt in attempts:
+            if attempt.over:
+                raced.append(attempt)
+            else:
+                heat = next(heats)
+                raced.append(replace(attempt, heat=heat, decision=heat.lost))
+        return raced
+
+    async def _settle(self, attempt: ReflectiveAttempt) -> None:
+        """Decide against the current incumbent, and record the attempt."""
+        attempt = await self._decide(attempt)
+        self._run.record(attempt.trial(self._run.objective))
+        decision, candidate, heat = attempt.decision, attempt.candidate, attempt.heat
+        leads = attempt.verdict is Verdict.ACCEPT
+        if candidate is not None:
+            if leads:
+                self._run.advance(candidate)
+            self._pool.remember(candidate)
+            if heat is not None and heat.whole and attempt.verdict is not Verdict.CANNOT_TELL:
+                self._pool.add(candidate, heat.evaluation, leads=leads)
+                self._merges.due = True
+        self._trail.settle(attempt)
+        if candidate is not None:
+            # A child continues where its parent was among the texts.
+            self._turns.setdefault(candidate.id, self._turns.get(attempt.parent.id, 0))
+        useful = attempt.verdict in (Verdict.ACCEPT, Verdict.KEEP)
+        outdone = decision is not None and decision.code == OUTDONE
+        if not (useful or outdone or attempt.skipped):
+            self._proposer.remember_rejection(attempt)
+
+    async def _decide(self, attempt: ReflectiveAttempt) -> ReflectiveAttempt:
+        heat = attempt.heat
+        if attempt.over or attempt.candidate is None or heat is None:
+            return attempt
+        incumbent = self._pool.incumbent.holdout
+        decision = self._gain(heat.evaluation, incumbent)
+        if decision.accepted:
+            heat = await self._holdout.again(attempt.candidate, heat.evaluation, incumbent)
+            decision = heat.lost or self._gain(heat.evaluation, incumbent)
+            if decision.verdict is Verdict.REJECT:
+                reason = f"run again: {decision.reason}"
+                decision = replace(decision, code="luck", reason=reason)
+        if decision.verdict is Verdict.REJECT and not self._settings.racing:
+            # The classic loop keeps every candidate that passed its minibatch.
+            decision = replace(decision, verdict=Verdict.KEEP)
+        return replace(attempt, heat=heat, decision=decision)
+
+    def _gain(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
+        pair = Pair(candidate=candidate, incumbent=incumbent)
+        return min_gain(objective=self._run.objective, validation=pair)
+
+    def _round_cost(self, looks: int | None = None) -> Spend:
+        """The most a round costs before holdout; `looks` at parents, by default one a proposal."""
+        count = self._settings.proposals_per_round
+        looks = count if looks is None else looks
+        return self._train.need.times(looks + count) + self._proposer.need(self._asks)
+
+    def _require_room(self, need: Spend) -> None:
+        if self._run.stop_reason(need) is not None:
+            raise Stopped
 
 
-def budget_floor(dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int) -> int:
-    """The metric calls that it takes to finish one round, the sealed test set aside."""
-    sealed = 2 * len(dataset.test) * test_repeats
-    return least_metric_calls(dataset, settings) + sealed
+@dataclass(frozen=True, kw_only=True)
+class _LastChance:
+    """Whether the limits leave no room for another round, as the journal keeps it."""
+
+    now: bool
 
 
-async def _baseline(run: Run, pool: Pool, holdout: Holdout) -> None:
-    """Measure where the search starts."""
-    start = run.target.baseline
-    evaluation = await holdout.all(start)
-    result = SplitResult.of(evaluation, run.objective)
-    run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
-    run.advance(start)
-    pool.add(start, evaluation, leads=True)
-    require_baseline(evaluation, objective=run.objective, max_missing=MAX_MISSING)
+class _Trail:
+    """The candidate to build on: the tip of a trail of rewrites that each beat their parent, or
+    whatever the parent selection says."""
+
+    def __init__(self, run: Run, settings: ReflectiveSettings, pool: Pool) -> None:
+        self._run = run
+        self._settings = settings
+        self._pool = pool
+        self._active = settings.parent_selection == "trail"
+        self._tip: Candidate | None = None
+        """None where the tip is the incumbent."""
+        self._runs_at_race = 0
+        """Runs of cases up to the last race over holdout."""
+        self.undecided: ReflectiveAttempt | None = None
+        """The attempt that made the tip, until it is run over holdout."""
+
+    def parent(self, rng: random.Random) -> Candidate:
+        if self._active and self._tip is not None:
+            return self._tip
+        return self._pool.parent(self._settings.parent_selection, rng).candidate
+
+    async def follow(
+        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, asks: int
+    ) -> list[ReflectiveAttempt]:
+        """The attempts, of which the best is the next tip; it stays open if a race is due.
+
+        A race costs as much as was used since the one before, so at most half of the budget goes
+        into deciding. It is due at once if this may be the last chance.
+        """
+        passed = [each for each in attempts if not each.over]
+        if not self._active or not passed:
+            return list(attempts)
+        best = max(passed, key=self._minibatch_gain)
+        whole = self._run.estimate(Split.HOLDOUT, repeats=self._settings.repeats).metric_calls
+        due = self._run.runs_used - self._runs_at_race >= whole
+        due = due or await self.last_chance(room, asks=asks, screened=True)
+        followed: list[ReflectiveAttempt] = []
+        for attempt in attempts:
+            decision = attempt.decision
+            if not attempt.over and decision is not None:
+                if attempt is not best:
+                    reason = f"{decision.reason}, but another proposal of the round did better"
+                    reject = Verdict.REJECT
+                    decision = replace(decision, verdict=reject, code=OUTDONE, reason=reason)
+                elif not due:
+                    decision = replace(decision, verdict=Verdict.KEEP, code="kept")
+            followed.append(replace(attempt, decision=decision))
+        return followed
+
+    def _minibatch_gain(self, attempt: ReflectiveAttempt) -> float:
+        assert attempt.after is not None
+        assert attempt.before is not None
+        pair = Pair(candidate=attempt.after, incumbent=attempt.before)
+        return compare(pair, self._run.objective, max_missing=1.0).gain
+
+    def attempt(self, number: int) -> ReflectiveAttempt:
+        """The tip as a new attempt, to be decided on holdout."""
+        made = self.undecided
+        assert made is not None
+        return ReflectiveAttempt(
+            kind=made.kind,
+            round=number,
+            parents=made.parents,
+            fields=made.fields,
+            candidate=made.candidate,
+        )
+
+    def settle(self, attempt: ReflectiveAttempt) -> None:
+        """Move the tip."""
+        candidate, heat = attempt.candidate, attempt.heat
+        if not self._active or candidate is None or attempt.problems:
+            return
+        leads = attempt.verdict is Verdict.ACCEPT
+        if heat is not None and (leads or attempt.kind != MERGE):
+            self._runs_at_race, self.undecided = self._run.runs_used, None
+            # A tip that is far behind was luck on the minibatches; one that is not may get there.
+            self._tip = None if leads or heat.behind else candidate
+        elif heat is None and attempt.verdict is Verdict.KEEP:
+            self._tip, self.undecided = candidate, attempt
+
+    async def last_chance(self, room: Spend, *, asks: int, screened: bool = False) -> bool:
+        """Whether the limits leave no room for another round and for holdout after it.
+
+        `room` is what these cost, `asks` the requests to the reflector in a round; `screened`
+        says that the current round is paid for. The answer is kept in the journal, so that a
+        resume with other limits does not rewrite history. A fork takes over the answers of the
+        earlier run, so that it goes the same way, and says yes where its own limits are nearer.
+        """
+        run = self._run
+        need, count = room + run.closing.reserve, self._settings.proposals_per_round
+
+        async def asked(forked_from: str) -> bool:
+            chance = await run.remember(
+                "last chance",
+                {"trial": run.trial, "screened": screened, "forked_from": forked_from},
+                _LastChance,
+                lambda: _LastChance(
+                    now=nearly_over(run.budget, run.standing, need, trials=count, proposals=asks)
+                ),
+            )
+            return chance.now
+
+        own = run.directory.header.forked_from
+        return await asked("") or (bool(own) and await asked(own))
 
 
-def _ended(rounds: Rounds, proposer: Proposer) -> str:
-    """Why the search is over, though no limit is reached; empty when it is not."""
-    if proposer.failures >= IDLE_ROUNDS:
-        return "reflector_failed"
-    if rounds.learned_all:
-        return "no_failures"
-    return "nothing_new" if rounds.idle >= max(IDLE_ROUNDS, rounds.two_passes) else ""
-
-
-# -- Reflective search from a description ---------------------------------------------------------
-
-
-REFLECTOR = RoleNeed(
-    name=ROLE,
-    help="Who rewrites texts: provider:name.",
-    instead=("proposer", "critic"),
-    panel="Prompts of any agent",
-)
-_PATIENCE = 10
-"""Trials in a row without an accept that end a search which nothing else would end."""
-_GOALS = ("score_threshold", "pass_rate_threshold", "required_metrics", "metric_thresholds")
-
-
-def build(building: Building, parts: TargetParts) -> StrategyParts | None:
-    """The search over the texts of a target; None, with what is wrong kept, where it cannot be."""
-    problems, spec = building.problems, building.spec
-    texts = parts.texts()
-    settings: ReflectiveSettings = spec.strategy.settings.model_copy(update={"fields": texts})
-    budget, notes = _ending(spec.budget.budget())
-    small = _too_small(budget, parts.dataset, settings)
-    if small is not None and not spec.output.baseline_only:
-        problems.add("budget.max_metric_calls", small.message, small.remedy)
-    ref = building.writer(REFLECTOR, parts)
-    client = None if ref is None else building.asked(ROLE, ref)
-    if client is None:
-        return None
-    return StrategyParts(
-        strategy=Reflective(reflector=reflector(*client), settings=settings),
-        budget=budget,
-        client=client[0],
-        notes=(*notes, *_notes(parts, settings)),
+def nearly_over(
+    budget: Budget, standing: Standing, need: Spend, *, trials: int = 1, proposals: int = 1
+) -> bool:
+    """Whether one more round would reach a foreseeable limit; it adds at most one candidate."""
+    counts = (
+        (budget.max_trials, standing.trials + trials),
+        (budget.patience, standing.since_accept + trials),
+        (budget.max_proposals, standing.proposals + proposals),
+        (budget.max_tracked_candidates, standing.tracked_candidates + 1),
     )
-
-
-def _ending(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
-    """The budget, with patience where nothing would end the search, and what to say of that.
-
-    A reflector never runs out of words, and a goal may never be reached.
-    """
-    limits = [getattr(budget, each.name) for each in fields(budget) if each.name not in _GOALS]
-    if any(limit is not None for limit in limits):
-        return budget, ()
-    note = f"the search ends after {_PATIENCE} trials in a row without an accept"
-    return replace(budget, patience=_PATIENCE), (f"no limit is set: {note}",)
-
-
-def _too_small(budget: Budget, dataset: Dataset, settings: ReflectiveSettings) -> Problem | None:
-    """What to say of a budget that cannot finish one round."""
-    limit = budget.max_metric_calls
-    floor = budget_floor(dataset, settings, test_repeats=settings.repeats)
-    if limit is None or limit >= floor:
-        return None
-    sealed = ", the sealed test included" if dataset.test else ""
-    return Problem(
-        where="max_metric_calls",
-        message=f"{limit} runs of cases cannot finish one round: measuring the baseline and one "
-        f"candidate takes {floor}{sealed}",
-        remedy=f"allow {floor} or more, use fewer cases, or a smaller minibatch",
-    )
-
-
-def _notes(parts: TargetParts, settings: ReflectiveSettings) -> Iterator[str]:
-    others = [*parts.numbers(), *parts.demonstrations()]
-    if others:
-        yield f"reflection rewrites texts only; left as they are: {', '.join(others)}"
-    if settings.merge and len(settings.fields) < 2:
-        yield "merging has no effect: it takes the texts of two prompts, and there is only one"
+    near = any(limit is not None and count >= limit for limit, count in counts)
+    return near or budget.spend_limit(standing.spent, need) is not None

@@ -4,50 +4,60 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from burnish.core.cases import Dataset
 from burnish.core.content import AtLeastOne, NoneOrMore
-from burnish.runs.spec import StrategySettings
+from burnish.strategies.settings import PruningSettings
 from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
     "trail", "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
 ]
-"""`trail` builds on whatever last did better than its parent on a minibatch, and asks holdout
+"""`trail` builds on the last candidate that beat its parent on a minibatch, and uses holdout
 only now and then; the others build on candidates that were run over holdout."""
 FieldSelection: TypeAlias = Literal["round_robin", "all", "random"]
 FrontierType: TypeAlias = Literal["instance", "objective", "hybrid", "cartesian"]
 
-_MINIBATCH = 3
-"""Cases to reflect on in a round, unless a size is given."""
 
-
-class ReflectiveSettings(StrategySettings):
-    """How the search goes about it."""
+class ReflectiveSettings(PruningSettings):
+    """How the search works."""
 
     fields: Annotated[tuple[str, ...], Door(file=False)] = ()
-    """The text surfaces to rewrite; every one of the target when none is named."""
+    """The text surfaces to rewrite; all of the target's if none is named."""
     parent_selection: ParentSelection = "trail"
     """Which candidate a round builds on."""
     field_selection: FieldSelection = "round_robin"
     """Which texts a round rewrites."""
     frontier: FrontierType = "instance"
-    """By what candidates are compared when parents are chosen."""
-    minibatch: AtLeastOne = _MINIBATCH
+    """What candidates are compared by when parents are chosen."""
+    minibatch: AtLeastOne = 3
     """Train cases that a round reflects on."""
     history_top_k: Annotated[int, Field(ge=0, le=5)] = 2
-    """Earlier replies to each case, best first, that the reflector is shown."""
+    """Earlier replies to each case, best first, that the reflector sees."""
     perfect_score: float = 1.0
-    """The score of a case that nothing is to be learned from."""
+    """The score at which there is nothing to learn from a case."""
     skip_perfect: bool = True
-    """Leave out cases that score `perfect_score`, and rounds in which all of them do."""
+    """Leave out cases with `perfect_score`, and rounds in which all cases have it."""
     merge: bool = False
     """Now and then merge two candidates that are good at different cases."""
     max_merges: NoneOrMore = 5
-    """Merges in a run."""
+    """The most merges in a run."""
     merge_overlap: AtLeastOne = 5
     """Holdout cases that both sides of a merge must have in common."""
     reuse: bool = True
-    """Use what was measured of a candidate again; else each look at it is a new draw."""
+    """Reuse measurements of a candidate; otherwise each evaluation is a new draw."""
     racing: bool = True
     """Stop evaluating when the verdict is clear; run a provisional winner again."""
     proposals_per_round: AtLeastOne = 1
     """Rewrites that are proposed side by side."""
+
+
+def budget_floor(
+    dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int, confirm: bool = False
+) -> int:
+    """The metric calls for the baseline, one round and what is measured after the search."""
+    looks = 2 * min(settings.minibatch, len(dataset.train)) * settings.proposals_per_round
+    raced = 1 if settings.parent_selection == "trail" else settings.proposals_per_round
+    runs = raced * (2 if settings.racing else 1)
+    round_and_baseline = settings.repeats * (len(dataset.holdout) * (1 + runs) + looks)
+    last = dataset.test or (dataset.holdout if confirm else ())
+    return round_and_baseline + 2 * len(last) * test_repeats

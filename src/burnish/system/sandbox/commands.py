@@ -1,4 +1,4 @@
-"""Running commands within limits, each under a supervisor, and behind walls where there are any."""
+"""Runs commands within limits, each under a supervisor, and isolated if possible."""
 
 import asyncio
 import contextlib
@@ -19,18 +19,9 @@ from pydantic import BaseModel
 
 from burnish.core.errors import BurnishError, FileTrouble
 from burnish.system.files import file_trouble, remove_stale_temporaries, remove_tree, spare_beside
-from burnish.system.processes import MARKER_VARIABLE, ChildProcesses, kill_marked
+from burnish.system.processes import MARKER_VARIABLE, ChildProcesses, exit_code, kill_marked
 from burnish.system.sandbox import supervisor
-from burnish.system.sandbox.isolation import (
-    INSIDE_TMP,
-    Isolation,
-    Mode,
-    Walls,
-    clean_environment,
-    resolve,
-    walled,
-    with_python,
-)
+from burnish.system.sandbox.isolation import Isolation, Mode, resolve
 from burnish.system.sandbox.results import (
     Capture,
     CommandLimits,
@@ -38,47 +29,75 @@ from burnish.system.sandbox.results import (
     EndedBy,
     failure_reason,
 )
+from burnish.system.sandbox.walls import (
+    INSIDE_TMP,
+    Walls,
+    clean_environment,
+    fenced,
+    guarded,
+    walled,
+    with_python,
+)
 
 _PART = 256 * 1024
 _LET_GO = 8.0
-"""Seconds in which a supervisor ends all that it started; it needs a few milliseconds."""
-_DRAIN = 2.0
-"""Seconds for what is still in the pipes once everyone who could write is gone."""
+"""Seconds for a supervisor to end all that it started; it needs a few milliseconds."""
 
-_SHELL = "/bin/sh"
+
+@dataclass(frozen=True, kw_only=True)
+class _Launcher:
+    """The program that isolates a command before it becomes it, and how it reports that."""
+
+    name: str = ""
+    at: int = 0
+    """Where its option for a descriptor goes; 0 if it has none."""
+    option: str = ""
+    mark: str = ""
+    """What it writes there if the command has run."""
+    processes: int = 0
+    """How many processes of its own it has."""
+    enters: bool = False
+    """Whether it goes to the command's folder by itself."""
+
+
+_PLAIN = _Launcher()
+_BUBBLEWRAP = _Launcher(
+    name="bubblewrap", at=1, option="--json-status-fd", mark='"exit-code"', processes=2, enters=True
+)
+_LANDLOCK = _Launcher(name="Landlock", at=5, option="--status-fd", mark="started")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Order:
-    """One command, as the supervisor needs it."""
-
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
     limits: CommandLimits
     marker: str
-    walled: bool
-    """Whether `argv` starts with bubblewrap."""
+    folders: Sequence[Path]
+    """What it may write to, and so may fill."""
+    launcher: "_Launcher"
 
     def as_line(self) -> bytes:
-        """How it is sent."""
         fields: dict[str, Any] = {
             "argv": list(self.argv),
-            "cwd": "/" if self.walled else str(self.cwd),
+            "cwd": "/" if self.launcher.enters else str(self.cwd),
             "env": dict(self.env),
             "seconds": self.limits.seconds,
             "memory": self.limits.memory_bytes,
             "file": self.limits.file_bytes,
+            "disk": self.limits.disk_bytes,
+            "folders": [str(folder) for folder in self.folders],
             "processes": self.limits.processes,
             "priority": os.getpriority(os.PRIO_PROCESS, 0),
-            "walled": self.walled,
-            "own": 2 if self.walled else 0,
+            "status": [self.launcher.at, self.launcher.option, self.launcher.mark],
+            "own": self.launcher.processes,
         }
         return json.dumps(fields).encode() + b"\n"
 
 
-class Report(BaseModel):
-    """What the supervisor says at the end."""
+class _Report(BaseModel):
+    """The supervisor's final report."""
 
     ended_by: EndedBy
     exit_code: int
@@ -86,21 +105,14 @@ class Report(BaseModel):
     cpu_seconds: float = 0.0
     left_running: int = 0
     stuck: int = 0
-    """Processes that even a kill did not end: they hang in the kernel."""
+    """Processes that survived even a kill, because they hang in the kernel."""
     began: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Supervised:
-    """A command that ended, and what it wrote."""
-
-    report: Report
-    stdout: Capture
-    stderr: Capture
-
-
-async def _supervise(order: _Order, children: ChildProcesses, stdin: bytes) -> _Supervised:
-    """Carry out an order; nothing of it runs when this returns, or is cancelled."""
+async def _supervise(
+    order: _Order, children: ChildProcesses, stdin: bytes
+) -> tuple[_Report, Capture, Capture]:
+    """Run a command; nothing of it is left when this returns or is cancelled."""
     async with _supervisor(order, children) as supervision:
         process = supervision.process
         assert process.stdin is not None
@@ -115,22 +127,21 @@ async def _supervise(order: _Order, children: ChildProcesses, stdin: bytes) -> _
         try:
             report = await supervision.report()
             # All who could write are gone, or hang in the kernel and are not waited for.
-            await asyncio.wait({streams}, timeout=_DRAIN)
+            await asyncio.wait({streams}, timeout=2.0)
         finally:
             streams.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await streams
     if not report.began:
         lines = err.text().strip().splitlines()
-        message = f"bubblewrap could not isolate the command: {lines[-1] if lines else 'no reason'}"
-        raise BurnishError(message, remedy="Mend what it names, or say `sandbox: none`.")
-    return _Supervised(report=report, stdout=out, stderr=err)
+        reason = lines[-1] if lines else "no reason"
+        message = f"{order.launcher.name} could not isolate the command: {reason}"
+        raise BurnishError(message, remedy="Fix what it reports, or set `sandbox: none`.")
+    return report, out, err
 
 
 @dataclass(kw_only=True)
 class _Supervision:
-    """A supervisor at work."""
-
     order: _Order
     children: ChildProcesses
     process: asyncio.subprocess.Process
@@ -138,11 +149,11 @@ class _Supervision:
     writer: asyncio.StreamWriter
     group: int | None = None
     settled: bool = False
-    """Whether the supervisor said that everything is gone."""
+    """Whether the supervisor reported that everything is gone."""
     written: int = 0
 
-    async def report(self) -> Report:
-        """What came of it; the group of the command is on record for as long as it may run."""
+    async def report(self) -> _Report:
+        """Wait for the report; the group of the command is recorded as long as it may run."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.order.limits.seconds + _LET_GO):
                 while message := await _next(self.reader):
@@ -151,26 +162,26 @@ class _Supervision:
                             f"cannot start {self.order.argv[0]}: {message['refused']}"
                         )
                     if "group" not in message:
-                        report = Report.model_validate(message)
+                        report = _Report.model_validate(message)
                         self.settled = not report.stuck
                         return report
                     self.group = int(message["group"])
                     self.children.record(self.group, marker=self.order.marker)
         # Nobody is left to end what still runs, and it may hold the pipes.
         self._end_command()
-        return Report(ended_by="lost", exit_code=137, seconds=0.0)
+        return _Report(ended_by="lost", exit_code=137, seconds=0.0)
 
     def note_output(self, size: int) -> None:
-        """End a command that writes without end."""
+        """Stop a command that floods its output."""
         before, self.written = self.written, self.written + size
         if before <= self.order.limits.flood_bytes < self.written:
             self.writer.write(b"flood")
 
     async def end(self) -> None:
-        """See everything gone. The end of the socket does it, whatever becomes of this process."""
+        """End everything; the supervisor does it when the socket closes, even if we are killed."""
         self.writer.close()
         try:
-            await _gone(self.process)
+            await exit_code(self.process, within=_LET_GO)
         finally:
             try:
                 await self.children.end(self.process, grace=0)
@@ -192,9 +203,14 @@ async def _supervisor(
     order: _Order, children: ChildProcesses
 ) -> AsyncGenerator[_Supervision, None]:
     here, there = socket.socketpair()
+    script, pipe = Path(supervisor.__file__), asyncio.subprocess.PIPE
+    argv = [sys.executable, "-I", "-S", "-B", str(script), str(there.fileno())]
     with contextlib.closing(here):
         with there:
-            process = await _started(children, order, there)
+            process = await children.spawn(
+                argv, cwd=Path("/"), env={"PATH": os.defpath}, stdin=pipe, stdout=pipe,
+                stderr=pipe, pass_fds=(there.fileno(),), marker=order.marker,
+            )  # fmt: skip
         reader, writer = await asyncio.open_connection(sock=here)
         supervision = _Supervision(
             order=order, children=children, process=process, reader=reader, writer=writer
@@ -206,33 +222,12 @@ async def _supervisor(
             await supervision.end()
 
 
-async def _started(
-    children: ChildProcesses, order: _Order, line: socket.socket
-) -> asyncio.subprocess.Process:
-    script, pipe = Path(supervisor.__file__), asyncio.subprocess.PIPE
-    argv = [sys.executable, "-I", "-S", "-B", str(script), str(line.fileno())]
-    return await children.spawn(
-        argv, cwd=Path("/"), env={"PATH": os.defpath}, stdin=pipe, stdout=pipe, stderr=pipe,
-        pass_fds=(line.fileno(),), marker=order.marker,
-    )  # fmt: skip
-
-
 async def _next(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     try:
         row = await reader.readline()
     except ConnectionError:
         return None
     return json.loads(row) if row.endswith(b"\n") else None
-
-
-async def _gone(process: asyncio.subprocess.Process) -> None:
-    waiting = asyncio.create_task(process.wait())
-    try:
-        limit = asyncio.get_running_loop().time() + _LET_GO
-        while process.returncode is None and asyncio.get_running_loop().time() < limit:
-            await asyncio.wait({waiting}, timeout=0.05)
-    finally:
-        waiting.cancel()
 
 
 async def _write(pipe: asyncio.StreamWriter, content: bytes) -> None:
@@ -253,16 +248,20 @@ async def _read(pipe: asyncio.StreamReader, capture: Capture, supervision: _Supe
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox:
-    """Where commands run that somebody else wrote, or that run what a model wrote."""
+    """Where untrusted commands run."""
 
     isolation: Isolation
     children: ChildProcesses
     allow: tuple[str, ...] = ()
-    """Names of variables that commands get from this process; keys are among them only if named."""
+    """Environment variables that commands inherit; keys only if they are listed here."""
     network: bool = False
-    """Whether commands may use the network; without isolation they always may."""
+    """Whether commands may use the network; without isolation they always can."""
     hidden: tuple[Path, ...] = ()
-    """Files and folders that isolated commands do not see, unless they may write in them."""
+    """Not visible to isolated commands even inside a visible folder, unless they may write there.
+
+    Most of the machine is not visible anyway: only what the system and Python consist of is."""
+    readable: tuple[Path, ...] = ()
+    """Further files and folders that isolated commands can read."""
 
     @classmethod
     def open(
@@ -273,8 +272,9 @@ class Sandbox:
         allow: Sequence[str] = (),
         network: bool = False,
         hidden: Sequence[Path] = (),
+        readable: Sequence[Path] = (),
     ) -> Self:
-        """Find out what this machine offers, and clear away what a killed burnish left."""
+        """Detect what this machine supports, and remove what a killed burnish left."""
         remove_stale_temporaries(Path(tempfile.gettempdir()), shared=True)
         return cls(
             isolation=resolve(mode),
@@ -282,7 +282,16 @@ class Sandbox:
             allow=tuple(allow),
             network=network,
             hidden=tuple(path.resolve() for path in hidden),
+            readable=tuple(path.resolve() for path in readable),
         )
+
+    @property
+    def summary(self) -> str:
+        """One sentence: what is isolated, or why nothing is, and what would isolate better."""
+        if self.isolation.kind == "none":
+            return self.isolation.notice
+        network = "the network is open" if self.network else "there is no network"
+        return f"{self.isolation.notice}; {network}"
 
     async def run(
         self,
@@ -290,47 +299,52 @@ class Sandbox:
         *,
         cwd: Path,
         writable: Sequence[Path] = (),
+        readable: Sequence[Path] = (),
+        mounts: Mapping[Path, Path] | None = None,
+        home: Path | None = None,
         env: Mapping[str, str] | None = None,
         limits: CommandLimits | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
-        """Run a command to its end; nothing that it started runs any more when this returns.
+        """Run a command to its end; nothing that it started is left when this returns.
 
-        A text is a line for `sh`, with its pipes and `&&`; a sequence is a program and its
-        arguments, without a shell. Isolated, it can write to `writable` and to a /tmp of its own.
+        A string is a line for `sh`, with its pipes and `&&`; a sequence is a program and its
+        arguments, without a shell. If isolated, it can write to `writable` and to its own /tmp;
+        it can read `readable` too, and in bubblewrap it finds `mounts`, folders of the host by
+        their places in `writable`.
+        Without a `home`, it has an empty one that is removed.
         """
-        cwd, *writable = _folders(cwd, *writable)
+        cwd, *writable = _folders(cwd, *writable, *([] if home is None else [home]))
         limits = limits or CommandLimits()
         async with _private_folder() as private:
-            tmp = INSIDE_TMP if self._isolates else private / "tmp"
+            tmp = INSIDE_TMP if self.isolation.kind == "bwrap" else private / "tmp"
             roots = writable or [cwd]
-            environment = clean_environment(tmp=tmp, allow=self.allow, extra=env, roots=roots)
+            environment = clean_environment(
+                tmp=tmp, home=home, allow=self.allow, extra=env, roots=roots
+            )
             environment = with_python(environment, private / "tmp/bin", tmp / "bin")
             marker = secrets.token_hex(16)
-            argv = _argv(command, cwd, f"{private / 'tmp/bin'}{os.pathsep}{environment['PATH']}")
-            if self._isolates:
-                walls = Walls(private=private, cwd=cwd, writable=writable, readable=[cwd],
-                              hidden=self.hidden, network=self.network)  # fmt: skip
-                argv = [*walled(self.isolation.program, walls), *argv]
+            path = f"{private / 'tmp/bin'}{os.pathsep}{environment['PATH']}"
+            argv = _argv(command, cwd, path)
+            walls = Walls(
+                private=private, cwd=cwd, writable=writable,
+                readable=[*self.readable, *readable],
+                mounts=mounts or {}, hidden=self.hidden, network=self.network,
+                path=environment["PATH"], program=_program(command),
+            )  # fmt: skip
+            argv, launcher = self._isolated(argv, walls)
             environment[MARKER_VARIABLE] = marker
-            order = _Order(argv=argv, cwd=cwd, env=environment, limits=limits,
-                          marker=marker, walled=self._isolates)  # fmt: skip
-            return self._result(await _supervise(order, self.children, stdin), limits)
-
-    @property
-    def _isolates(self) -> bool:
-        return self.isolation.kind == "bwrap"
-
-    def _result(self, ran: _Supervised, limits: CommandLimits) -> CommandResult:
-        report = ran.report
+            order = _Order(argv=argv, cwd=cwd, env=environment, limits=limits, marker=marker,
+                           folders=[*writable, private], launcher=launcher)  # fmt: skip
+            report, out, err = await _supervise(order, self.children, stdin)
         return CommandResult(
             exit_code=report.exit_code,
             ended_by=report.ended_by,
-            stdout=ran.stdout.text(),
-            stderr=ran.stderr.text(),
-            stdout_bytes=ran.stdout.total,
-            stderr_bytes=ran.stderr.total,
-            truncated=bool(ran.stdout.left_out or ran.stderr.left_out),
+            stdout=out.text(),
+            stderr=err.text(),
+            stdout_bytes=out.total,
+            stderr_bytes=err.total,
+            truncated=bool(out.left_out or err.left_out),
             seconds=report.seconds,
             cpu_seconds=report.cpu_seconds,
             left_running=report.left_running,
@@ -338,10 +352,29 @@ class Sandbox:
             reason=failure_reason(report.ended_by, report.exit_code, limits),
         )
 
+    def _isolated(self, argv: list[str], walls: Walls) -> tuple[list[str], _Launcher]:
+        isolation = self.isolation
+        if isolation.kind == "bwrap":
+            # In the host's network its abstract sockets can be reached; Landlock closes them.
+            inner = guarded(isolation.abi, sockets=True) if self.network and isolation.abi else []
+            outer = walled(isolation.program, walls, isolation.options)
+            return [*outer, *inner, *argv], _BUBBLEWRAP
+        if isolation.kind == "landlock":
+            return [*fenced(walls, abi=isolation.abi), *argv], _LANDLOCK
+        if isolation.protects_burnish:
+            return [*guarded(isolation.abi), *argv], _LANDLOCK
+        return argv, _PLAIN
+
+
+def _program(command: str | Sequence[str]) -> str:
+    """The name of the program, as far as a line for the shell shows it."""
+    words = command.split() if isinstance(command, str) else command
+    return next((word for word in words if "=" not in word), "")
+
 
 def _argv(command: str | Sequence[str], cwd: Path, path: str) -> list[str]:
     if isinstance(command, str):
-        return [_SHELL, "-c", command]
+        return ["/bin/sh", "-c", command]
     if not command:
         raise FileTrouble("cannot start a command: it is empty", remedy="Name a program.")
     program = command[0]
@@ -371,7 +404,7 @@ def _new_folder() -> Path:
 
 @asynccontextmanager
 async def _private_folder() -> AsyncGenerator[Path, None]:
-    """A folder for what a command keeps for itself; named so that a later burnish clears it."""
+    """A private folder for a command, with a name that lets a later burnish remove it."""
     folder = _new_folder()
     try:
         yield folder

@@ -1,145 +1,37 @@
-"""How far commands are kept apart from the rest of the machine: environment, walls, and a trial."""
+"""Which isolation works on this machine: bubblewrap, else Landlock, else none."""
 
-import os
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError
+from burnish.system.sandbox.landlock import abi_version, blocks_tcp, guards_signals
+from burnish.system.sandbox.walls import Walls, fenced, walled
 
-_USUAL = ("/usr/local/bin", "/usr/bin", "/bin")
+Mode: TypeAlias = Literal["auto", "required", "bwrap", "landlock", "none"]
+IsolationKind: TypeAlias = Literal["bwrap", "landlock", "none"]
+_Isolating: TypeAlias = Callable[[Walls], list[str]]
 
-INSIDE_TMP = Path("/tmp")  # noqa: S108
-_SHARED = Path("/dev/shm")  # noqa: S108
-_RUN = Path("/run")
-_NAMES = (Path("/run/systemd/resolve"), Path("/run/NetworkManager"))
-"""Where systems keep what /etc/resolv.conf points to."""
-_SYSTEM = (Path("/run/current-system"), Path("/run/wrappers"))
-"""Where NixOS keeps its programs."""
-_OURS = Path(__file__).resolve().parents[3]
-"""The folder that burnish is imported from."""
-Mode: TypeAlias = Literal["auto", "bwrap", "none"]
-_PROGRAM = "bwrap"
-_PATIENCE = 10.0
-# It must write where it may, and must fail to write where it may not.
-_TRIAL = 'echo in > "$1/in" && ! (echo out > "$2/out") 2> /dev/null'
-
-
-def clean_environment(
-    *,
-    tmp: Path,
-    allow: Iterable[str] = (),
-    extra: Mapping[str, str] | None = None,
-    roots: Iterable[Path] = (),
-    environ: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """What a command gets: PATH, HOME and a temporary folder, and the names in `allow`.
-
-    Keys of providers are not in it unless their names are. `roots` are folders that no look for
-    a repository may climb out of.
-    """
-    source = os.environ if environ is None else environ
-    fresh = {
-        "PATH": os.pathsep.join(_search_path(source)),
-        "HOME": str(tmp / "home"),
-        "TMPDIR": str(tmp),
-        "LANG": "C.UTF-8",
-        "TZ": "UTC",
-        # Bytecode beside the sources would count as a change of the workspace, and a stale or
-        # a planted one would run in the place of what is read.
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "GIT_CEILING_DIRECTORIES": os.pathsep.join(str(root.parent) for root in roots),
-    }
-    allowed = {name: source[name] for name in allow if name in source}
-    return {**fresh, **allowed, **(extra or {})}
-
-
-def with_python(environ: Mapping[str, str], folder: Path, seen_as: Path) -> dict[str, str]:
-    """The environment with a `python` in it, where none is on the PATH: a link in `folder`.
-
-    Some systems call theirs python3 only. The command sees the folder as `seen_as`.
-    """
-    if not sys.executable or shutil.which("python", path=environ["PATH"]):
-        return dict(environ)
-    folder.mkdir(exist_ok=True)
-    (folder / "python").symlink_to(sys.executable)
-    return {**environ, "PATH": os.pathsep.join([str(seen_as), environ["PATH"]])}
-
-
-def _search_path(environ: Mapping[str, str]) -> list[str]:
-    """Where programs are looked for: the active virtual environment and burnish's own first."""
-    active = environ.get("VIRTUAL_ENV")
-    first = [str(Path(active) / "bin")] if active else []
-    own = [str(Path(sys.executable).parent)] if sys.executable else []
-    folders = environ.get("PATH", "").split(os.pathsep)
-    user = [folder for folder in folders if folder.startswith("/")]
-    return list(dict.fromkeys([*first, *own, *user, *_USUAL]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Walls:
-    """What a command sees of the machine."""
-
-    private: Path
-    """A folder of the host that becomes /tmp, with one for shared memory beside it."""
-    cwd: Path
-    writable: Sequence[Path] = ()
-    readable: Sequence[Path] = ()
-    """Seen even where they lie in a place that is hidden."""
-    hidden: Sequence[Path] = ()
-    network: bool = False
-
-
-def walled(program: str, walls: Walls) -> list[str]:
-    """The arguments that come before the command.
-
-    Later mounts lie over earlier ones: what is hidden comes before what must be seen in it.
-    """
-    tmp, shared = walls.private / "tmp", walls.private / "shm"
-    for folder in (tmp, shared):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    masked = [INSIDE_TMP, _RUN, *walls.hidden]
-    return [
-        program, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL",
-        *(["--share-net"] if walls.network else []),
-        *_pair("--ro-bind", Path("/")), "--dev", "/dev", "--proc", "/proc",
-        # On disk, not in memory: what a command writes there is no way around its memory limit.
-        "--bind", str(tmp), str(INSIDE_TMP), "--bind", str(shared), str(_SHARED),
-        # Sockets of services live here, and a read-only mount does not keep anyone from talking.
-        *(["--tmpfs", str(_RUN)] if _RUN.is_dir() else []),
-        *(part for path in _SYSTEM for part in _pair("--ro-bind-try", path)),
-        *(part for path in _NAMES if walls.network for part in _pair("--ro-bind-try", path)),
-        *(part for path in walls.hidden for part in _hiding(path)),
-        *(part for path in _needed(walls, masked) for part in _pair("--ro-bind", path)),
-        *(part for path in walls.writable for part in _pair("--bind", path)),
-        "--chdir", str(walls.cwd), "--",
-    ]  # fmt: skip
-
-
-def _needed(walls: Walls, masked: Sequence[Path]) -> list[Path]:
-    """What must be seen though it lies in a place that is masked: Python itself, above all."""
-    homes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).parent, _OURS}
-    if active := os.environ.get("VIRTUAL_ENV"):
-        homes.add(Path(active))
-    paths = [*sorted(homes), *walls.readable]
-    return [p for p in paths if p.exists() and any(p.is_relative_to(mask) for mask in masked)]
-
-
-def _hiding(path: Path) -> Iterator[str]:
-    if path.is_dir():
-        yield from ("--tmpfs", str(path))
-    elif path.exists():
-        yield from ("--ro-bind", "/dev/null", str(path))
-
-
-def _pair(option: str, path: Path) -> tuple[str, str, str]:
-    return (option, str(path), str(path))
+_NO_NAMESPACES = ("--unshare-user", "--disable-userns")
+"""A command that could make namespaces could mount file systems in memory."""
+_INSTALLERS = {
+    "apt-get": "sudo apt-get install bubblewrap",
+    "dnf": "sudo dnf install bubblewrap",
+    "pacman": "sudo pacman -S bubblewrap",
+    "zypper": "sudo zypper install bubblewrap",
+    "apk": "sudo apk add bubblewrap",
+}
+_SWITCHES = {
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "kernel/unprivileged_userns_clone": ("0", "1"),
+    "user/max_user_namespaces": ("0", "15000"),
+}
+"""Settings of the kernel that forbid namespaces: their value then, and the one that allows them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,76 +39,207 @@ class Probe:
     """Whether bubblewrap works here."""
 
     program: str = ""
-    """Where it is; '' where it does not work."""
+    """Its path; '' if it does not work."""
     version: str = ""
+    options: tuple[str, ...] = ()
+    """Options that not every version or machine has."""
     reason: str = ""
-    """Why it does not work, in words."""
+    """Why it does not work."""
+    remedy: str = ""
+    """The command that makes it work."""
 
     @property
     def works(self) -> bool:
-        """Whether commands can be isolated."""
         return bool(self.program)
 
 
 @dataclass(frozen=True, kw_only=True)
+class LandlockProbe:
+    """Whether Landlock works here."""
+
+    abi: int = 0
+    """The version of the kernel's interface; 0 if it does not work."""
+    reason: str = ""
+
+    @property
+    def works(self) -> bool:
+        return self.abi > 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """What a run uses, for its report."""
+    """The isolation of a run, for its report."""
 
-    kind: Literal["bwrap", "none"]
+    kind: IsolationKind
     program: str = ""
+    options: tuple[str, ...] = ()
+    abi: int = 0
+    """The version of Landlock; 0 if it is not used at all."""
     summary: str
-    """One sentence for people: what holds, or why nothing does."""
+    """One sentence: what is isolated, or why nothing is."""
+    remedy: str = ""
+    """What would isolate better; '' if nothing would, or none is wanted."""
+
+    @property
+    def protects_burnish(self) -> bool:
+        """Whether a command is kept from killing burnish."""
+        return self.kind == "bwrap" or guards_signals(self.abi)
+
+    @property
+    def notice(self) -> str:
+        """The summary, and what would isolate better."""
+        return f"{self.summary}; {self.remedy}" if self.remedy else self.summary
 
 
-def probe_bubblewrap(program: str = _PROGRAM) -> Probe:
-    """Start a command in bubblewrap and see whether the walls hold."""
+def probe_bubblewrap(program: str = "bwrap") -> Probe:
+    """Run a command in bubblewrap and check that it is isolated."""
     path = shutil.which(program)
     if path is None:
-        return Probe(reason=f"there is no program '{program}'")
+        return Probe(reason=f"there is no program '{program}'", remedy=_installing())
     with tempfile.TemporaryDirectory(prefix="burnish-probe-") as place:
-        return _tried(path, Path(place))
+        # Root may have the right to all but user namespaces.
+        strict = _tried(path, Path(place) / "strict", _NO_NAMESPACES)
+        return strict if strict.works else _tried(path, Path(place) / "usual", ())
 
 
-def resolve(mode: Mode, probe: Probe | None = None) -> Isolation:
-    """What `mode` comes to on this machine; refused where bubblewrap is asked for in vain."""
+def probe_landlock(abi: int | None = None) -> LandlockProbe:
+    """Confine a command with Landlock and check that it is confined."""
+    version = abi_version() if abi is None else abi
+    if not version:
+        return LandlockProbe(reason="the kernel has no Landlock")
+    with tempfile.TemporaryDirectory(prefix="burnish-probe-") as place:
+        trial = _Trial.made(Path(place))
+        reason = trial.failure(lambda walls: fenced(walls, abi=version))
+    return LandlockProbe(reason=reason) if reason else LandlockProbe(abi=version)
+
+
+def resolve(
+    mode: Mode, probe: Probe | None = None, landlock: LandlockProbe | None = None
+) -> Isolation:
+    """The isolation for `mode` on this machine; ConfigError if it is required but fails."""
     if mode == "none":
-        return Isolation(kind="none", summary="limits only, as asked: commands are not isolated")
-    probe = probe or probe_bubblewrap()
+        sentence = "limits only, as asked: commands are not isolated"
+        return Isolation(kind="none", summary=sentence, abi=_guard(landlock))
+    probe = probe or (Probe() if mode == "landlock" else probe_bubblewrap())
     if probe.works:
-        sentence = f"{probe.version}: no network, and only the workspace can be written"
-        return Isolation(kind="bwrap", program=probe.program, summary=sentence)
-    if mode == "auto":
-        sentence = f"limits only: commands are not isolated, since bubblewrap fails: {probe.reason}"
-        return Isolation(kind="none", summary=sentence)
-    remedy = "install bubblewrap, let it make namespaces, or say 'auto' to go without"
-    message = f"bubblewrap does not work here: {probe.reason}"
-    raise ConfigError([Problem(where="sandbox", message=message, remedy=remedy)])
-
-
-def _tried(program: str, place: Path) -> Probe:
-    inside, outside, private = (place / name for name in ("inside", "outside", "private"))
-    for folder in (inside, outside, private):
-        folder.mkdir()
-    walls = Walls(private=private, cwd=inside, writable=(inside,), readable=(outside,))
-    mark = secrets.token_hex(4)
-    trial = ["/bin/sh", "-c", f"{_TRIAL} && echo {mark}", "sh", str(inside), str(outside)]
-    try:
-        ran = _run([*walled(program, walls), *trial])
-        version = _run([program, "--version"]).stdout.strip()
-    except (OSError, subprocess.SubprocessError) as error:
-        return Probe(reason=f"it could not be tried: {error}")
-    if mark not in ran.stdout or not (inside / "in").exists():
-        lines = ran.stderr.strip().splitlines()
-        return Probe(
-            reason=lines[-1] if lines else f"a trial ended with exit code {ran.returncode}"
+        return Isolation(
+            kind="bwrap",
+            program=probe.program,
+            options=probe.options,
+            abi=_guard(landlock),
+            summary=f"{probe.version}: only the workspace can be written, and nothing else of the "
+            "run or of your home can be read",
         )
-    if (outside / "out").exists():
-        return Probe(reason="a command wrote where it may not")
-    return Probe(program=program, version=version or "bubblewrap")
+    problem = f"bubblewrap does not work here: {probe.reason}"
+    if mode == "bwrap":
+        raise ConfigError.of("sandbox", problem, _remedy(probe, "'auto' does without it"))
+    landlock = landlock or probe_landlock()
+    better = "" if mode == "landlock" else _remedy(probe)
+    if landlock.works:
+        why = "" if mode == "landlock" else f", as {problem}"
+        return Isolation(
+            kind="landlock",
+            abi=landlock.abi,
+            summary=f"Landlock {landlock.abi}{why}: only the workspace can be written, and "
+            f"nothing else of the run or of your home can be read; {_gaps(landlock.abi)}",
+            remedy=better,
+        )
+    if mode == "auto":
+        sentence = f"limits only: commands are not isolated, since {problem}, and Landlock neither"
+        return Isolation(
+            kind="none", summary=f"{sentence}: {landlock.reason}", abi=_guard(landlock),
+            remedy=better,
+        )  # fmt: skip
+    if mode == "landlock":
+        message = f"Landlock does not work here: {landlock.reason}"
+        raise ConfigError.of("sandbox", message, "use a kernel that has it, 5.13 or later")
+    message = f"isolation is required, but {problem}, and Landlock neither: {landlock.reason}"
+    raise ConfigError.of("sandbox", message, _remedy(probe, "'auto' does without isolation"))
+
+
+def _guard(landlock: LandlockProbe | None) -> int:
+    """The version of Landlock that at least keeps signals in; 0 if none does."""
+    abi = abi_version() if landlock is None else landlock.abi
+    return abi if guards_signals(abi) else 0
+
+
+def _gaps(abi: int) -> str:
+    """What Landlock leaves open."""
+    network = "UDP and" if blocks_tcp(abi) else "the network and"
+    signals = "" if guards_signals(abi) else "; a command can signal other processes"
+    return f"it leaves {network} sockets of services open, and shows other processes{signals}"
+
+
+def _remedy(probe: Probe, otherwise: str = "") -> str:
+    return "; ".join(filter(None, [probe.remedy, otherwise]))
+
+
+def _installing() -> str:
+    command = next((line for tool, line in _INSTALLERS.items() if shutil.which(tool)), "")
+    return f"install it: {command}" if command else "install bubblewrap"
+
+
+def _allowing() -> str:
+    """The command that lets bubblewrap make namespaces, as far as the kernel shows."""
+    for name, (forbidding, allowing) in _SWITCHES.items():
+        try:
+            value = (Path("/proc/sys") / name).read_text().strip()
+        except OSError:
+            continue
+        if value == forbidding:
+            return f"allow it: sudo sysctl -w {name.replace('/', '.')}={allowing}"
+    if any(Path(name).exists() for name in ("/.dockerenv", "/run/.containerenv")):
+        return "allow namespaces to this container: --security-opt seccomp=unconfined"
+    return "allow it to create namespaces"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    """A command that must write where it may, and must fail to read and write where it may not."""
+
+    inside: Path
+    outside: Path
+    private: Path
+    mark: str
+
+    @classmethod
+    def made(cls, place: Path) -> "_Trial":
+        inside, outside, private = (place / name for name in ("inside", "outside", "private"))
+        for folder in (inside, outside, private, private / "tmp"):
+            folder.mkdir(parents=True)
+        (outside / "secret").write_text("secret")
+        return cls(inside=inside, outside=outside, private=private, mark=secrets.token_hex(4))
+
+    def failure(self, argv: _Isolating) -> str:
+        """Why the isolation does not hold; '' if it does."""
+        walls = Walls(private=self.private, cwd=self.inside, writable=(self.inside,))
+        script = (
+            'echo in > "$1/in" && ! (echo out > "$2/out") 2> /dev/null && '
+            f'! cat "$2/secret" 2> /dev/null && echo {self.mark}'
+        )
+        trial = ["/bin/sh", "-c", script, "sh", str(self.inside), str(self.outside)]
+        try:
+            ran = _run([*argv(walls), *trial])
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"it could not be tested: {error}"
+        if (self.outside / "out").exists():
+            return "a command wrote where it may not"
+        if self.mark in ran.stdout and (self.inside / "in").exists():
+            return ""
+        lines = ran.stderr.strip().splitlines()
+        return lines[-1] if lines else f"a trial ended with exit code {ran.returncode}"
+
+
+def _tried(program: str, place: Path, options: Sequence[str]) -> Probe:
+    reason = _Trial.made(place).failure(lambda walls: walled(program, walls, options))
+    if reason:
+        return Probe(reason=reason, remedy=_allowing())
+    version = _run([program, "--version"]).stdout.strip()
+    return Probe(program=program, version=version or "bubblewrap", options=tuple(options))
 
 
 def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603
-        argv, capture_output=True, text=True, errors="replace", check=False, timeout=_PATIENCE,
+        argv, capture_output=True, text=True, errors="replace", check=False, timeout=10.0,
         stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip

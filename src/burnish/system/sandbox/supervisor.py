@@ -1,9 +1,9 @@
-"""Starts one command under limits and ends all that came of it; run by its path.
+"""Runs one command under limits and ends all its processes; started as a script.
 
-It must start fast, so nothing but Python itself is imported here; and it has one thread, so that
-code may run between fork and exec. Burnish and it talk through a socket: an order comes in,
-reports go out, a word that comes in later ends the command. The end of the socket is the end of
-burnish, and then of the command too. Where there is no /proc, no descendants are seen.
+It must start fast, so only the standard library is imported; and it has one thread, so that code
+may run between fork and exec. It talks to burnish through a socket: it reads an order and sends
+reports; a later message, or the end of the socket, ends the command. Without /proc it cannot see
+descendants.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import resource
 import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -21,29 +22,31 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_TICK = 0.02
-_PAUSE = 0.001
-_KILLED_WITHIN = 5.0
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+_ENTRIES = 2000
+"""Names that are looked at in one go, for the time limit must hold meanwhile."""
+_NAME_BYTES = 256
+"""What a name takes on disk at least: many empty files fill one too."""
 _SPARE_TASKS = 1024
-"""What a user may start beside a command before the last barrier against fork bombs holds."""
+"""How much more a user may start before the last barrier against fork bombs applies."""
 
 
 class Command:
-    """The command and all its descendants, which end up as children of this process."""
+    """The command and all its descendants, which become children of this process."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order = order
         self.status: int | None = None
         self.usage = 0.0
-        self.started = time.monotonic()
+        self.disk = DiskUse(order["folders"]) if order["disk"] is not None else None
         read, write = os.pipe()
         argv = list(order["argv"])
-        if order["walled"]:
-            argv[1:1] = ["--json-status-fd", str(write)]
+        place, option, self.mark = order["status"]
+        if place:
+            argv[place:place] = [option, str(write)]
+        self.started = time.monotonic()
         process = subprocess.Popen(  # noqa: S603
-            argv, cwd=order["cwd"], env=order["env"], process_group=0, pass_fds=(write,),
+            argv, cwd=order["cwd"], env=order["env"], process_group=0,
+            pass_fds=(write,) if place else (),
             preexec_fn=_limiter(order),
         )  # fmt: skip
         os.close(write)
@@ -53,7 +56,7 @@ class Command:
         process.returncode = 0
 
     def reap(self) -> bool:
-        """Take leave of children that ended; whether any is left."""
+        """Reap children that ended; return whether any is left."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -67,23 +70,29 @@ class Command:
                 self.status = os.waitstatus_to_exitcode(status)
 
     def trouble(self) -> str:
-        """The limit that all the processes together are past; '' while there is none."""
+        """The limit that all the processes together exceed; '' if there is none."""
         most, memory = self.order["processes"], self.order["memory"]
         pids = list(_descendants(None if most is None else most + self.order["own"]))
         if most is not None and len(pids) - self.order["own"] > most:
             return "processes"
-        if memory is not None and sum(map(_resident_bytes, pids)) > memory:
+        if (
+            memory is not None
+            and sum(map(_resident_bytes, pids)) > memory
             # Pages that processes share are in that sum many times: count them once.
-            return "memory" if sum(map(_proportional_bytes, pids)) > memory else ""
+            and sum(map(_proportional_bytes, pids)) > memory
+        ):
+            return "memory"
+        if self.disk is not None and self.disk.grown(pids) > self.order["disk"]:
+            return "disk"
         return ""
 
     def left_running(self) -> int:
-        """How many are there though the command has ended; bubblewrap's own is not counted."""
+        """How many processes the ended command left, not counting bubblewrap's own."""
         return max(0, len(list(_descendants(None))) - self.order["own"] // 2)
 
     def end(self) -> int:
-        """Kill everything; how many could not be."""
-        limit = time.monotonic() + _KILLED_WITHIN
+        """Kill everything; return how many could not be killed."""
+        limit = time.monotonic() + 5.0
         while True:
             _kill(os.killpg, self.pid)
             for pid in _descendants(None):
@@ -92,21 +101,92 @@ class Command:
                 return 0
             if time.monotonic() > limit:
                 return len(list(_descendants(None)))
-            time.sleep(_PAUSE)
+            time.sleep(0.001)
 
     def began(self) -> bool:
-        """Whether it is known that bubblewrap came as far as the command."""
-        if not self.order["walled"] or self.status != 1:
+        """Whether the launcher got as far as the command, as far as is known."""
+        if not self.mark or self.status != 1:
             return True
         try:
-            return b'"exit-code"' in os.read(self.report_pipe, 65536)
+            return self.mark.encode() in os.read(self.report_pipe, 65536)
         except BlockingIOError:
             return False
 
 
+class DiskUse:
+    """How much more a command's folders hold than at its start, looked up bit by bit."""
+
+    def __init__(self, folders: list[str]) -> None:
+        self.folders = folders
+        self.most = 0
+        self.linked: set[tuple[int, int]] = set()
+        self.before = sum(self.sizes())
+        self.linked = set()
+        self.walk = self.sizes()
+        self.sum = 0
+        self.due = 0.0
+        self.took = 0.0
+
+    def grown(self, pids: list[int]) -> int:
+        """The growth that the last complete look showed; each call looks a little further."""
+        now = time.monotonic()
+        if now < self.due:
+            return self.most
+        for count, size in enumerate(self.walk):
+            self.sum += size
+            if count >= _ENTRIES:
+                self.took += time.monotonic() - now
+                break
+        else:
+            self.most = self.sum + _unlinked_bytes(pids) - self.before
+            self.took += time.monotonic() - now
+            self.due = time.monotonic() + max(0.1, 10 * self.took)
+            self.linked = set()
+            self.walk, self.sum, self.took = self.sizes(), 0, 0.0
+        # Many small files are known to be too much before they are all counted.
+        return max(self.most, self.sum - self.before)
+
+    def sizes(self) -> Iterator[int]:
+        """The bytes on disk of everything in the folders, with something for each name."""
+        todo = list(self.folders)
+        while todo:
+            try:
+                with os.scandir(todo.pop()) as entries:
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            todo.append(entry.path)
+                        yield _NAME_BYTES + self.size(entry)
+            except OSError:
+                continue
+
+    def size(self, entry: "os.DirEntry[str]") -> int:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            return 0
+        if status.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+            if (status.st_dev, status.st_ino) in self.linked:
+                return 0
+            self.linked.add((status.st_dev, status.st_ino))
+        return status.st_blocks * 512
+
+
+def _unlinked_bytes(pids: list[int]) -> int:
+    """The bytes of files that have no name any more, or never had one, as memfd_create makes."""
+    files: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+                with contextlib.suppress(OSError):
+                    status = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
+                    if stat.S_ISREG(status.st_mode) and not status.st_nlink:
+                        files[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(files.values())
+
+
 def _supervise(line: socket.socket, order: dict[str, Any]) -> None:
-    """Carry out an order."""
-    _become_subreaper()
+    if libc := _libc():
+        libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     if not _comes_first():
         # As root there is no other barrier against a fork bomb than that it must wait.
         order["priority"] = 19 if os.geteuid() == 0 else min(19, order["priority"] + 10)
@@ -116,7 +196,10 @@ def _supervise(line: socket.socket, order: dict[str, Any]) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         _send(line, {"refused": str(error)})
         return
-    _let_go_of_streams()
+    # The streams are the command's: their end must not wait for this process.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
     with contextlib.suppress(OSError):
         _send(line, {"group": command.pid})
     ended_by = _watch(command, line, wake)
@@ -133,7 +216,7 @@ def _supervise(line: socket.socket, order: dict[str, Any]) -> None:
 
 
 def _watch(command: Command, line: socket.socket, wake: int) -> str:
-    """Wait until the command ends or must be ended; which of them it was."""
+    """Wait until the command ends or must be ended; return why."""
     limit = command.started + command.order["seconds"]
     while True:
         now = time.monotonic()
@@ -145,25 +228,25 @@ def _watch(command: Command, line: socket.socket, wake: int) -> str:
         if trouble := command.trouble():
             return trouble
         # A look that took long, for there are many to look at, is not taken more often for it.
-        rest = max(_TICK, 10 * (time.monotonic() - now))
+        rest = max(0.02, 10 * (time.monotonic() - now))
         ready, _, _ = select.select([line, wake], [], [], min(rest, limit - now))
         if wake in ready and _drained(wake) & {signal.SIGTERM, signal.SIGHUP}:
             return "lost"
         if line in ready:
-            return _word(line)
+            # Where burnish is gone, there is no word, or an error if it left some of ours unread.
+            with contextlib.suppress(OSError):
+                return line.recv(64).decode() or "lost"
+            return "lost"
 
 
-def _word(line: socket.socket) -> str:
-    """What burnish says; that it is gone, too, where it went with words of ours unread."""
-    try:
-        return line.recv(64).decode() or "lost"
-    except OSError:
-        return "lost"
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219}
+"""By machine, the number of the system call."""
+_JOIN_SESSION_KEYRING = 1
 
 
 def _limiter(order: dict[str, Any]) -> Callable[[], None]:
-    """What the new process does to itself before it becomes the command."""
-    libc, usual = _libc(), order["priority"]
+    """What the new process does before it becomes the command."""
+    libc, usual, keyctl = _libc(), order["priority"], _KEYCTL.get(os.uname().machine)
     tasks = None
     if order["processes"] is not None and os.geteuid() != 0:
         # Counted for the whole user, so it can only be the last barrier; root it does not bind.
@@ -171,7 +254,11 @@ def _limiter(order: dict[str, Any]) -> Callable[[], None]:
 
     def limit() -> None:
         if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+            if keyctl is not None:
+                # A new session keyring: the keys of the user's session are not for commands. It
+                # fails where the kernel has no keyrings, and there is nothing to keep then.
+                libc.syscall(ctypes.c_long(keyctl), ctypes.c_long(_JOIN_SESSION_KEYRING), None)
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, usual)
         # Should the machine run out of memory, this goes before burnish does.
@@ -193,7 +280,7 @@ def _limiter(order: dict[str, Any]) -> Callable[[], None]:
 
 
 def _descendants(enough: int | None) -> Iterator[int]:
-    """All that came of this process; stops soon after `enough` were found."""
+    """All descendants of this process; stops soon after `enough` were found."""
     todo, count = [os.getpid()], 0
     while todo and (enough is None or count <= enough):
         for child in _children(todo.pop()):
@@ -211,13 +298,13 @@ def _children(pid: int) -> list[int]:
 
 
 def _resident_bytes(pid: int) -> int:
-    """The memory that a process uses, with what it shares."""
+    """The memory of a process, including shared memory."""
     fields = _read(f"/proc/{pid}/statm").split()
     return int(fields[1]) * resource.getpagesize() if fields else 0
 
 
 def _proportional_bytes(pid: int) -> int:
-    """The same, with only its part of what it shares; much slower to find out."""
+    """The same, with only its share of shared memory; much slower."""
     for row in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if row.startswith("Pss:"):
             return int(row.split()[1]) * 1024
@@ -250,13 +337,8 @@ def _libc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def _become_subreaper() -> None:
-    if libc := _libc():
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def _comes_first() -> bool:
-    """Whether this process has its turn before a thousand others that want to run."""
+    """Whether this process is scheduled before a thousand others."""
     if sys.platform != "linux":
         return False
     try:
@@ -280,20 +362,13 @@ def _woken_by_signals() -> int:
 
 
 def _noted(number: int, frame: object) -> None:
-    """Nothing is done here: that it came is read from the pipe."""
+    """Does nothing: the signal is read from the pipe."""
 
 
 def _drained(pipe: int) -> set[int]:
     with contextlib.suppress(BlockingIOError):
         return set(os.read(pipe, 4096))
     return set()
-
-
-def _let_go_of_streams() -> None:
-    """The streams are the command's: their end must not wait for this process."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nothing, stream)
 
 
 def _send(line: socket.socket, report: dict[str, Any]) -> None:

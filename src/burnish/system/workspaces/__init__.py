@@ -1,14 +1,16 @@
 """Workspaces: copies of a folder to work in, what changed in them, and what may change.
 
-A copy is never linked to its original; a snapshot is compared with a later one; bounds say what
-of the difference is allowed. Only `copies` and `snapshots` touch a disk.
+A copy is never linked to its original; snapshots are compared; bounds say which differences are
+allowed. Only `copies` and `snapshots` touch a disk.
 """
 
 from burnish.system.files import remove_tree
 from burnish.system.workspaces.copies import (
     DEFAULT_EXCLUDE,
     WorkspaceCopy,
+    carry_over,
     copy_workspace,
+    is_run_folder,
     write_files,
 )
 from burnish.system.workspaces.diffs import (
@@ -45,10 +47,12 @@ __all__ = [
     "Violation",
     "ViolationKind",
     "WorkspaceCopy",
+    "carry_over",
     "copy_workspace",
     "count_changed_lines",
     "diff_snapshots",
     "edit_violations",
+    "is_run_folder",
     "path_problem",
     "pattern_problem",
     "proposal_violations",

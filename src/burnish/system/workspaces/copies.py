@@ -1,4 +1,4 @@
-"""Copies of a folder from which no way leads back, and writing into them without leaving them."""
+"""Independent copies of a folder, and writing into them without leaving them."""
 
 import contextlib
 import fcntl
@@ -14,16 +14,14 @@ from pathlib import Path
 from burnish.core.errors import FileTrouble
 from burnish.system.files import file_trouble, remove_tree
 from burnish.system.workspaces.paths import covers, path_problem, shown
+from burnish.system.workspaces.snapshots import Entry
 
 DEFAULT_EXCLUDE = (
     "**/.git", "**/.hg", "**/.svn", "**/.venv", "**/venv", "**/node_modules", "**/__pycache__",
     "**/*.pyc", "**/.pytest_cache", "**/.ruff_cache", "**/.mypy_cache", "**/.tox", "**/.nox",
     "**/.burnish", "**/.*.burnish-tmp",
 )  # fmt: skip
-"""What a copy goes without: histories, installed packages, caches."""
-_CLONE = 0x40049409
-"""FICLONE of Linux: the copy shares the disk's blocks until one of them is written."""
-_RUN_FILES = ("run.json", "journal.db")
+"""What a copy leaves out: repositories, installed packages, caches."""
 _ALL_MODES = 0o777
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -31,7 +29,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceCopy:
-    """What a copy holds."""
+    """What a copy contains."""
 
     folder: Path
     files: int
@@ -39,16 +37,16 @@ class WorkspaceCopy:
     cloned: int
     """Files whose blocks are shared with the original until one side is written."""
     notes: tuple[str, ...]
-    """What is not in the copy as it is in the original, each with the reason."""
+    """What differs from the original, each with the reason."""
 
 
 def copy_workspace(
     source: Path, destination: Path, *, exclude: Sequence[str] = DEFAULT_EXCLUDE
 ) -> WorkspaceCopy:
-    """Copy a folder, uncommitted changes included, to a place where nothing is yet.
+    """Copy a folder, including uncommitted changes, to a new place.
 
-    Left out: what `exclude` names, folders of runs, the copy itself, sockets and devices. Links
-    that lead out of the folder become the file they lead to, or are left out.
+    Left out: what `exclude` names, run folders, the copy itself, sockets and devices. Links
+    that leave the folder become the file they point to, or are left out.
     """
     try:
         source = source.resolve(strict=True)
@@ -66,6 +64,29 @@ def copy_workspace(
         raise
     return WorkspaceCopy(folder=destination, files=copying.files, bytes=copying.bytes,
                          cloned=copying.cloned, notes=tuple(copying.notes))  # fmt: skip
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Whether a folder holds a run, with its journal or a pointer to it: they appear together."""
+    journals = (folder / name for name in ("journal.db", "journal.json"))
+    return (folder / "run.json").is_file() and any(map(Path.is_file, journals))
+
+
+def carry_over(source: Path, destination: Path, entries: Mapping[str, Entry]) -> None:
+    """Copy these files and folders into another workspace; what is there already stays.
+
+    Links are left out: one could lead to a file that only the other workspace has.
+    """
+    copying = _Copying(source=source, destination=destination, exclude=())
+    for path, entry in sorted(entries.items()):
+        target = destination / path
+        try:
+            if entry.kind == "folder":
+                target.mkdir(parents=True, exist_ok=True)
+            elif entry.kind == "file" and not target.exists():
+                copying.copy_file(source / path, path)
+        except OSError as error:
+            raise file_trouble("copy", source / path, error) from error
 
 
 @dataclass(kw_only=True)
@@ -94,8 +115,10 @@ class _Copying:
                     target.mkdir()
                     modes.append((target, entry.stat().st_mode & _ALL_MODES))
                     todo.append(path)
+                elif not entry.is_file(follow_symlinks=False):
+                    self._note(path, "it is a socket, a pipe or a device")
                 else:
-                    self._file(entry, path)
+                    self.copy_file(Path(entry.path), path)
         # Last: a folder that may not be written could not have been filled.
         for target, mode in modes:
             target.chmod(mode)
@@ -116,16 +139,9 @@ class _Copying:
         if not entry.is_dir(follow_symlinks=False):
             return False
         place = Path(entry.path)
-        return place == self.destination or all((place / name).exists() for name in _RUN_FILES)
+        return place == self.destination or is_run_folder(place)
 
-    def _file(self, entry: "os.DirEntry[str]", path: str) -> None:
-        status = entry.stat(follow_symlinks=False)
-        if not stat.S_ISREG(status.st_mode):
-            self._note(path, "it is a socket, a pipe or a device")
-            return
-        self._content(Path(entry.path), path)
-
-    def _content(self, origin: Path, path: str) -> None:
+    def copy_file(self, origin: Path, path: str) -> None:
         target = self.destination / path
         try:
             with origin.open("rb") as file, target.open("xb") as copy:
@@ -150,7 +166,8 @@ class _Copying:
         if not self.can_clone:
             return False
         try:
-            fcntl.ioctl(copy, _CLONE, file)
+            # FICLONE of Linux: the copy shares the disk's blocks until one of them is written.
+            fcntl.ioctl(copy, 0x40049409, file)
         except OSError:
             self.can_clone = False
             return False
@@ -158,7 +175,7 @@ class _Copying:
         return True
 
     def _link(self, path: str) -> None:
-        """A link that stays in the folder stays a link; one that leaves it cannot."""
+        """A link inside the folder stays a link; one that leaves it cannot."""
         place = self.source / path
         text, real = place.readlink(), Path(os.path.realpath(place))
         spelled = Path(os.path.normpath(place.parent / text))
@@ -167,7 +184,7 @@ class _Copying:
             near = os.path.relpath(real, Path(os.path.realpath(place.parent)))
             (self.destination / path).symlink_to(text if straight else near)
         elif real.is_file():
-            self._content(real, path)
+            self.copy_file(real, path)
             self._note(path, "it was a link to a file elsewhere: the copy holds the content")
         else:
             self._note(path, "it is a link to a place outside of the folder: left out")
@@ -178,7 +195,7 @@ class _Copying:
 
 @dataclass(frozen=True, kw_only=True)
 class _Spare:
-    """A file that was written and waits for its name; without one, a name to be removed."""
+    """A temporary file that waits to be renamed; without `spare`, a file to be removed."""
 
     folder: int
     name: str
@@ -186,10 +203,10 @@ class _Spare:
 
 
 def write_files(folder: Path, texts: Mapping[str, str | None]) -> None:
-    """Give files below `folder` these texts; None removes a file.
+    """Write these texts to files below `folder`; None removes a file.
 
-    Everything is written before the first file changes. Folders are made as needed; modes stay.
-    No link is followed: neither in the place of a file nor in that of a folder.
+    Everything is written before the first file changes. Folders are created as needed; modes are
+    kept. No link is followed, neither to a file nor to a folder.
     """
     for path in texts:
         if problem := path_problem(path):
@@ -235,7 +252,7 @@ def _prepared(opened: contextlib.ExitStack, folder: Path, path: str, text: str |
 
 @contextmanager
 def _entered(folder: Path, above: list[str], *, make: bool) -> Generator[int, None, None]:
-    """The folder that a file lies in, entered step by step so that no link leads elsewhere."""
+    """The folder of a file, opened step by step so that no link is followed."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in above:

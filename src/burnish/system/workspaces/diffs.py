@@ -1,24 +1,22 @@
-"""Changed lines, counted and shown by one and the same comparison, after Myers (1986)."""
+"""Changed lines, counted and shown by one comparison, after Myers (1986)."""
 
-import itertools
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from burnish.system.workspaces.paths import shown
 
 _MOST = 1000
-"""Lines added and removed up to which the shortest way is looked for; the time grows with the
-square."""
+"""How many changed lines are compared exactly; the time grows with the square."""
 
 _AROUND = 3
-_NO_END = "\\ No newline at end of file\n"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 Contents: TypeAlias = Mapping[str, bytes]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LineEdit:
+class _LineEdit(NamedTuple):
     """Lines [before, before_end) become lines [after, after_end)."""
 
     before: int
@@ -28,7 +26,7 @@ class _LineEdit:
 
 
 def _line_edits(before: Sequence[str], after: Sequence[str]) -> list[_LineEdit]:
-    """What to replace by what, in order.
+    """The replacements, in order.
 
     Very different texts give one edit from the first difference to the last: never too few lines.
     """
@@ -39,7 +37,7 @@ def _line_edits(before: Sequence[str], after: Sequence[str]) -> list[_LineEdit]:
         return []
     trace = _trace(old, new) if old and new else None
     if trace is None:
-        return [_edit(start, 0, len(old), 0, len(new))]
+        return [_LineEdit(start, start + len(old), start, start + len(new))]
     return _joined(start, _steps(trace, len(old), len(new)))
 
 
@@ -49,7 +47,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _trace(old: Sequence[str], new: Sequence[str]) -> "list[array[int]] | None":
-    """How far each diagonal reached before the edit of that number; None where there are too many.
+    """How far each diagonal reached before each edit; None if there are too many edits.
 
     Row n holds the diagonals from -n-1 to n+1.
     """
@@ -79,7 +77,7 @@ def _came_from(row: "array[int]", diagonal: int, edits: int) -> int:
 
 
 def _steps(trace: "list[array[int]]", x: int, y: int) -> list[tuple[int, int, bool]]:
-    """Single lines as (place before, place after, is it removed), from first to last."""
+    """Single lines as (position before, position after, is it removed), in order."""
     steps: list[tuple[int, int, bool]] = []
     for edits in range(len(trace) - 1, 0, -1):
         diagonal = x - y
@@ -91,34 +89,28 @@ def _steps(trace: "list[array[int]]", x: int, y: int) -> list[tuple[int, int, bo
 
 
 def _joined(start: int, steps: list[tuple[int, int, bool]]) -> list[_LineEdit]:
-    """Steps that follow each other without a line in between become one edit."""
+    """Joins steps without a line between them into one edit."""
     edits: list[_LineEdit] = []
     for x, y, is_removed in steps:
-        edit = _edit(start, x, x + is_removed, y, y + (not is_removed))
+        before, after = start + x, start + y
+        edit = _LineEdit(before, before + is_removed, after, after + (not is_removed))
         last = edits[-1] if edits else None
-        if last and (last.before_end, last.after_end) == (edit.before, edit.after):
-            edits[-1] = _LineEdit(before=last.before, before_end=edit.before_end,
-                                 after=last.after, after_end=edit.after_end)  # fmt: skip
+        if last and (last.before_end, last.after_end) == (before, after):
+            edits[-1] = _LineEdit(last.before, edit.before_end, last.after, edit.after_end)
         else:
             edits.append(edit)
     return edits
 
 
-def _edit(start: int, before: int, before_end: int, after: int, after_end: int) -> _LineEdit:
-    return _LineEdit(before=start + before, before_end=start + before_end,
-                    after=start + after, after_end=start + after_end)  # fmt: skip
-
-
 @dataclass(frozen=True, kw_only=True)
 class LineCount:
-    """How many lines were added and removed; a line that is different is one of each."""
+    """How many lines were added and removed; a changed line counts as one of each."""
 
     added: int = 0
     removed: int = 0
 
     @property
     def changed(self) -> int:
-        """Both together, as a unified diff counts."""
         return self.added + self.removed
 
     def __add__(self, other: "LineCount") -> "LineCount":
@@ -127,7 +119,7 @@ class LineCount:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffSummary:
-    """What an edit did, for the record: counts that hold for all, and as much text as fits."""
+    """What an edit changed: exact counts, and as much of the diff as fits."""
 
     files: Mapping[str, LineCount]
     text: str
@@ -135,13 +127,16 @@ class DiffSummary:
 
     @property
     def total(self) -> LineCount:
-        """All files together."""
         return sum(self.files.values(), LineCount())
 
 
 def count_changed_lines(before: str, after: str) -> LineCount:
-    """How many lines differ; a file that is not there has none."""
-    edits = _line_edits(_lines(before), _lines(after))
+    """How many lines differ; a missing file has none.
+
+    A line also ends with a lone carriage return, which the text of a diff does not show as an end:
+    a file that has no other is not one line.
+    """
+    edits = _line_edits(_LINE.findall(before), _LINE.findall(after))
     return LineCount(
         added=sum(edit.after_end - edit.after for edit in edits),
         removed=sum(edit.before_end - edit.before for edit in edits),
@@ -149,13 +144,13 @@ def count_changed_lines(before: str, after: str) -> LineCount:
 
 
 def summarize_diff(before: Contents, after: Contents, *, max_chars: int = 20_000) -> DiffSummary:
-    """The unified diff of files by path; a path that only one side has was made or removed."""
+    """The unified diff of files by path; a path on only one side was added or removed."""
     counts: dict[str, LineCount] = {}
     parts: list[str] = []
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)
         if old != new:
-            counts[path] = count_changed_lines(_text(old), _text(new))
+            counts[path] = count_changed_lines(text_of(old), text_of(new))
             parts += _file_diff(path, old, new)
     whole = "".join(parts)
     if len(whole) <= max_chars:
@@ -172,13 +167,13 @@ def _file_diff(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]
     if any(b"\0" in side for side in (old, new) if side is not None):
         yield "Binary files differ\n"
         return
-    before, after = _lines(_text(old)), _lines(_text(new))
+    before, after = _lines(text_of(old)), _lines(text_of(new))
     for hunk in _hunks(_line_edits(before, after)):
         yield from _hunk(hunk, before, after)
 
 
 def _hunks(edits: list[_LineEdit]) -> Iterator[list[_LineEdit]]:
-    """Edits whose surroundings touch belong together."""
+    """Groups edits whose context lines touch."""
     hunk: list[_LineEdit] = []
     for edit in edits:
         if hunk and edit.before - hunk[-1].before_end > 2 * _AROUND:
@@ -205,9 +200,10 @@ def _hunk(hunk: list[_LineEdit], before: list[str], after: list[str]) -> Iterato
 
 
 def _marked(mark: str, lines: list[str]) -> Iterator[str]:
-    return itertools.chain.from_iterable(
-        (mark + line,) if line.endswith("\n") else (f"{mark}{line}\n", _NO_END) for line in lines
-    )
+    for line in lines:
+        yield mark + line
+        if not line.endswith("\n"):
+            yield "\n\\ No newline at end of file\n"
 
 
 def _range(begin: int, end: int) -> str:
@@ -216,11 +212,12 @@ def _range(begin: int, end: int) -> str:
     return str(first) if size == 1 else f"{first},{size}"
 
 
-def _text(content: bytes | None) -> str:
+def text_of(content: bytes | None) -> str:
+    """The content of a file as text; a missing file is empty."""
     return "" if content is None else content.decode("utf-8", "replace")
 
 
 def _lines(text: str) -> list[str]:
-    """Lines end with a newline and with nothing else, as everywhere in diffs."""
+    """Lines end with a newline and nothing else, as everywhere in diffs."""
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])

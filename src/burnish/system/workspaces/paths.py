@@ -11,7 +11,7 @@ _LONGEST = 4096
 
 
 def path_problem(path: str) -> str:
-    """Why a path does not name a file inside a workspace, in words; '' where it does."""
+    """Why a path does not name a file inside a workspace; '' if it does."""
     if not path or "\0" in path or len(path) > _LONGEST:
         return "it is no path of a file"
     if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path):
@@ -29,7 +29,7 @@ def path_problem(path: str) -> str:
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why a pattern cannot be used, in words; '' where it can."""
+    """Why a pattern cannot be used; '' if it can."""
     plain = pattern.removesuffix("/")
     if not plain or plain.startswith(("/", "~")) or ".." in plain.split("/"):
         return "patterns are relative to the workspace and do not leave it"
@@ -39,34 +39,39 @@ def pattern_problem(pattern: str) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as one line of text, whatever bytes its name is made of."""
+    """A path as one line of text, whatever bytes it consists of."""
     readable = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in readable)
 
 
 def look_alike(path: str) -> str:
-    """One spelling for all paths that some file systems take for the same."""
+    """One spelling for all paths that some file systems treat as the same."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def matches(path: str, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns names this path itself.
 
-    `*` stands for anything but '/', `**` also for folders, `x/` for all that is in x.
+    `*` matches anything but '/', `**` also folders, `x/` everything in x.
     """
     return _compiled(tuple(patterns)).fullmatch(path) is not None
 
 
 def covers(patterns: Iterable[str], path: str) -> bool:
-    """Whether one of the patterns names this path or a folder that it lies in."""
+    """Whether one of the patterns names this path or one of its folders."""
     patterns = tuple(patterns)
     return any(matches(place, patterns) for place in (path, *folders_of(path)))
 
 
 def folders_of(path: str) -> list[str]:
-    """The folders that a path lies in, the nearest first."""
+    """The folders of a path, the nearest first."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+
+
+def pattern_of(path: str) -> str:
+    """The pattern that names this path and no other."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 @lru_cache(maxsize=256)
@@ -108,34 +113,33 @@ def _part(part: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What one edit may do. Patterns are relative to the workspace; upper and lower case differ."""
+    """What one edit may change. Patterns are relative to the workspace and case-sensitive."""
 
     include: tuple[str, ...]
-    """The artifacts: files that may be edited, made and removed."""
+    """The artifacts: files that may be edited, created and removed."""
     exclude: tuple[str, ...] = ()
-    """Files, or whole folders, that are no artifacts though `include` names them."""
+    """Files or whole folders that are not artifacts although `include` names them."""
     protect: tuple[str, ...] = ()
-    """What may not be touched whatever else is said, by an edit or by a run."""
+    """What neither an edit nor a run may touch, whatever else is allowed."""
     scratch: tuple[str, ...] = ()
-    """Where commands write what they like; artifacts are never among it."""
+    """Where commands may write anything, except artifacts."""
     file_types: tuple[str, ...] = ()
-    """Endings such as '.md'; none named, and all are allowed."""
+    """Suffixes such as '.md'; if empty, all are allowed."""
     max_files: int | None = None
     max_changed_lines: int | None = None
     max_file_bytes: int = 4 * 1024 * 1024
 
     def is_protected(self, path: str) -> bool:
-        """Whether a path is protected by name."""
         return covers(self.protect, path)
 
     def is_artifact(self, path: str) -> bool:
-        """Whether a file of this path may be edited."""
+        """Whether this file may be edited."""
         if not matches(path, self.include) or covers(self.exclude, path):
             return False
         return not self.is_protected(path)
 
     def is_scratch(self, path: str) -> bool:
-        """Whether changes of this path say nothing."""
+        """Whether changes of this path are ignored."""
         if self.is_protected(path) or self.is_artifact(path):
             return False
         return covers(self.scratch, path)
@@ -146,5 +150,5 @@ class Bounds:
         return not self.file_types or any(name.endswith(ending) for ending in self.file_types)
 
     def artifacts_among(self, paths: Iterable[str]) -> list[str]:
-        """Those of the paths that are artifacts, in order."""
+        """The artifacts among these paths, sorted."""
         return sorted(path for path in paths if self.is_artifact(path))

@@ -1,4 +1,4 @@
-"""What a folder holds at one moment, and what is different at a later one."""
+"""The contents of a folder at one moment, and what differs at a later one."""
 
 import contextlib
 import errno
@@ -12,11 +12,6 @@ from typing import Literal, TypeAlias
 
 from burnish.system.files import file_trouble
 
-_EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
-
-_PART = 1024 * 1024
-_ATTEMPTS = 3
-
 _ChangeKind: TypeAlias = Literal["added", "removed", "content", "mode", "kind", "links"]
 
 
@@ -24,13 +19,13 @@ _ChangeKind: TypeAlias = Literal["added", "removed", "content", "mode", "kind", 
 class Entry:
     """One name in a folder."""
 
-    kind: _EntryKind
+    kind: Literal["file", "folder", "link", "other"]
     mode: int = 0
     digest: str = ""
-    """Of a file's content or a link's target. What could not be read has a mark instead."""
+    """The hash of a file's content or a link's target, or a note if it could not be read."""
     size: int = 0
     links: int = 1
-    """How many names a file has; more than one, and a change here is a change elsewhere."""
+    """How many names a file has; with more than one, a change here is a change elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +36,13 @@ class Snapshot:
 
     @property
     def files(self) -> list[str]:
-        """The paths of files."""
         return [path for path, entry in self.entries.items() if entry.kind == "file"]
 
 
 def snapshot(folder: Path, *, leave_out: Callable[[str], bool] | None = None) -> Snapshot:
-    """Look at everything below `folder`, links not followed; `leave_out` says what to pass over.
+    """Read everything below `folder` without following links; `leave_out` says what to skip.
 
-    Take it while nothing runs in there: what changes while it is read counts as changed.
+    Take it while nothing runs there: what changes while it is read counts as changed.
     """
     entries: dict[str, Entry] = {}
     todo = [""]
@@ -69,7 +63,7 @@ def snapshot(folder: Path, *, leave_out: Callable[[str], bool] | None = None) ->
 
 
 def read_contents(folder: Path, paths: Iterable[str]) -> dict[str, bytes]:
-    """What these files hold; links and what is no file are left out."""
+    """The contents of these files; links and other non-files are left out."""
     contents: dict[str, bytes] = {}
     for path in paths:
         with contextlib.suppress(OSError), os.fdopen(_open(folder / path), "rb") as file:
@@ -105,11 +99,11 @@ def _entry(path: Path) -> Entry:
 
 def _digest(path: Path, status: os.stat_result) -> str:
     try:
-        for _ in range(_ATTEMPTS):
+        for _ in range(3):
             with os.fdopen(_open(path), "rb", buffering=0) as file:
                 before = _stamp(os.fstat(file.fileno()))
                 digest = hashlib.sha256()
-                while part := file.read(_PART):
+                while part := file.read(1024 * 1024):
                     digest.update(part)
                 if _stamp(os.fstat(file.fileno())) == before:
                     return digest.hexdigest()
@@ -133,25 +127,28 @@ def _open(path: Path) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class EntryChange:
-    """One entry that is not what it was; the first kind of difference that applies."""
+    """One changed entry, with the first kind of difference that applies."""
 
     path: str
     kind: _ChangeKind
     before: Entry | None = None
     after: Entry | None = None
     renamed_from: str = ""
-    """Where an added file of the same content was before, and is no more."""
+    """Where an added file with the same content was before."""
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is about a folder, before and after."""
         return {entry.kind for entry in (self.before, self.after) if entry} == {"folder"}
 
 
 def diff_snapshots(before: Snapshot, after: Snapshot) -> list[EntryChange]:
     """Every entry that was added, removed or changed, by path."""
     changes: list[EntryChange] = []
-    gone = _gone_by_digest(before.entries, after.entries)
+    gone = {
+        entry.digest: path
+        for path, entry in before.entries.items()
+        if entry.kind == "file" and path not in after.entries
+    }
     for path in sorted({*before.entries, *after.entries}):
         old, new = before.entries.get(path), after.entries.get(path)
         kind = _kind(old, new)
@@ -173,7 +170,3 @@ def _kind(old: Entry | None, new: Entry | None) -> _ChangeKind | None:
     if (old.digest, old.size) != (new.digest, new.size):
         return "content"
     return "mode" if old.mode != new.mode else "links"
-
-
-def _gone_by_digest(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str, str]:
-    return {e.digest: p for p, e in before.items() if e.kind == "file" and p not in after}

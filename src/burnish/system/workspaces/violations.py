@@ -1,11 +1,11 @@
-"""Holding what was done in a workspace to its bounds: by the result, not by the promise."""
+"""Checks what was done in a workspace against its bounds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from burnish.core.errors import Problem
-from burnish.system.workspaces.diffs import Contents, LineCount, count_changed_lines
+from burnish.system.workspaces.diffs import Contents, LineCount, count_changed_lines, text_of
 from burnish.system.workspaces.paths import Bounds, folders_of, look_alike, path_problem, shown
 from burnish.system.workspaces.snapshots import EntryChange, Snapshot, diff_snapshots
 
@@ -26,7 +26,7 @@ _OURS = "edit the artifacts only"
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """One bound that was broken, where, and what would be right."""
+    """One bound that was broken, where, and what would be allowed."""
 
     kind: ViolationKind
     message: str
@@ -35,7 +35,6 @@ class Violation:
 
     @property
     def problem(self) -> Problem:
-        """The same as something that can be shown with others."""
         return Problem(where=shown(self.path), message=self.message, remedy=self.remedy)
 
     def __str__(self) -> str:
@@ -45,7 +44,7 @@ class Violation:
 def edit_violations(
     bounds: Bounds, before: Snapshot, after: Snapshot, *, old: Contents, new: Contents
 ) -> list[Violation]:
-    """What an edit did that it may not do.
+    """What an edit changed that it may not change.
 
     `old` and `new` hold the contents of the artifacts that differ (more does no harm).
     """
@@ -60,7 +59,7 @@ def edit_violations(
 
 
 def run_violations(bounds: Bounds, before: Snapshot, after: Snapshot) -> list[Violation]:
-    """What a run changed though only its scratch places are its own; artifacts included."""
+    """What a run changed outside its scratch folders, including artifacts."""
     changes = [c for c in diff_snapshots(before, after) if not bounds.is_scratch(c.path)]
     own = [c for c in diff_snapshots(before, after) if bounds.is_scratch(c.path)]
     return [
@@ -73,7 +72,7 @@ def run_violations(bounds: Bounds, before: Snapshot, after: Snapshot) -> list[Vi
 def proposal_violations(
     bounds: Bounds, texts: Mapping[str, str | None], *, old: Contents
 ) -> list[Violation]:
-    """What is wrong with new texts before anything is written; None removes a file."""
+    """What is wrong with new texts before they are written; None removes a file."""
     violations: list[Violation] = []
     for path, text in texts.items():
         if problem := path_problem(path):
@@ -92,7 +91,7 @@ def proposal_violations(
 
 
 def _is_way_to(change: EntryChange, others: Sequence[EntryChange]) -> bool:
-    """Whether a folder came or went only because an allowed file in it did."""
+    """Whether a folder was added or removed only because of an allowed file in it."""
     if not change.is_folder or change.kind not in ("added", "removed"):
         return False
     return any(other.kind == change.kind and change.path in folders_of(other.path)
@@ -128,20 +127,17 @@ def _wrong_with(bounds: Bounds, change: EntryChange, content: bytes | None) -> I
         message = f"it became a {'hard link' if after.kind == 'file' else after.kind}"
         yield Violation(kind="link", path=path, message=message, remedy="write a plain file")
         return
-    if _mode_differs(change):
-        mode = f"{change.before.mode:o}" if change.before else "644 or 664"
+    before = change.before
+    if after.mode & 0o7111 if before is None else before.mode != after.mode:
+        mode = "644 or 664" if before is None else f"{before.mode:o}"
         message = f"its mode is {after.mode:o}"
         yield Violation(kind="mode", path=path, message=message, remedy=f"leave it at {mode}")
     yield from _wrong_type(bounds, path)
-    # Without its content it could not be read: then it is no text.
-    yield from _wrong_content(bounds, path, b"\0" if content is None else content)
-
-
-def _mode_differs(change: EntryChange) -> bool:
-    assert change.after is not None
-    if change.before is None:
-        return bool(change.after.mode & 0o7111)
-    return change.before.mode != change.after.mode
+    if content is None:
+        message = "its content cannot be read"
+        yield Violation(kind="binary", path=path, message=message, remedy="write UTF-8 text")
+    else:
+        yield from _wrong_content(bounds, path, content)
 
 
 def _wrong_type(bounds: Bounds, path: str) -> Iterator[Violation]:
@@ -166,7 +162,7 @@ def _wrong_content(bounds: Bounds, path: str, content: bytes) -> Iterator[Violat
 
 
 def _confusable(before: Snapshot, after: Snapshot) -> Iterator[Violation]:
-    """New names that a file system somewhere takes for a name that is there too."""
+    """New names that some file system would treat as the same as an existing name."""
     taken: dict[str, list[str]] = {}
     for path in after.entries:
         taken.setdefault(look_alike(path), []).append(path)
@@ -185,13 +181,9 @@ def _too_much(
         yield Violation(kind="file_count", message=message, remedy="change fewer files")
     if bounds.max_changed_lines is None:
         return
-    counts = (count_changed_lines(_text(old.get(p)), _text(new.get(p))) for p in paths)
+    counts = (count_changed_lines(text_of(old.get(p)), text_of(new.get(p))) for p in paths)
     changed = sum(counts, LineCount()).changed
     if changed > bounds.max_changed_lines:
         message = f"{changed} lines were changed (added and removed), "
         message += f"{bounds.max_changed_lines} are allowed"
         yield Violation(kind="changed_lines", message=message, remedy="make a smaller edit")
-
-
-def _text(content: bytes | None) -> str:
-    return "" if content is None else content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Files that go with a case: pictures as pictures, documents as text."""
+"""Files attached to a case: pictures as pictures, documents as text."""
 
 import asyncio
 import base64
@@ -6,7 +6,8 @@ import codecs
 import hashlib
 import stat
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -18,7 +19,7 @@ from burnish.core.content import Json, canonical
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.journal.limits import RetryPolicy
 from burnish.system import Redactor, read_bytes
-from burnish.system.config_errors import shown
+from burnish.system.config import shown
 from burnish.system.files import Unreadable, file_trouble
 from burnish.targets.agent.document_limits import (
     PATIENCE,
@@ -34,7 +35,6 @@ from burnish.targets.agent.document_limits import (
 _KINDS = ("image", "pdf", "text", "excel", "word", "powerpoint", "csv")
 _PLAIN = ("text", "csv")
 """The kinds that are read as they are."""
-_PICTURES = "PNG, JPEG, GIF or WebP"
 
 _SUFFIXES = {
     "image": ".png .jpg .jpeg .gif .webp .bmp .tif .tiff .svg .heic",
@@ -55,12 +55,12 @@ _OPTIONS = {
     "range": ("excel",),
     "cache": _KINDS,
 }
-"""Which part of a file can be asked for, and of which kinds."""
+"""The options of a file, and the kinds that have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """The part of a document that is asked for; all of it where nothing is said."""
+    """The requested part of a document; all of it by default."""
 
     kind: str
     pages: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class _Part:
 
     @classmethod
     def of(cls, attachment: Attachment) -> "_Part":
-        """What an attachment asks for; Unreadable where it asks for what cannot be."""
+        """Read the options of an attachment; Unreadable where they make no sense."""
         _require_sense(attachment)
         options = attachment.options
         return cls(
@@ -81,23 +81,22 @@ class _Part:
 
 
 def _require_sense(attachment: Attachment) -> None:
-    """Rows of cases come with any kind of file and any options."""
     if attachment.kind not in _KINDS:
-        cause = f"there is no type of file {attachment.kind[:40]!r}"
-        raise Unreadable(cause, remedy=f"Known: {', '.join(_KINDS)}.")
+        cause = f"unknown file type {attachment.kind[:40]!r}"
+        raise Unreadable(cause, remedy=f"Known types: {', '.join(_KINDS)}.")
     places = {"path": "a path", "url": "a url", "data": "data"}
     there = [words for place, words in places.items() if getattr(attachment, place)]
     if len(there) != 1:
-        which = " and ".join(there) or "neither a path nor a url nor data"
-        raise Unreadable(f"it has {which}", remedy="Give one of them.")
+        which = " and ".join(there) or "no path, url or data"
+        raise Unreadable(f"it has {which}", remedy="Give exactly one of path, url and data.")
     for name in attachment.options:
         if attachment.kind not in _OPTIONS.get(name, ()):
             options = [each for each, kinds in _OPTIONS.items() if attachment.kind in kinds]
             cause = f"a file of type {attachment.kind} has no {name!r}"
-            raise Unreadable(cause, remedy=f"Remove it; there is: {', '.join(options)}.")
+            raise Unreadable(cause, remedy=f"Remove it; the options are: {', '.join(options)}.")
     if not isinstance(cache := attachment.options.get("cache", False), bool):
-        cause = f"expected true or false as its cache, found {shown(cache)}"
-        raise Unreadable(cause, remedy="Mend its `cache`.")
+        cause = f"expected true or false for cache, found {shown(cache)}"
+        raise Unreadable(cause, remedy="Fix `cache`.")
 
 
 def _pages(value: Json) -> tuple[int, ...]:
@@ -105,8 +104,9 @@ def _pages(value: Json) -> tuple[int, ...]:
         return ()
     pages = [page for page in value if type(page) is int] if isinstance(value, list) else []
     if not pages or pages != value:
-        cause = f"expected the numbers of pages such as [1, 3], found {_listed(value)}"
-        raise Unreadable(cause, remedy="Mend its `pages`.")
+        listed = f"{value}"[:60] if isinstance(value, list) else shown(value)
+        cause = f"expected page numbers such as [1, 3], found {listed}"
+        raise Unreadable(cause, remedy="Fix `pages`.")
     return tuple(pages)
 
 
@@ -114,17 +114,12 @@ def _words(name: str, value: Json) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or not value.strip():
-        cause = f"expected text as its {name}, found {shown(value)}"
-        raise Unreadable(cause, remedy="Put it in quotes, or leave it out.")
+        cause = f"expected text for {name}, found {shown(value)}"
+        raise Unreadable(cause, remedy="Put it in quotes, or remove it.")
     return value
 
 
-def _listed(value: Json) -> str:
-    return f"{value}"[:60] if isinstance(value, list) else shown(value)
-
-
 def _name_of(attachment: Attachment) -> str:
-    """The name of the file, wherever it is."""
     if attachment.data:
         return PurePath(attachment.name).name
     if attachment.path:
@@ -134,66 +129,64 @@ def _name_of(attachment: Attachment) -> str:
 
 
 def _require_name(kind: str, name: str) -> None:
-    """Refuse a kind that the file's name speaks against; Unreadable says what to do."""
+    """Refuse a kind that does not fit the file's name."""
     suffix = PurePath(name).suffix.lower()
     promised = _KIND_OF_SUFFIX.get(suffix, kind)
     if newer := _NEWER_OF_SUFFIX.get(suffix):
-        remedy = f"Save it as {newer} and say `type: {_KIND_OF_SUFFIX[newer]}`."
-        raise Unreadable(f"{suffix} files are not read", remedy=remedy)
+        remedy = f"Save it as {newer} and set `type: {_KIND_OF_SUFFIX[newer]}`."
+        raise Unreadable(f"{suffix} files are not supported", remedy=remedy)
     if promised != kind and not {promised, kind} <= set(_PLAIN):
-        remedy = f"Say `type: {promised}`, or name another file."
+        remedy = f"Set `type: {promised}`, or use another file."
         raise Unreadable(f"`type: {kind}` does not fit a {suffix} file", remedy=remedy)
 
 
 def text_of(attachment: Attachment, path: Path) -> str:
-    """The text of a document that is no picture, or of the part that is asked for.
+    """The text of a document, or of the requested part.
 
-    Raises FileTrouble, which says what to mend.
+    Raises FileTrouble, which says what to fix.
     """
-    try:
+    with _readable(attachment):
         part = _Part.of(attachment)
         if part.kind in _PLAIN:
             return _text_in(_bounded_content(path), part)
         return _remembered(part, path, _version(path))
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
 
 
 def text_in(attachment: Attachment, content: bytes) -> str:
-    """The same, of a document that is in memory."""
-    try:
+    """The text of a document in memory."""
+    with _readable(attachment):
         return _text_in(content, _Part.of(attachment))
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
 
 
 def _sent_content(attachment: Attachment) -> bytes:
-    """What came along as data; Unreadable where that is no base64, or too much."""
     try:
         content = b64decode("".join(attachment.data.split()), validate=True)
     except ValueError as error:
-        cause = f"its data is no base64: {error}"
+        cause = f"its data is not valid base64: {error}"
         raise Unreadable(cause, remedy="Send the file's bytes in base64.") from error
     require_size(len(content))
     return content
 
 
 def _bounded_content(path: Path) -> bytes:
-    """What a file holds, unless it is too big; Unreadable where it is."""
     require_size(_version(path)[1])
     return read_bytes(path)
 
 
-def _trouble(attachment: Attachment, error: Unreadable) -> FileTrouble:
-    """The error of an attachment that cannot be read."""
-    place = attachment.path or attachment.url or attachment.name or "a file of a case"
-    name = Redactor.from_environment().text(place)
-    return FileTrouble(f"cannot read {name}: {error.cause}", remedy=error.remedy)
+@contextmanager
+def _readable(attachment: Attachment) -> Generator[None, None, None]:
+    """Raise FileTrouble with the name of the attachment instead of Unreadable."""
+    try:
+        yield
+    except Unreadable as error:
+        place = attachment.path or attachment.url or attachment.name or "a file of a case"
+        name = Redactor.from_environment().text(place)
+        raise FileTrouble(f"cannot read {name}: {error.cause}", remedy=error.remedy) from error
 
 
 @lru_cache(maxsize=32)
 def _remembered(part: _Part, path: Path, version: tuple[int, int, int]) -> str:
-    """A file goes to the agent once for each candidate and repeat, and is taken apart once."""
+    """A file goes to the agent once for each candidate and repeat, but is parsed only once."""
     del version
     return _text_in(_bounded_content(path), part)
 
@@ -205,14 +198,16 @@ def _version(path: Path) -> tuple[int, int, int]:
     except OSError as error:
         raise file_trouble("read", path, error) from error
     except ValueError as error:
-        raise Unreadable(f"no path is like this: {error}", remedy="Mend its `path`.") from error
+        raise Unreadable(f"invalid path: {error}", remedy="Fix `path`.") from error
     if not stat.S_ISREG(status.st_mode):
-        raise Unreadable("it is no file, but a folder or a device", remedy="Name a file.")
+        raise Unreadable(
+            "it is not a file but a folder or a device", remedy="Give the path of a file."
+        )
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _text_in(content: bytes, part: _Part) -> str:
-    """A reader loads when a document of its kind appears."""
+    """The libraries are imported only for documents that need them."""
     if part.kind in _PLAIN:
         return _plain_text(content)
     if part.kind == "pdf":
@@ -229,14 +224,16 @@ def _text_in(content: bytes, part: _Part) -> str:
 
 
 def _plain_text(content: bytes) -> str:
-    """The text as it is, UTF-8 unless its first bytes say UTF-16; without a byte order mark."""
+    """UTF-8 unless the first bytes say UTF-16; without a byte order mark."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise _no_text(content, f"it is not UTF-8 text (at byte {error.start})") from error
     if "\0" in text:
-        raise _no_text(content, f"it is not text (a zero at character {text.index(chr(0))})")
+        raise _no_text(
+            content, f"it is not text (a null character at position {text.index(chr(0))})"
+        )
     allowed_text().take(len(text))
     return text
 
@@ -244,12 +241,11 @@ def _plain_text(content: bytes) -> str:
 def _no_text(content: bytes, cause: str) -> Unreadable:
     likeness = looks_like(content)
     if likeness:
-        return Unreadable(f"{cause}: it looks like {likeness}", remedy="Mend its `type`.")
+        return Unreadable(f"{cause}: it looks like {likeness}", remedy="Fix `type`.")
     return Unreadable(cause, remedy="Save it as UTF-8.")
 
 
 def _pdf_text(content: bytes, part: _Part) -> str:
-    """The pages; several have headings."""
     from burnish.system.pdf_files import pdf_pages
 
     allowance = allowed_text()
@@ -262,12 +258,12 @@ def _pdf_text(content: bytes, part: _Part) -> str:
         if not content or b"%PDF-" in content[:1024]:
             raise
         likeness = looks_like(content)
-        hint = f"it looks like {likeness}" if likeness else "it does not begin like one"
-        remedy = "Mend its `type`, or give a PDF."
-        raise Unreadable(f"it is no PDF: {hint}", remedy=remedy) from error
+        hint = f"it looks like {likeness}" if likeness else "it does not start like one"
+        remedy = "Fix `type`, or give a PDF."
+        raise Unreadable(f"it is not a PDF: {hint}", remedy=remedy) from error
     if not any(texts.values()):
         raise Unreadable(
-            "there is no text in it: its pages may be pictures",
+            "it contains no text: its pages may be pictures",
             remedy="Give its pages as pictures (`type: image`), or a PDF with text.",
         )
     if len(texts) == 1:
@@ -275,76 +271,57 @@ def _pdf_text(content: bytes, part: _Part) -> str:
     return "\n\n".join(f"# Page {number}\n{text}" for number, text in texts.items())
 
 
-# -- Files that go with a case --------------------------------------------------------------------
-
-
 async def read_attachments(
     attachments: Sequence[Attachment], folder: Path, *, patience: RetryPolicy = PATIENCE
 ) -> tuple[list[str], list[Image]]:
-    """The texts, each under the name of its file, and the pictures, in order.
+    """Return the texts, each under the name of its file, and the pictures, in order.
 
-    A picture has its name among the texts too, so that an agent can tell which is which.
-    What the user has to mend is a FileTrouble; what nobody could fetch a ConnectionError.
+    A picture has its name among the texts too, so that an agent can tell them apart. Raises
+    FileTrouble for what the user has to fix, ConnectionError for what could not be downloaded.
     """
     texts: list[str] = []
     images: list[Image] = []
     for attachment in attachments:
-        named = _named(attachment)
-        if attachment.kind == "image":
-            images.append(await _picture(attachment, folder, patience))
+        named = f"name={quoteattr(_name_of(attachment))}"
+        if attachment.description:
+            named += f" description={quoteattr(attachment.description)}"
+        # In a thread: a long document takes seconds to read, and other cases go on.
+        if attachment.url:
+            content = await _downloaded(attachment, patience)
+            found = await asyncio.to_thread(_content_of, attachment, content)
+        else:
+            found = await asyncio.to_thread(_local_content, attachment, folder)
+        if isinstance(found, Image):
+            images.append(found)
             texts.append(f"<image {named}/>")
         else:
-            text = await _text(attachment, folder, patience)
-            texts.append(f"<file {named}>\n{text}\n</file>")
+            texts.append(f"<file {named}>\n{found}\n</file>")
     return texts, images
 
 
-def _picture_here(attachment: Attachment, folder: Path) -> Image:
-    """A picture that is a file here, or came along; FileTrouble says what to mend."""
-    try:
-        _Part.of(attachment)
-        if attachment.data:
-            return _picture_in(_sent_content(attachment))
-        return _picture_in(_bounded_content(folder / attachment.path))
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
+def _local_content(attachment: Attachment, folder: Path) -> Image | str:
+    path = folder / attachment.path
+    with _readable(attachment):
+        if attachment.kind != "image" and not attachment.data:
+            return text_of(attachment, path)
+        if attachment.kind == "image":
+            _Part.of(attachment)
+        content = _sent_content(attachment) if attachment.data else _bounded_content(path)
+        return _content_of(attachment, content)
 
 
-def _text_here(attachment: Attachment, folder: Path) -> str:
-    """The text of a document that is a file here, or came along; FileTrouble likewise."""
-    if not attachment.data:
-        return text_of(attachment, folder / attachment.path)
-    try:
-        return text_in(attachment, _sent_content(attachment))
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
-
-
-async def _picture(attachment: Attachment, folder: Path, patience: RetryPolicy) -> Image:
-    if not attachment.url:
-        return await asyncio.to_thread(_picture_here, attachment, folder)
-    content = await _downloaded(attachment, patience)
-    try:
+def _content_of(attachment: Attachment, content: bytes) -> Image | str:
+    if attachment.kind != "image":
+        return text_in(attachment, content)
+    with _readable(attachment):
         return _picture_in(content)
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
-
-
-async def _text(attachment: Attachment, folder: Path, patience: RetryPolicy) -> str:
-    # In a thread: a long document takes seconds to take apart, and other cases go on.
-    if not attachment.url:
-        return await asyncio.to_thread(_text_here, attachment, folder)
-    content = await _downloaded(attachment, patience)
-    return await asyncio.to_thread(text_in, attachment, content)
 
 
 async def _downloaded(attachment: Attachment, patience: RetryPolicy) -> bytes:
     fetch = kept_download if attachment.options.get("cache") is True else download
-    try:
+    with _readable(attachment):
         _Part.of(attachment)
         return await fetch(attachment.url, patience=patience)
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
 
 
 def _picture_in(content: bytes) -> Image:
@@ -353,22 +330,17 @@ def _picture_in(content: bytes) -> Image:
     if media_type is None:
         likeness = looks_like(content)
         hint = f": it looks like {likeness}" if likeness else ""
-        cause = f"it is no picture that models read ({_PICTURES}){hint}"
-        raise Unreadable(cause, remedy=f"Save it as {_PICTURES}, or mend its `type`.")
+        formats = "PNG, JPEG, GIF or WebP"
+        cause = f"it is not a picture that models can read ({formats}){hint}"
+        raise Unreadable(cause, remedy=f"Save it as {formats}, or fix `type`.")
     return Image(media_type=media_type, base64=base64.b64encode(content).decode())
 
 
-def _named(attachment: Attachment) -> str:
-    about = attachment.description
-    hint = f" description={quoteattr(about)}" if about else ""
-    return f"name={quoteattr(_name_of(attachment))}{hint}"
-
-
 def check_attachments(cases: Sequence[Case], folder: Path) -> list[Problem]:
-    """What would keep the files of these cases from reaching the agent.
+    """Find what would keep the files of these cases from reaching the agent.
 
-    Files that are here are read as a run would read them; addresses are only looked at. A
-    case that was recorded needs no files.
+    Local files are read as a run would read them; addresses are only validated. A recorded case
+    needs no files.
     """
     problems: list[Problem] = []
     seen: set[bytes] = set()
@@ -382,7 +354,6 @@ def check_attachments(cases: Sequence[Case], folder: Path) -> list[Problem]:
 
 
 def _all(cases: Sequence[Case]) -> Iterator[tuple[str, Attachment]]:
-    """Every file, and the case it goes with."""
     for case in cases:
         if case.recorded is not None:
             continue
@@ -394,29 +365,22 @@ def _all(cases: Sequence[Case]) -> Iterator[tuple[str, Attachment]]:
 
 def _problems(where: str, attachment: Attachment, folder: Path) -> list[Problem]:
     try:
-        _look_at(attachment, folder)
+        with _readable(attachment):
+            _Part.of(attachment)
+            _require_name(attachment.kind, _name_of(attachment))
+            if attachment.url:
+                full_address(attachment.url)
+            else:
+                _local_content(attachment, folder)
     except ConfigError as error:
-        return [Problem(where=where, message=p.message, remedy=p.remedy) for p in error.problems]
+        return [replace(problem, where=where) for problem in error.problems]
     except BurnishError as error:
         return [Problem(where=where, message=error.message, remedy=error.remedy)]
     return []
 
 
-def _look_at(attachment: Attachment, folder: Path) -> None:
-    try:
-        _Part.of(attachment)
-        _require_name(attachment.kind, _name_of(attachment))
-        if attachment.url:
-            full_address(attachment.url)
-            return
-    except Unreadable as error:
-        raise _trouble(attachment, error) from error
-    read = _picture_here if attachment.kind == "image" else _text_here
-    read(attachment, folder)
-
-
 def pinned(cases: Sequence[Case], folder: Path) -> tuple[Case, ...]:
-    """The cases with the content of their files in view, so that another content is noticed."""
+    """The cases with hashes of their files, so that changed content is noticed."""
     return tuple(
         replace(case, turns=tuple(_pinned(turn, folder) for turn in case.turns))
         if any(turn.attachments for turn in case.turns)

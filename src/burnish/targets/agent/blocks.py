@@ -3,29 +3,28 @@
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from burnish.core.content import (
     AboveZero,
     AtLeastOne,
     Json,
     NoneOrMore,
+    NotBlank,
+    Places,
     Share,
-)
-from burnish.core.content import (
-    Places as ContentPlaces,
 )
 from burnish.core.errors import ConfigError, Problem
 from burnish.metrics.files import EvaluationsBlock
-from burnish.models.model_block import ModelBlock
-from burnish.models.references import ModelSettings
+from burnish.models.factory import ModelBlock
 from burnish.system import expand_variables
+from burnish.system.yaml import parse_tree
 
-_Places: TypeAlias = Annotated[int, Field(ge=1, le=100)]
+_TopK: TypeAlias = Annotated[int, Field(ge=1, le=100)]
 WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
 """The weights of a hybrid search; together they are 1."""
 
@@ -39,13 +38,13 @@ class ToolBlock(BaseModel):
     """Keys that are read, and that burnish does nothing with."""
 
     name: Annotated[str, Field(pattern=r"^[0-9A-Za-z_]+$")]
-    description: Annotated[str, Field(min_length=1)]
+    description: NotBlank
     defer_loading: bool = True
 
     def ignored(self) -> list[str]:
         """The keys that this file sets to no effect."""
-        return [key for key in self.without_effect if getattr(self, key) not in (None, False, [])
-                and key in self.model_fields_set]  # fmt: skip
+        set_keys = [key for key in self.without_effect if key in self.model_fields_set]
+        return [key for key in set_keys if getattr(self, key) not in (None, False, [])]
 
 
 class FunctionTool(ToolBlock):
@@ -67,9 +66,9 @@ class VectorstoreTool(ToolBlock):
     source: str
     embedding_model: str | ModelBlock | None = None
     """A name at the agent's provider of embeddings, `provider:name`, or a block that says more."""
-    embedding_dimensions: int | None = None
+    embedding_dimensions: AtLeastOne | None = None
     database: JsonValue = None
-    top_k: _Places = 5
+    top_k: _TopK = 5
     min_similarity_score: Share | None = None
     chunk_size: AtLeastOne | None = None
     chunk_overlap: NoneOrMore | None = None
@@ -117,7 +116,7 @@ class HierarchicalTool(ToolBlock):
     ] = "none"
     max_subsection_depth: int | None = None
     search_mode: Literal["semantic", "keyword", "hybrid"] = "hybrid"
-    top_k: _Places = 10
+    top_k: _TopK = 10
     min_score: Share | None = None
     semantic_weight: Share = 0.5
     keyword_weight: Share = 0.3
@@ -143,7 +142,7 @@ class HierarchicalTool(ToolBlock):
         if abs(math.fsum(getattr(self, key) for key in WEIGHTS) - 1) > 1e-6:
             raise ValueError(f"in a hybrid search {', '.join(WEIGHTS)} must add up to 1")
         if self.semantic_weight + self.keyword_weight <= 0:
-            raise ValueError("semantic_weight and keyword_weight may not both be 0")
+            raise ValueError("semantic_weight and keyword_weight must not both be 0")
         return self
 
 
@@ -200,7 +199,7 @@ class PromptTool(ToolBlock):
     @model_validator(mode="after")
     def _one_text(self) -> "PromptTool":
         if (self.template is None) == (self.file is None):
-            raise ValueError("give template or file, one of the two")
+            raise ValueError("give either template or file")
         return self
 
 
@@ -208,13 +207,6 @@ AgentTool: TypeAlias = Annotated[
     FunctionTool | VectorstoreTool | HierarchicalTool | McpTool | PromptTool,
     Field(discriminator="type"),
 ]
-
-
-# -- The agent file -------------------------------------------------------------------------------
-
-
-_USUAL = ModelSettings(temperature=0.3, max_tokens=1000)
-"""How a model is asked where the file leaves it open."""
 
 
 class Block(BaseModel):
@@ -226,15 +218,15 @@ class Block(BaseModel):
 class AgentModel(ModelBlock):
     """The model of an agent."""
 
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = _USUAL.temperature
-    max_tokens: AtLeastOne | None = _USUAL.max_tokens
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.3
+    max_tokens: AtLeastOne | None = 1000
 
 
 class InstructionsBlock(Block):
     """The system prompt: in a file of its own, or here."""
 
-    file: str | None = None
-    inline: str | None = None
+    file: NotBlank | None = None
+    inline: NotBlank | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -246,7 +238,7 @@ class InstructionsBlock(Block):
     @model_validator(mode="after")
     def _one(self) -> "InstructionsBlock":
         if (self.file is None) == (self.inline is None):
-            raise ValueError("give file or inline, one of the two")
+            raise ValueError("give either file or inline")
         return self
 
 
@@ -261,8 +253,18 @@ class ExecutionBlock(Block):
     cache_dir: str | None = None
     verbose: bool | None = None
     quiet: bool | None = None
-    parallel_test_cases: ContentPlaces = 1
+    parallel_test_cases: Places = 1
     """Cases at once; the turns of one case follow each other."""
+    executor: str | None = None
+    """Where cases are run: local, processes or dask."""
+    address: str | None = None
+    """The scheduler of a Dask cluster."""
+    workers: Places | None = None
+    """Worker processes to start on this machine."""
+    upload: str | None = None
+    """A folder that workers get a copy of."""
+    send_keys: tuple[str, ...] = ()
+    """Environment variables that workers get from here."""
 
 
 class CallBlock(Block):
@@ -289,7 +291,7 @@ class AgentBlock(Block):
 
     without_effect: ClassVar[tuple[str, ...]] = ("observability", "deployment", "claude", "openai")
 
-    name: Annotated[str, Field(min_length=1)]
+    name: NotBlank
     description: str | None = None
     author: str | None = None
     model: AgentModel
@@ -319,7 +321,7 @@ class AgentBlock(Block):
         if twice:
             raise ValueError(f"two tools have the same name: {', '.join(twice)}")
         if self.test_cases is not None and self.test_cases_file is not None:
-            raise ValueError("give test_cases or test_cases_file, not both")
+            raise ValueError("give either test_cases or test_cases_file")
         return self
 
     def ignored(self) -> list[str]:
@@ -334,9 +336,6 @@ class AgentBlock(Block):
         used = ("file_timeout", "download_timeout", "cache_enabled", "cache_dir")
         keys = [key for key in used if getattr(self.execution, key) is not None]
         return notes + ([f"execution: {', '.join(keys)} has no effect here"] if keys else [])
-
-
-# -- `${VAR}` in agent files ----------------------------------------------------------------------
 
 
 _SECRET_KEYS = ("api_key", "env", "headers")
@@ -375,21 +374,12 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     try:
         text = expand_variables(data, env)
     except ConfigError as error:
-        problems += [
-            Problem(where=where, message=p.message, remedy=p.remedy) for p in error.problems
-        ]
+        problems += [replace(problem, where=where) for problem in error.problems]
         return data
-    return _scalar(text) if _is_one(data) else text
-
-
-def _is_one(text: str) -> bool:
-    return text.startswith("${") and text.endswith("}") and text.count("$") == 1
-
-
-def _scalar(text: str) -> Json:
-    reader: Any = YAML(typ="safe", pure=True)
+    if not (data.startswith("${") and data.endswith("}") and data.count("$") == 1):
+        return text
     try:
-        value: object = reader.load(text)
-    except YAMLError:
+        value = parse_tree(Path("value.yaml"), text).data
+    except ConfigError:
         return text
     return value if isinstance(value, bool | int | float) else text

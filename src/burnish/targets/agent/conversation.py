@@ -1,4 +1,4 @@
-"""One case under one candidate: the conversation with pydantic-ai, tool uses and outcome."""
+"""One case under one candidate: the conversation by pydantic-ai, tool calls and outcome."""
 
 import json
 import time
@@ -37,7 +37,7 @@ from burnish.targets.agent.attachments import read_attachments
 
 @dataclass
 class RunLog:
-    """What one run of a case may spend through, and what its tools did."""
+    """The effects of one run of a case, and its tool calls."""
 
     effects: Effects
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
@@ -46,10 +46,10 @@ class RunLog:
 
 @dataclass
 class LoggedToolset(WrapperToolset[RunLog]):
-    """Writes down every use of a tool; a tool that raises tells the model so and is no crash."""
+    """Logs every tool call; a tool that raises reports the error to the model."""
 
     retrieves: bool = False
-    """Whether what comes back are passages."""
+    """Whether its results are passages."""
 
     async def call_tool(
         self,
@@ -58,7 +58,6 @@ class LoggedToolset(WrapperToolset[RunLog]):
         ctx: RunContext[RunLog],
         tool: ToolsetTool[RunLog],
     ) -> Any:
-        """Call it, and write it down."""
         started = time.perf_counter()
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
@@ -108,25 +107,19 @@ def _plain(value: Any) -> Json:
     return cast("Json", to_jsonable_python(value, fallback=repr, inf_nan_mode="strings"))
 
 
-# -- Messages to and from pydantic-ai -------------------------------------------------------------
-
-
 def _opening(
     demonstrations: Sequence[Demonstration], history: Sequence[Message]
 ) -> list[ModelMessage]:
-    """What stands before the first turn: worked examples, then what was said already."""
-    shown = [
-        message
-        for number, demo in enumerate(demonstrations, start=1)
-        for message in _shown(demo, number)
-    ]
-    # Of what was said before, only the words are shown.
-    spoken = (replace(message, images=(), verbatim=None) for message in (*shown, *history))
-    return [model_message(message) for message in spoken]
+    """The messages before the first turn: demonstrations, then the history."""
+    demos = enumerate(demonstrations, start=1)
+    shown = [message for number, demo in demos for message in _shown(demo, number)]
+    # Of earlier messages, only the words are shown.
+    texts = (replace(message, images=(), verbatim=None) for message in (*shown, *history))
+    return [model_message(message) for message in texts]
 
 
 def _shown(demo: Demonstration, number: int) -> Iterator[Message]:
-    """A worked example as if it had just happened: the question, each tool used, the answer."""
+    """A demonstration as messages: the question, each tool call, the answer."""
     yield Message(role="user", content=demo.input)
     for place, call in enumerate(demo.calls, start=1):
         # The same at every asking: a request is what its answer is kept under.
@@ -147,7 +140,7 @@ def _steps(
     surfaces: tuple[str, ...],
     first: int,
 ) -> tuple[Step, ...]:
-    """One step for each answer of the model, with the tools it asked for."""
+    """One step for each answer of the model, with its tool calls."""
     used = {call.id: call for call in calls}
     steps: list[Step] = []
     answers = iter(replies)
@@ -165,7 +158,7 @@ def _steps(
                 input=before,
                 output="".join(p.content for p in message.parts if isinstance(p, TextPart)),
                 tools=tuple(used[name] for name in call_ids if name in used),
-                usage=priced.reply.usage if priced else Step(id="", node="").usage,
+                usage=priced.reply.usage if priced else Usage(),
                 seconds=priced.reply.seconds if priced else 0.0,
             )
         )
@@ -173,7 +166,7 @@ def _steps(
 
 
 def _answers(messages: Sequence[ModelMessage]) -> Iterator[tuple[Json, ModelResponse]]:
-    """Each answer, with what was said to the model right before it."""
+    """Each answer, with the messages right before it."""
     before: Json = None
     for message in messages:
         if isinstance(message, ModelResponse):
@@ -192,13 +185,6 @@ def _words(part: Any) -> str:
     return ""
 
 
-# -- One case under one candidate -----------------------------------------------------------------
-
-
-_RETRIES = 2
-"""How often an agent may mend an answer or a tool's arguments that did not fit."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class AgentParts:
     """An agent under one candidate, ready to run cases."""
@@ -213,17 +199,12 @@ class AgentParts:
     demonstrations: tuple[Demonstration, ...] = ()
     user: Role[TalkSoFar, NextRemark] | None = None
 
-    def for_case(self, case: Case) -> tuple[Demonstration, ...]:
-        """The demonstrations, without the case's own: nobody is examined with the answer."""
-        return tuple(demo for demo in self.demonstrations if demo.case != case.id or not demo.case)
-
 
 @dataclass
 class _Conversation:
-    """A conversation under way, and what is known of it so far."""
+    """A running conversation."""
 
     parts: AgentParts
-    case: Case
     draw: int
     effects: Effects
     messages: list[ModelMessage] = field(default_factory=list[ModelMessage])
@@ -233,19 +214,21 @@ class _Conversation:
     data: Json = None
 
     async def say(self, text: str, attachments: Sequence[Attachment] = ()) -> str:
-        """One turn: what the agent replies."""
+        """Run one turn and return the reply."""
         parts = self.parts
         log, before = RunLog(effects=self.effects), len(self.log.replies)
         model = JournaledModel(parts.client, draw=self.draw, effects=self.effects, log=self.log)
         texts, images = await read_attachments(attachments, parts.folder)
+        schema = cast("dict[str, Any] | None", parts.schema)
+        output = str if schema is None else NativeOutput(StructuredDict(schema, name="answer"))
         agent: Agent[RunLog, Any] = Agent(
             model,
             name=parts.name,
             instructions=parts.instructions or None,
             toolsets=parts.toolsets,
-            output_type=_output(parts.schema),
+            output_type=output,
             deps_type=RunLog,
-            retries=_RETRIES,
+            retries=2,  # to fix an answer, or arguments of a tool, that did not fit
         )
         heard = len(self.messages)
         try:
@@ -254,10 +237,15 @@ class _Conversation:
             self.messages = result.all_messages()
         finally:
             self._write(heard, log, before)
-        return self._reply(result.output)
+        output = result.output
+        if not isinstance(output, str):
+            self.data = cast("Json", output)
+            output = json.dumps(output, ensure_ascii=False)
+        self.replies.append(output)
+        return output
 
     def _write(self, heard: int, log: RunLog, before: int) -> None:
-        """The steps of this turn; of a turn that failed, the tools it used all the same."""
+        """Record the steps of this turn; of a failed turn, at least its tool calls."""
         new = self.messages[heard:]
         steps = _steps(
             new,
@@ -275,28 +263,19 @@ class _Conversation:
                 turn=len(self.replies),
                 surfaces=self.parts.surfaces,
                 tools=tuple(log.calls),
-                usage=_usage(self.log, before),
+                usage=_usage(self.log.replies[before:]),
             )
             steps = (broken,)
         self.steps += steps
 
-    def _reply(self, output: Any) -> str:
-        if isinstance(output, str):
-            self.replies.append(output)
-        else:
-            self.data = cast("Json", output)
-            self.replies.append(json.dumps(output, ensure_ascii=False))
-        return self.replies[-1]
-
     def outcome(self, *, failure: Failure | None = None, talked: Sequence[str] = ()) -> Outcome:
-        """What came of it."""
         costs = [priced.nano_usd for priced in self.log.replies]
         return Outcome(
             replies=tuple(self.replies) if failure is None else (),
             asked=tuple(talked),
             data=self.data if failure is None else None,
             trace=Trace(steps=tuple(self.steps)),
-            usage=_usage(self.log),
+            usage=_usage(self.log.replies),
             nano_usd=None if None in costs else sum(cost or 0 for cost in costs),
             seconds=sum(priced.reply.seconds for priced in self.log.replies),
             failure=failure,
@@ -304,14 +283,11 @@ class _Conversation:
 
 
 async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects) -> Outcome:
-    """The conversation of a case. What goes wrong in it is an outcome, not an exception."""
-    talk = _Conversation(
-        parts=parts,
-        case=case,
-        draw=draw,
-        effects=effects,
-        messages=_opening(parts.for_case(case), case.history),
-    )
+    """Run the conversation of a case; what goes wrong in it is part of the outcome."""
+    # Without the case's own demonstration, which holds the answer.
+    demos = [demo for demo in parts.demonstrations if demo.case != case.id or not demo.case]
+    messages = _opening(demos, case.history)
+    talk = _Conversation(parts=parts, draw=draw, effects=effects, messages=messages)
     try:
         remarks = await play(case, talk.say, user=parts.user, draw=draw, effects=effects)
     except RoleFailed as error:
@@ -332,7 +308,7 @@ async def play(
     draw: int,
     effects: Effects,
 ) -> tuple[str, ...]:
-    """Have the turns of a case; the remarks of the user who is played, where it is a scenario."""
+    """Run the turns of a case; return the simulated user's remarks if it is a scenario."""
     if case.scenario is None:
         for turn in case.turns:
             await say(turn.input, turn.attachments)
@@ -347,14 +323,5 @@ async def play(
     return (await converse(case, reply, user=user, draw=draw, effects=effects)).asked
 
 
-def _output(schema: dict[str, Json] | None) -> Any:
-    if schema is None:
-        return str
-    return NativeOutput(StructuredDict(cast("dict[str, Any]", schema), name="answer"))
-
-
-def _usage(log: ReplyLog, since: int = 0) -> Usage:
-    total = Usage()
-    for priced in log.replies[since:]:
-        total += priced.reply.usage
-    return total
+def _usage(replies: Sequence[Priced]) -> Usage:
+    return sum((priced.reply.usage for priced in replies), Usage())

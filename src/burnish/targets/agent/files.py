@@ -1,4 +1,4 @@
-"""Agent files read, edited and exported: comments kept, paths rebased."""
+"""Read, edit and export agent files: comments stay, paths are rebased."""
 
 import copy
 import hashlib
@@ -11,9 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
@@ -24,6 +21,7 @@ from burnish.datasets.formats import read_cases
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree, read_bytes, read_text, read_tree, validate_config
 from burnish.system.config import variables_in
+from burnish.system.yaml import parse_tree
 from burnish.targets.agent.blocks import (
     WEIGHTS,
     AgentBlock,
@@ -43,21 +41,20 @@ from burnish.targets.agent.paths import (
     value_at,
     written,
 )
+from burnish.targets.agent.provider_files import AddedValue, added_values, with_added
 
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_KNOWN = ("version", "author", "description", "tags")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instructions:
-    """The text that the model is sent, and what stands before it in its file."""
+    """The text for the model, and the frontmatter of its file."""
 
     text: str
     front: str = ""
-    """The frontmatter as it stands, dashes included; kept when the file is written again."""
+    """As written, dashes included."""
     version: str = ""
     name: str = ""
-    """What the frontmatter calls it."""
 
     def with_text(self, text: str) -> str:
         """The whole file with another text."""
@@ -65,53 +62,51 @@ class Instructions:
 
 
 def read_instructions(path: Path) -> Instructions:
-    """The instructions of a file."""
+    """Read instructions from a file."""
     return parse_instructions(read_text(path).removeprefix("\ufeff"), source=path.name)
 
 
 def parse_instructions(whole: str, *, source: str) -> Instructions:
-    """Take the frontmatter off, if there is one."""
+    """Split instructions from their frontmatter, if there is one."""
     match = _FRONT.match(whole)
     text = whole[match.end() :].lstrip("\n") if match else whole
     front = whole[: len(whole) - len(text)]
-    facts = _facts(match[1] if match else "", source)
+    facts = _frontmatter(match[1] if match else "", source)
     version = str(facts.get("version") or f"auto-{hashlib.sha256(text.encode()).hexdigest()[:8]}")
     name = str(facts.get("name") or "")
     return Instructions(text=text, front=front, version=version, name=name)
 
 
-def _facts(front: str, source: str) -> Mapping[str, Any]:
-    reader: Any = YAML(typ="safe", pure=True)
+def _frontmatter(front: str, source: str) -> Mapping[str, Any]:
     try:
-        facts: object = reader.load(front) or {}
-    except YAMLError as error:
-        cause = " ".join(str(error).split())
-        raise ConfigError([Problem(where=source, message=f"its frontmatter: {cause}")]) from None
+        facts = parse_tree(Path(source).with_suffix(".yaml"), front).data or {}
+    except ConfigError as error:
+        cause = error.problems[0]
+        message = f"the frontmatter is not valid: {cause.message}"
+        raise ConfigError.of(source, message, cause.remedy) from None
     if not isinstance(facts, Mapping):
-        message = f"its frontmatter has no keys; known: {', '.join(_KNOWN)}"
+        message = "the frontmatter has no keys; known keys: version, author, description, tags"
         raise ConfigError([Problem(where=source, message=message)])
-    return cast("Mapping[str, Any]", facts)
-
-
-# -- Reading an agent file ------------------------------------------------------------------------
+    return facts
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedAgent:
-    """An agent file that was read and found sound."""
+    """A valid agent file."""
 
     path: Path
     tree: YamlTree = field(repr=False)
-    """As it stands, `${VAR}` and comments included."""
+    """As written, with `${VAR}` and comments."""
     block: AgentBlock
-    """As it counts, with variables expanded."""
+    """With variables expanded."""
     instructions: Instructions = field(repr=False)
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Any], repr=False)
-    """Functions that were given as they are, by the tool that calls each; files have none."""
+    """Functions passed in Python, by the name of their tool; files have none."""
+    added: tuple[AddedValue, ...] = ()
+    """What a config.yaml of HoloDeck adds to its models."""
 
     @property
     def folder(self) -> Path:
-        """What relative paths are relative to."""
         return self.path.parent
 
     @property
@@ -121,13 +116,17 @@ class LoadedAgent:
         return self.tree.data
 
     @property
-    def notes(self) -> list[str]:
-        """What the file says that has no effect here."""
-        return self.block.ignored()
+    def described(self) -> dict[str, Json]:
+        """The same, with what a config.yaml adds."""
+        return with_added(self.data, self.added)
+
+    def reread(self, data: Mapping[str, Json]) -> AgentBlock:
+        """Validate other data of this file."""
+        return read_block(with_added(data, self.added), source=self.path.name)
 
     @property
     def own_model(self) -> ModelRef:
-        """Who judges and writes where nobody is named: its model, at its most even-tempered."""
+        """The default model for judges and editors: the agent's, with default settings."""
         ref = self.block.model.reference()
         return replace(ref, settings=replace(ref.settings, temperature=None, max_tokens=None))
 
@@ -140,30 +139,33 @@ class LoadedAgent:
 
     @cached_property
     def contents(self) -> dict[str, str]:
-        """Hashes of the files that decide what the agent does, by the path that names them."""
+        """Hashes of the files that decide what the agent does, by path."""
         return {name: hashlib.sha256(read_bytes(path)).hexdigest() for name, path in self._files()}
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         block = self.block
-        tools = [tool for tool in block.tools if tool.name not in self.functions]
-        named = [block.instructions.file, *(_file_of(tool) for tool in tools)]
+        tools = [tool for tool in block.tools if isinstance(tool, FunctionTool | PromptTool)]
+        named = [tool.file for tool in tools if tool.name not in self.functions]
+        named = [block.instructions.file, *named]
         if isinstance(block.response_format, str):
             named.append(block.response_format)
-        for name in named:
-            if name is not None:
-                yield name, self.folder / name
+        yield from ((name, self.folder / name) for name in named if name is not None)
 
 
 def load_agent(path: Path, *, with_cases: bool = True) -> LoadedAgent:
-    """Read an agent file; everything that is wrong is said at once.
+    """Read an agent file, and report all its problems at once.
 
-    A link is followed first: what a file names is found from where the file lies. Its cases are
-    not looked at where others take their place.
+    Symlinks are resolved first, because relative paths start at the real file. Its cases are not
+    read if others replace them.
     """
     path = path.resolve() if path.is_symlink() else path
     tree = read_tree(path)
-    block = read_block(tree.data, source=path.name, tree=tree)
-    return sound_agent(path, tree, block, with_cases=with_cases)
+    data, added = tree.data, ()
+    if isinstance(data, dict):
+        added = added_values(data, path.parent)
+        data = with_added(data, added)
+    block = read_block(data, source=path.name, tree=tree)
+    return sound_agent(path, tree, block, with_cases=with_cases, added=added)
 
 
 def sound_agent(
@@ -173,8 +175,9 @@ def sound_agent(
     *,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     with_cases: bool = True,
+    added: tuple[AddedValue, ...] = (),
 ) -> LoadedAgent:
-    """The agent of a block with what it names, or a ConfigError with all that is wrong there."""
+    """Load the files that a block names; raises a ConfigError with all problems."""
     problems: list[Problem] = []
     instructions = Instructions(text=block.instructions.inline or "")
     if block.instructions.file is not None:
@@ -183,9 +186,18 @@ def sound_agent(
         except BurnishError as error:
             problems.append(_problem(path, "instructions.file", error))
     agent = LoadedAgent(
-        path=path, tree=tree, block=block, instructions=instructions, functions=functions or {}
+        path=path,
+        tree=tree,
+        block=block,
+        instructions=instructions,
+        functions=functions or {},
+        added=added,
     )
-    problems += _unreadable(agent)
+    try:
+        _ = agent.contents
+        response_schema(agent, agent.block)
+    except BurnishError as error:
+        problems.append(_problem(path, "a file it names", error))
     problems += [
         replace(problem, where=f"{path.name} {problem.where}")
         for problem in unknown_tools(block, demonstrations_of(block))
@@ -197,56 +209,50 @@ def sound_agent(
 
 
 def read_block(data: Json, *, source: str, tree: YamlTree | None = None) -> AgentBlock:
-    """The data as an agent file, with variables expanded."""
+    """Validate data as an agent file, with variables expanded."""
     return validate_config(expanded(data, where=source), AgentBlock, source=source, tree=tree)
 
 
 def response_schema(agent: LoadedAgent, block: AgentBlock) -> dict[str, Json] | None:
-    """The schema that answers keep, from the file or the file it names."""
+    """The JSON schema of answers, from the file or the file it names."""
     if isinstance(block.response_format, str):
         schema = read_tree(agent.folder / block.response_format).data
         if not isinstance(schema, dict):
-            message = "a response_format is a JSON schema: a mapping"
+            message = "response_format must be a JSON schema, which is a mapping"
             raise ConfigError([Problem(where=block.response_format, message=message)])
         return schema
     return block.response_format
 
 
 def template_of(agent: LoadedAgent, tool: PromptTool) -> str:
-    """The template of a prompt tool."""
     return tool.template if tool.template is not None else read_text(agent.folder / str(tool.file))
-
-
-def _unreadable(agent: LoadedAgent) -> Iterator[Problem]:
-    try:
-        _ = agent.contents
-        response_schema(agent, agent.block)
-    except BurnishError as error:
-        yield _problem(agent.path, "a file it names", error)
 
 
 def _unreadable_cases(agent: LoadedAgent) -> Iterator[Problem]:
     where = f"{agent.path.name} test_cases_file"
     try:
-        _ = agent.cases
+        yield from _blanks(agent)
     except ConfigError as error:
         yield from (replace(each, where=each.where or where) for each in error.problems)
     except FileTrouble as error:
         yield _problem(agent.path, "test_cases_file", error)
 
 
-def _file_of(tool: object) -> str | None:
-    return tool.file if isinstance(tool, FunctionTool | PromptTool) else None
+def _blanks(agent: LoadedAgent) -> Iterator[Problem]:
+    """Texts of cases that are there and empty: no answer could be right, or nothing is asked."""
+    for case in agent.cases:
+        for number, turn in enumerate(case.turns, start=1):
+            where = f"{agent.path.name} case {case.id}"
+            where += f" turn {number}" if len(case.turns) > 1 else ""
+            if case.scenario is None and not turn.input.strip():
+                yield Problem(where=where, message="input is empty", remedy="write what is asked")
+            if turn.expected is not None and not turn.expected.strip():
+                remedy = "remove it if no answer is expected"
+                yield Problem(where=where, message="ground_truth is empty", remedy=remedy)
 
 
 def _problem(path: Path, what: str, error: BurnishError) -> Problem:
     return Problem(where=f"{path.name} {what}", message=error.message, remedy=error.remedy)
-
-
-# -- Candidates of an agent file ------------------------------------------------------------------
-
-
-_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,13 +262,13 @@ class EditedAgent:
     block: AgentBlock
     instructions: str
     changes: Mapping[str, Json]
-    """What was put where, siblings included; the instructions and demonstrations apart."""
+    """New values by path, without the instructions and demonstrations."""
     demonstrations: tuple[Demonstration, ...] | None = None
-    """None where they are as the file has them."""
+    """None if they are unchanged."""
 
 
 def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
-    """Put values into a file; what is then wrong with it is raised as a ConfigError."""
+    """Put values into a file; raises a ConfigError if it is no longer valid."""
     instructions = [str(value) for path, value in values.items() if is_instructions(path)]
     demos = cast("tuple[Demonstration, ...] | None", values.get(DEMONSTRATIONS))
     plain = {
@@ -271,15 +277,15 @@ def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
         if not is_instructions(path) and path != DEMONSTRATIONS
     }
     new = {path: v for path, v in plain.items() if value_at(agent.block, path) != v}
-    if brought := list(_variables(new)):
-        raise ConfigError(brought)
+    if problems := list(_variables(new)):
+        raise ConfigError(problems)
     changes = {**new, **_siblings(agent.block, new)}
     data = copy.deepcopy(agent.data)
     for path, value in changes.items():
         put_at(cast("dict[str, Any]", data), path, value)
-    block = read_block(data, source=agent.path.name) if changes else agent.block
-    if strange := list(unknown_tools(block, demos or ())):
-        raise ConfigError(strange)
+    block = agent.reread(data) if changes else agent.block
+    if problems := list(unknown_tools(block, demos or ())):
+        raise ConfigError(problems)
     return EditedAgent(
         block=block,
         instructions=instructions[0] if instructions else agent.instructions.text,
@@ -289,10 +295,10 @@ def edit(agent: LoadedAgent, values: Mapping[str, Value]) -> EditedAgent:
 
 
 def _variables(new: Mapping[str, Json]) -> Iterator[Problem]:
-    """A value with a variable in it: re-reading the file would put a secret into a prompt."""
+    """Variables in new values: reading the file again would put a secret into a prompt."""
     for path, value in new.items():
         for name in variables_in(value) if isinstance(value, str) else ():
-            message = f"it brings in the variable ${{{name}}}, which only the file itself may name"
+            message = f"it contains the variable ${{{name}}}, which only the file itself may use"
             yield Problem(where=path, message=message, remedy="write it without the braces")
 
 
@@ -311,9 +317,9 @@ def _siblings(block: AgentBlock, changes: Mapping[str, Json]) -> dict[str, Json]
 
 
 def rescaled(before: Mapping[str, float], chosen: Mapping[str, float]) -> dict[str, float]:
-    """Weights that add up to 1: the chosen ones as they are, the rest in their old proportions.
+    """Scale weights to add up to 1: keep the chosen ones, and the proportions of the rest.
 
-    Where the chosen ones alone are above 1, or all are chosen, they are scaled down together.
+    If the chosen ones alone exceed 1, or all are chosen, they are scaled down together.
     """
     rest = {key: weight for key, weight in before.items() if key not in chosen}
     left = 1 - math.fsum(chosen.values())
@@ -324,26 +330,22 @@ def rescaled(before: Mapping[str, float], chosen: Mapping[str, float]) -> dict[s
         old = math.fsum(rest.values())
         spread = {k: weight / old if old else 1 / len(rest) for k, weight in rest.items()}
         shares = {**chosen, **{key: left * share for key, share in spread.items()}}
-    rounded = {key: round(shares[key], _DIGITS) for key in before}
+    rounded = {key: round(shares[key], 6) for key in before}
     # What rounding lost goes to the largest that was not chosen, so that the sum is exact.
     takes = max(rest or before, key=lambda key: rounded[key])
     others = math.fsum(weight for key, weight in rounded.items() if key != takes)
-    return {**rounded, takes: round(1 - others, _DIGITS)}
-
-
-# -- A candidate as files that load from where they lie -------------------------------------------
+    return {**rounded, takes: round(1 - others, 6)}
 
 
 PROMPTS = "instructions"
-_OPTIMIZER_FILES = ("train_cases_file", "holdout_cases_file", "sealed_cases_file")
 
 
 def export_agent(
     agent: LoadedAgent, edited: EditedAgent, home: Path, *, prompt: str = ""
 ) -> dict[str, bytes]:
-    """The agent file under its own name, and its instructions where they have a file.
+    """The agent file under its own name, and its instructions if they have a file.
 
-    `prompt` is where new instructions lie, from `home`; a folder of their own by default.
+    `prompt` is the path of new instructions from `home`; a separate folder by default.
     """
     tree = copied(agent.tree)
     root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
@@ -359,21 +361,16 @@ def write_values(
     way: str,
     prompt: str = "",
 ) -> dict[str, bytes]:
-    """Put new values into the tree of an agent, and lead its paths `way`; what goes beside it."""
+    """Put new values into the tree of an agent and rebase its paths; return the files beside it."""
     for path, value in edited.changes.items():
         put_at(root, path, value)
     if edited.demonstrations is not None:
         root["demonstrations"] = [written(demo) for demo in edited.demonstrations]
-    _rebase(root, way)
+    for holder, key in _paths(root) if way != "." else ():
+        holder[key] = rebased(holder[key], way)
     if edited.instructions == agent.instructions.text:
         return {}
-    return _instructions(agent, edited, root, prompt)
-
-
-def _instructions(
-    agent: LoadedAgent, edited: EditedAgent, root: MutableMapping[str, Any], prompt: str
-) -> dict[str, bytes]:
-    """New instructions go where the old ones are: into the file, or beside it."""
+    # New instructions go where the old ones are: into the file, or beside it.
     named = agent.block.instructions.file
     if named is None:
         root["instructions"]["inline"] = edited.instructions
@@ -384,40 +381,31 @@ def _instructions(
 
 
 def copied(tree: YamlTree) -> YamlTree:
-    """A tree of its own to write into."""
     root, data = copy.deepcopy(tree.root), copy.deepcopy(tree.data)
     return replace(tree, root=root, data=data)
 
 
 def way_back(home: Path, folder: Path) -> str:
-    """The way from an exported file back to the folder of the one it came from."""
+    """The relative path from an exported file back to the folder of its original."""
     return os.path.relpath(folder.resolve(), home.resolve())
 
 
-def _rebase(root: MutableMapping[str, Any], way: str) -> None:
-    """Make every relative path of the file lead to the same place from elsewhere."""
-    if way == ".":
-        return
-    for holder, key in _paths(root):
-        named = holder[key]
-        if isinstance(named, str):
-            holder[key] = rebased(named, way)
-
-
 def rebased(path: str, way: str) -> str:
-    """A relative path as it is spelled from elsewhere."""
-    if way == "." or not path or _is_elsewhere(path):
+    """A relative path as seen from the other end of `way`."""
+    elsewhere = Path(path).is_absolute() or "://" in path or path.startswith("${")
+    if way == "." or not path or elsewhere:
         return path
     return Path(way, path).as_posix()
 
 
 def _paths(root: Mapping[str, Any]) -> Iterator[tuple[MutableMapping[str, Any], str]]:
-    """The places of a file that name other files."""
+    """The keys of a file that name other files."""
     yield from _named(root, "test_cases_file", "response_format")
     yield from _named(root.get("instructions"), "file")
     for tool in _items(root.get("tools")):
         yield from _named(tool, "source", "file", "env_file")
-    yield from _named(_mapping(root.get("evaluations")).get("optimizer"), *_OPTIMIZER_FILES)
+    optimizer = _mapping(root.get("evaluations")).get("optimizer")
+    yield from _named(optimizer, "train_cases_file", "holdout_cases_file", "sealed_cases_file")
     for case in _items(root.get("test_cases")):
         for turn in (case, *_items(case.get("turns"))):
             for file in _items(turn.get("files")):
@@ -438,21 +426,10 @@ def _items(value: Any) -> list[MutableMapping[str, Any]]:
     return [_mapping(item) for item in items if isinstance(item, MutableMapping)]
 
 
-def _is_elsewhere(path: str) -> bool:
-    return Path(path).is_absolute() or "://" in path or path.startswith("${")
-
-
-# -- The positions of an agent --------------------------------------------------------------------
-
-
-_SETTINGS = ("temperature", "top_p", "max_tokens")
-"""The numbers of a model."""
-
-
 def positions_of(agent: LoadedAgent, node: str, schemas: Mapping[str, Json]) -> Iterator[Position]:
-    """Each position with its value; `surface` is the path in the agent file that holds it.
+    """Each position with its value; `surface` is its path in the agent file.
 
-    `schemas` are those of the tools. What a server's tools say of themselves is not in the file.
+    `schemas` are those of the tools. Tools of a server are not in the file.
     """
 
     def position(
@@ -474,7 +451,7 @@ def positions_of(agent: LoadedAgent, node: str, schemas: Mapping[str, Json]) -> 
     model = block.model
     provider: Json = {"provider": model.provider}
     yield position(SurfaceType.MODEL, model.name, "model.name", about=provider)
-    for key in _SETTINGS:
+    for key in ("temperature", "top_p", "max_tokens"):
         value: float | None = getattr(model, key)
         if value is not None:
             yield position(SurfaceType.MODEL, value, f"model.{key}", key)

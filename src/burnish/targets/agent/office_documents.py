@@ -1,4 +1,4 @@
-"""Word, Excel and PowerPoint files as text, through python-docx, openpyxl and python-pptx."""
+"""Word, Excel and PowerPoint files as text, by python-docx, openpyxl and python-pptx."""
 
 import re
 import struct
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 from zipfile import BadZipFile
 
-from burnish.system.config_errors import nearest
+from burnish.system.config import nearest
 from burnish.system.files import Unreadable
 from burnish.system.pdf_files import chosen_pages
 from burnish.targets.agent.document_limits import Allowance, OfficeFile, allowed_text, office_file
@@ -23,15 +23,12 @@ _STUMBLES = (
     *(ArithmeticError, AssertionError, AttributeError, BadZipFile, LookupError, OSError),
     *(RuntimeError, SyntaxError, TypeError, ValueError, struct.error, zlib.error),
 )
-"""What the libraries let through when a file is damaged."""
-_SAVE_ANEW = "Save it anew with the program that made it."
+"""What the libraries raise for damaged files."""
+_SAVE_ANEW = "Save it again with the program that created it."
 
 
 def word_text(content: bytes) -> str:
-    """The text as it stands, what a reviewer struck out left out.
-
-    Notes, comments, headers and footers follow the text.
-    """
+    """The text without tracked deletions; notes, comments, headers and footers follow it."""
     docx = _library("docx", "python-docx", "Word files")
     file = office_file(content, "document")
     with _read_by("python-docx"):
@@ -65,7 +62,7 @@ def _of_section(root: Any, paragraphs: "_Paragraphs") -> Iterator[str]:
 
 
 def powerpoint_text(content: bytes, *, pages: Sequence[int] = ()) -> str:
-    """The slides in order, or those whose numbers are given, each under its title."""
+    """The slides in order, or those with these numbers, each under its title."""
     pptx = _library("pptx", "python-pptx", "PowerPoint files")
     file = office_file(content, "presentation")
     with _read_by("python-pptx"):
@@ -77,7 +74,7 @@ def powerpoint_text(content: bytes, *, pages: Sequence[int] = ()) -> str:
 
 _TITLES = ("title", "ctrTitle")
 _FURNITURE = ("sldNum", "dt", "ftr", "hdr")
-"""The number, date and footer that every slide has."""
+"""The number, date and footer of every slide."""
 
 
 def _slide(number: int, slide: Any, paragraphs: "_Paragraphs") -> str:
@@ -98,7 +95,7 @@ def _slide(number: int, slide: Any, paragraphs: "_Paragraphs") -> str:
 
 
 def _shapes(node: Any) -> Iterator[tuple[str, Any]]:
-    """The shapes of a slide, also those in groups, and what each is there for."""
+    """The shapes of a slide, also those in groups, and their roles."""
     for child in node:
         name = _name(child)
         if name in ("sp", "graphicFrame"):
@@ -109,8 +106,8 @@ def _shapes(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _slide_comments(part: bytes, paragraphs: "_Paragraphs") -> Iterator[str]:
-    """Comments of today have paragraphs, those of older programs one text."""
-    for child in ElementTree.fromstring(part):  # noqa: S314 - it was checked
+    """New comments have paragraphs, those of older programs one text."""
+    for child in _tree(part):
         for each in child.iter():
             if _name(each) == "text" and each.text:
                 paragraphs.allowance.take(len(each.text))
@@ -120,24 +117,21 @@ def _slide_comments(part: bytes, paragraphs: "_Paragraphs") -> Iterator[str]:
 
 _SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _UNSEEN = ("pPr", "rPr", "moveFrom", "del", "Fallback")
-"""How things look, what was taken away, and what is there once more for older programs."""
-_PRICE_OF_A_CELL = 10
-"""In characters: an empty cell takes memory too."""
+"""Formatting, deletions, and alternatives for older programs."""
 
 
 @dataclass(frozen=True)
 class _Paragraphs:
-    """Reads the lines of XML that Word and PowerPoint share the shape of.
+    """Reads the lines of Word and PowerPoint XML.
 
-    The libraries' own texts leave out what was inserted under review, text boxes and content
-    controls. A row of a table is one line, tabs between its cells; a table in a cell becomes
-    text of that cell.
+    The libraries' own texts leave out tracked insertions, text boxes and content controls. A row
+    of a table is one line with tabs between its cells; a table in a cell becomes text of that cell.
     """
 
     allowance: Allowance
 
     def lines(self, nodes: Iterable[Any]) -> Iterator[str]:
-        """The lines of what is in these elements that is not empty."""
+        """The lines in these elements that are not empty."""
         for node in nodes:
             name = _name(node)
             if name == "p":
@@ -155,7 +149,7 @@ class _Paragraphs:
             yield line
 
     def _runs(self, node: Any, pieces: list[str]) -> Iterator[str]:
-        """Gather the text of a paragraph; the lines of text boxes in it come by themselves."""
+        """Collect the text of a paragraph, and yield the lines of text boxes in it."""
         for child in node:
             name = _name(child)
             if name == "t":
@@ -172,7 +166,7 @@ class _Paragraphs:
     def _row(self, node: Any) -> Iterator[str]:
         cells: list[str] = []
         for cell in _cells_of_row(node):
-            self.allowance.take(_PRICE_OF_A_CELL)
+            self.allowance.take(10)  # an empty cell takes memory too
             cells.append(" ".join(" ".join(self.lines(cell)).split()))
         self.allowance.take(1)
         if line := "\t".join(cells).rstrip():
@@ -188,16 +182,16 @@ def _cells_of_row(node: Any) -> Iterator[Any]:
 
 
 def _name(node: Any) -> str:
-    """The tag of an element without its namespace; a comment has none."""
+    """The tag of an element without its namespace; empty for a comment."""
     return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
 
 
 def excel_text(content: bytes, *, sheet: str = "", cells: str = "") -> str:
-    """The text of one sheet, or of all that can be seen, each under its name.
+    """The text of one sheet, or of all visible ones, each under its name.
 
-    A sheet is its rows, a row its cells with tabs between them. A range without a sheet is one
-    of the first sheet. openpyxl reads strings, rows and cells; its `load_workbook` would refuse
-    a file over fonts, filters and print settings that nobody needs here.
+    A sheet is its rows, a row its cells with tabs between them. A range without a sheet is in the
+    first sheet. `load_workbook` of openpyxl is not used: it refuses files over fonts, filters and
+    print settings that do not matter here.
     """
     _library("openpyxl", "openpyxl", "Excel files")
     block = _read_range(cells) if cells else _EVERYTHING
@@ -209,7 +203,7 @@ def excel_text(content: bytes, *, sheet: str = "", cells: str = "") -> str:
         texts = [book.text(each, block) for each in shown]
     if cells and not any(texts):
         where = f"sheet {shown[0].name!r}" if shown else "it"
-        raise Unreadable(f"there is nothing in {cells} of {where}", remedy="Mend its `range`.")
+        raise Unreadable(f"{cells} of {where} is empty", remedy="Fix `range`.")
     if len(shown) < 2:
         return "".join(texts)
     headed = (f"# {each.name}\n{text}" for each, text in zip(shown, texts, strict=True))
@@ -225,19 +219,18 @@ class _Sheet:
 
 @dataclass(frozen=True, kw_only=True)
 class _Workbook:
-    """What the cells of a workbook refer to, and the text they may still give."""
+    """What the cells of a workbook refer to."""
 
     file: OfficeFile
     sheets: Sequence[_Sheet]
     strings: Sequence[str]
     formats: Sequence[str]
-    """The number format of each style of cells."""
+    """The number format of each cell style."""
     from_1904: bool
     allowance: Allowance
 
     @classmethod
     def of(cls, file: OfficeFile) -> "_Workbook":
-        """The workbook of a file."""
         root = _tree(file.parts[file.main])
         dates = [each.get("date1904", "") for each in root.iter(f"{_MAIN}workbookPr")]
         return cls(
@@ -259,7 +252,7 @@ class _Workbook:
 
     @property
     def visible(self) -> list[_Sheet]:
-        """The sheets that can be seen; all of them where none can."""
+        """The visible sheets; all of them if none is."""
         return [each for each in self.sheets if not each.hidden] or [*self.sheets]
 
     def text(self, sheet: _Sheet, block: "_CellRange") -> str:
@@ -276,7 +269,7 @@ class _Workbook:
         return "\n".join([*lines, *(["", "## Comments", *comments] if comments else [])])
 
     def _rows(self, sheet: _Sheet, block: "_CellRange") -> Iterator[str]:
-        """Cells with tabs between them. Any number of empty rows is one empty line."""
+        """Rows with tabs between cells. Several empty rows become one empty line."""
         last = 0
         cells = (cell for cell in self._cells(sheet) if block.has(cell["column"], cell["row"]))
         for number, row in groupby(cells, key=lambda cell: cell["row"]):
@@ -289,7 +282,7 @@ class _Workbook:
             last = number
 
     def _cells(self, sheet: _Sheet) -> Iterator[dict[str, Any]]:
-        """Each cell as openpyxl reads it; dates stay the numbers that they are written as."""
+        """Each cell as openpyxl reads it; dates stay numbers."""
         reader = import_module("openpyxl.worksheet._reader")
         parser = reader.WorkSheetParser(None, self.strings, data_only=True)
         row: ElementTree.Element | None = None
@@ -303,7 +296,7 @@ class _Workbook:
                 try:
                     yield {**parser.parse_cell(element), "row": parser.row_counter}
                 except IndexError as error:
-                    cause = "it is damaged: a cell refers to a text that is not there"
+                    cause = "it is damaged: a cell refers to a missing text"
                     raise Unreadable(cause, remedy=_SAVE_ANEW) from error
                 row.clear()
 
@@ -333,9 +326,8 @@ class _Workbook:
 
 
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-_RELATION = "/relationships}id"
 _UNREAD = re.compile(rb"<(?:\w+:)?rP[rh]\b[^>]*/>|<((?:\w+:)?rP[rh])\b[^>]*>.*?</\1\s*>", re.DOTALL)
-"""How text looks and how it is read aloud; openpyxl refuses what other programs allow there."""
+"""Formatting and phonetic text; openpyxl refuses what other programs allow there."""
 
 
 def _tree(part: bytes) -> ElementTree.Element:
@@ -364,9 +356,11 @@ def _comments(part: bytes) -> Iterator[tuple[str, str]]:
 def _sheets(file: OfficeFile, root: ElementTree.Element) -> Iterator[_Sheet]:
     parts = {each.id: each.part for each in file.relations[file.main]}
     for each in root.iter(f"{_MAIN}sheet"):
-        relation = next((id_ for name, id_ in each.items() if name.endswith(_RELATION)), "")
+        relation = next(
+            (id_ for name, id_ in each.items() if name.endswith("/relationships}id")), ""
+        )
         if relation not in parts:
-            raise Unreadable("it is damaged (a sheet leads nowhere)", remedy=_SAVE_ANEW)
+            raise Unreadable("it is damaged (the content of a sheet is missing)", remedy=_SAVE_ANEW)
         hidden = each.get("state") in ("hidden", "veryHidden")
         yield _Sheet(name=each.get("name", ""), part=parts[relation], hidden=hidden)
 
@@ -379,15 +373,14 @@ def _sheet_named(name: str, sheets: Sequence[_Sheet]) -> _Sheet:
     likely = nearest(name, names)
     meant = f"Did you mean {likely!r}? " if likely else ""
     remedy = f"{meant}Its sheets: {', '.join(names)[:300] or 'none'}."
-    raise Unreadable(f"it has no sheet {name[:60]!r}", remedy=remedy)
+    raise Unreadable(f"there is no sheet {name[:60]!r}", remedy=remedy)
 
 
-_DATE, _TIME = "yyyy-mm-dd", "hh:mm:ss"
 _EASTERN = {
-    **dict.fromkeys([*range(27, 32), 36, *range(50, 55), 57, 58], _DATE),
-    **dict.fromkeys([*range(32, 36), 55, 56], _TIME),
+    **dict.fromkeys([*range(27, 32), 36, *range(50, 55), 57, 58], "yyyy-mm-dd"),
+    **dict.fromkeys([*range(32, 36), 55, 56], "hh:mm:ss"),
 }
-"""Formats of dates and times that Excel knows by number in some languages, and openpyxl not."""
+"""Date and time formats that Excel knows by number in some languages, but openpyxl does not."""
 
 
 def _formats(styles: ElementTree.Element) -> Iterator[str]:
@@ -404,16 +397,16 @@ def _formats(styles: ElementTree.Element) -> Iterator[str]:
 
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
 _IS_A_LENGTH = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
-_LEAP_DAY_THAT_NEVER_WAS = 60
-"""Excel counts a 29 February 1900, so that days before it are one off."""
 
 
 def _number_shown(value: float, format_code: str = "", *, from_1904: bool = False) -> str:
-    """A number as text, or the date, time or length of time that its format makes of it."""
+    """A number as text, or as the date, time or duration that its format shows."""
     pattern = format_code.partition(";")[0]
     try:
         if _IS_A_LENGTH.search(pattern):
-            return _length(value)
+            seconds = round(abs(value) * 86_400)
+            sign = "-" if value < 0 else ""
+            return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         moment = _moment(value, _LITERAL.sub("", pattern).lower(), from_1904=from_1904)
     except (OverflowError, ValueError):
         moment = ""
@@ -422,14 +415,15 @@ def _number_shown(value: float, format_code: str = "", *, from_1904: bool = Fals
 
 
 def _moment(number: float, pattern: str, *, from_1904: bool) -> str:
-    """What a format shows of a point in time; empty where it is no format of dates or times."""
+    """A date or time as text; empty if the format is not one of dates or times."""
     if "general" in pattern:
         return ""
     has_time = any(letter in pattern for letter in "hs")
     has_date = any(letter in pattern for letter in "yd") or ("m" in pattern and not has_time)
     if not (has_date or has_time) or number < 0:
         return ""
-    shift = number if from_1904 or number >= _LEAP_DAY_THAT_NEVER_WAS else number + 1
+    # Excel counts a 29 February 1900, day 60, so that days before it are one off.
+    shift = number if from_1904 or number >= 60 else number + 1
     start = datetime(1904, 1, 1) if from_1904 else datetime(1899, 12, 30)
     when = start + timedelta(seconds=round(shift * 86_400))
     if has_date and has_time:
@@ -437,39 +431,31 @@ def _moment(number: float, pattern: str, *, from_1904: bool) -> str:
     return f"{when:%Y-%m-%d}" if has_date else f"{when:%H:%M:%S}"
 
 
-def _length(number: float) -> str:
-    seconds = round(abs(number) * 86_400)
-    sign = "-" if number < 0 else ""
-    return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-_BREAKS = re.compile(r"[\t\r\n]+")
 
 
 def _one_line(text: str) -> str:
-    """A cell's text without what would look like another cell or another row."""
-    return _BREAKS.sub(" ", _ESCAPED.sub(_unescaped, text)).strip()
+    """A cell's text without tabs and line breaks."""
+    return re.sub(r"[\t\r\n]+", " ", _ESCAPED.sub(_unescaped, text)).strip()
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """What XML cannot hold is written as _x000D_; half a surrogate pair stays as it is."""
+    """Characters that XML cannot hold are written as _x000D_; surrogates stay as they are."""
     code = int(match[1], 16)
     return match[0] if 0xD800 <= code < 0xE000 or not code else chr(code)
 
 
-MOST_COLUMNS, MOST_ROWS = 16_384, 1_048_576
+_MOST_COLUMNS = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CellRange:
-    """A block of cells; both ends are in it, and both count from 1."""
+    """A block of cells; both ends are included and count from 1."""
 
-    columns: tuple[int, int] = (1, MOST_COLUMNS)
-    rows: tuple[int, int] = (1, MOST_ROWS)
+    columns: tuple[int, int] = (1, _MOST_COLUMNS)
+    rows: tuple[int, int] = (1, 1_048_576)
 
     def has(self, column: int, row: int) -> bool:
-        """Whether a cell is in it."""
         (left, right), (top, bottom) = self.columns, self.rows
         return left <= column <= right and top <= row <= bottom
 
@@ -483,9 +469,9 @@ def _read_range(text: str) -> _CellRange:
     try:
         left, top, right, bottom = import_module("openpyxl.utils").range_boundaries(text.strip())
     except ValueError as error:
-        raise Unreadable(cause, remedy="Mend its `range`.") from error
-    if 0 in (top, bottom) or max(left or 1, right or 1) > MOST_COLUMNS:
-        raise Unreadable(cause, remedy="Mend its `range`.")
+        raise Unreadable(cause, remedy="Fix `range`.") from error
+    if 0 in (top, bottom) or max(left or 1, right or 1) > _MOST_COLUMNS:
+        raise Unreadable(cause, remedy="Fix `range`.")
     return _CellRange(
         columns=(min(left, right), max(left, right)) if left else _EVERYTHING.columns,
         rows=(min(top, bottom), max(top, bottom)) if top else _EVERYTHING.rows,
@@ -493,17 +479,17 @@ def _read_range(text: str) -> _CellRange:
 
 
 def _library(module: str, package: str, files: str) -> Any:
-    """A library of the extra, when a file of its kind appears; its objects have no types."""
+    """Import a library of the extra; its objects have no types."""
     try:
         return import_module(module)
     except ImportError:
-        cause = f"{package} is needed for {files} and not installed"
+        cause = f"{files} need {package}, which is not installed"
         raise Unreadable(cause, remedy="pip install 'burnish[documents]'") from None
 
 
 @contextmanager
 def _read_by(library: str) -> Generator[None, None, None]:
-    """What a library stumbles over, as something that is wrong with the file."""
+    """Turn the errors of a library into Unreadable."""
     try:
         yield
     except _STUMBLES as error:

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import DemonstratedCall, Demonstration
-from burnish.models.model_block import model_keys
+from burnish.models.factory import model_keys
 from burnish.targets.agent.blocks import (
     AgentBlock,
     AgentTool,
@@ -21,9 +21,8 @@ from burnish.targets.agent.blocks import (
 )
 
 INSTRUCTIONS = ("instructions", "instructions.inline", "instructions.file")
-"""All three mean the text of the instructions, wherever it stands."""
+"""All three mean the text of the instructions, inline or in a file."""
 DEMONSTRATIONS = "demonstrations"
-_MODEL = "model"
 
 _STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]|\[([A-Za-z_]\w*)=([^\]]+)\]")
 
@@ -40,7 +39,7 @@ Step: TypeAlias = str | int | Named
 
 
 def parse_path(path: str) -> tuple[Step, ...]:
-    """The steps of a path."""
+    """Parse a path into its steps."""
     steps: list[Step] = []
     at = 0
     while at < len(path):
@@ -61,7 +60,7 @@ def is_instructions(path: str) -> bool:
 
 
 def value_at(block: BaseModel, path: str) -> Any:
-    """The value in a validated file, its default where the file does not say."""
+    """The value in a validated file, or its default."""
     node: Any = block
     for step in parse_path(path):
         node = _below(node, step, path)
@@ -69,13 +68,13 @@ def value_at(block: BaseModel, path: str) -> Any:
 
 
 def put_at(root: MutableMapping[str, Any], path: str, value: Any) -> None:
-    """Set a value in the file's tree; blocks that are not there yet are made."""
+    """Set a value in the file's tree; missing blocks are created."""
     node: Any = root
     *way, last = parse_path(path)
     for step in way:
         node = _into(node, step, path)
     if isinstance(last, Named):
-        raise _wrong(path, "a path ends in a field")
+        raise _wrong(path, "the path must end in a field")
     node[last] = value
 
 
@@ -84,7 +83,7 @@ def _into(node: Any, step: Step, path: str) -> Any:
         return _item(node, step, path)
     if isinstance(step, str) and isinstance(node, MutableMapping):
         mapping = cast("MutableMapping[str, Any]", node)
-        if step == _MODEL and isinstance(short := mapping.get(step), str):
+        if step == "model" and isinstance(short := mapping.get(step), str):
             mapping[step] = model_keys(short)  # `provider:name` has no room for settings
         return mapping.setdefault(step, {})
     return node[step]
@@ -107,17 +106,16 @@ def _below(node: Any, step: Step, path: str) -> Any:
 
 def _item(node: Any, step: Named, path: str) -> Any:
     items = cast("list[Any]", node) if isinstance(node, list) else []
-    names = [_field(item, step.key) for item in items]
+    names = [
+        cast("Mapping[str, Any]", item).get(step.key)
+        if isinstance(item, Mapping)
+        else getattr(item, step.key, None)
+        for item in items
+    ]
     if step.value not in names:
         listing = ", ".join(str(name) for name in names) or "none"
         raise _wrong(path, f"nothing has {step.key} '{step.value}'", f"there are: {listing}")
     return items[names.index(step.value)]
-
-
-def _field(item: Any, key: str) -> Any:
-    if isinstance(item, Mapping):
-        return cast("Mapping[str, Any]", item).get(key)
-    return getattr(item, key, None)
 
 
 def _near(step: str, node: Any) -> str:
@@ -135,11 +133,8 @@ def _wrong(path: str, message: str, remedy: str = "") -> ConfigError:
     return ConfigError([Problem(where=path, message=message, remedy=remedy)])
 
 
-# -- The demonstrations of an agent file ----------------------------------------------------------
-
-
 def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
-    """The worked examples of a file."""
+    """The demonstrations of a file."""
     return tuple(
         Demonstration(
             input=demo.input,
@@ -154,14 +149,14 @@ def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
 
 
 def written(demo: Demonstration) -> Json:
-    """A worked example as a file has it."""
+    """A demonstration as a file has it."""
     data = codec(Demonstration).encode(demo)
     assert isinstance(data, dict)
     return {key: value for key, value in data.items() if value or key != "case"}
 
 
 def unknown_tools(block: AgentBlock, demos: Sequence[Demonstration]) -> Iterator[Problem]:
-    """The calls of tools that the agent does not have: it would be taught what it cannot do."""
+    """Calls of tools that the agent does not have."""
     if any(isinstance(tool, McpTool) and tool.load_tools is True for tool in block.tools):
         return  # What a server offers is known once it runs.
     offered = [name for tool in block.tools for name in _offered(tool)]
@@ -170,11 +165,16 @@ def unknown_tools(block: AgentBlock, demos: Sequence[Demonstration]) -> Iterator
             if call.tool not in offered:
                 where = f"{DEMONSTRATIONS}[{number}].calls[{place}].tool"
                 message = f"the agent has no tool '{call.tool}'"
-                yield Problem(where=where, message=message, remedy=_remedy(call.tool, offered))
+                there = f"there are: {', '.join(offered)}" if offered else "the agent has none"
+                near = difflib.get_close_matches(call.tool, offered, n=1)
+                remedy = f"remove the call, or add the tool; {there}"
+                if near:
+                    remedy = f"did you mean '{near[0]}'?"
+                yield Problem(where=where, message=message, remedy=remedy)
 
 
 def _offered(tool: AgentTool) -> Sequence[str]:
-    """The names under which a model is told of a tool."""
+    """The names under which a model sees a tool."""
     match tool:
         case VectorstoreTool() | HierarchicalTool():
             return [f"{tool.name}_search"]
@@ -182,10 +182,3 @@ def _offered(tool: AgentTool) -> Sequence[str]:
             return tool.load_tools if isinstance(tool.load_tools, list) else []
         case _:
             return [tool.name]
-
-
-def _remedy(name: str, offered: Collection[str]) -> str:
-    if near := difflib.get_close_matches(name, offered, n=1):
-        return f"did you mean '{near[0]}'?"
-    there = f"there are: {', '.join(offered)}" if offered else "it has none"
-    return f"remove the call, or add the tool; {there}"

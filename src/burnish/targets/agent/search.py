@@ -1,17 +1,15 @@
-"""Retrieval tools: passages found in the sources that a tool names."""
+"""Retrieval tools: passages from the sources that a tool names."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_ai import RunContext
 from pydantic_ai.messages import ToolReturn
 from pydantic_ai.tools import Tool
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.factory import Models
-from burnish.models.model_block import ModelBlock
-from burnish.models.providers import find_provider
-from burnish.models.references import ModelRef
+from burnish.models.factory import ModelBlock, Models
+from burnish.models.references import ModelRef, split_reference
 from burnish.retrieval import (
     Embedder,
     Hit,
@@ -27,11 +25,11 @@ from burnish.targets.agent.blocks import AgentTool, HierarchicalTool, Vectorstor
 from burnish.targets.agent.conversation import RunLog
 from burnish.targets.agent.files import LoadedAgent
 
-_NOTHING_FOUND = "nothing was found"
+_SearchTool: TypeAlias = VectorstoreTool | HierarchicalTool
 
 
 class SearchTools:
-    """The indexes of an agent's sources: made once, shared by all candidates and cases."""
+    """The indexes of an agent's sources, shared by all candidates and cases."""
 
     def __init__(self, agent: LoadedAgent, models: Models) -> None:
         self._agent = agent
@@ -40,24 +38,24 @@ class SearchTools:
         self._embedders: dict[tuple[ModelRef | None, int | None], Embedder | None] = {}
 
     def contents(self, tools: Sequence[AgentTool]) -> dict[str, str]:
-        """The content that each tool searches, as a hash; raises where it cannot be read."""
+        """A hash of the content that each tool searches; raises if it cannot be read."""
         return {
             tool.name: self._indexes.hash_of(self._source(tool), self._embedder(tool))
             for tool in tools
-            if isinstance(tool, VectorstoreTool | HierarchicalTool)
+            if isinstance(tool, _SearchTool)
         }
 
     def notes(self, tools: Sequence[AgentTool]) -> list[str]:
-        """What the user should know of how the tools search."""
+        """What the user should know about how the tools search."""
         return [
             f"tool {tool.name}: {WITHOUT}"
             for tool in tools
-            if isinstance(tool, VectorstoreTool | HierarchicalTool)
+            if isinstance(tool, _SearchTool)
             and getattr(tool, "search_mode", "semantic") != "keyword"
             and self._embedder(tool) is None
         ]
 
-    def tool(self, block: VectorstoreTool | HierarchicalTool) -> Tool[RunLog]:
+    def tool(self, block: _SearchTool) -> Tool[RunLog]:
         """The tool that searches one source."""
         source, settings, embedder = self._source(block), _settings(block), self._embedder(block)
 
@@ -72,14 +70,14 @@ class SearchTools:
         )
 
     async def close(self) -> None:
-        """Let go of the indexes and the models."""
+        """Close the indexes and the models."""
         self._indexes.close()
         for embedder in self._embedders.values():
             if embedder is not None:
                 await embedder.close()
         self._embedders.clear()
 
-    def _source(self, tool: VectorstoreTool | HierarchicalTool) -> SourceSettings:
+    def _source(self, tool: _SearchTool) -> SourceSettings:
         shared: dict[str, Any] = {"source": tool.source, "folder": self._agent.folder}
         if isinstance(tool, HierarchicalTool):
             return SourceSettings(
@@ -104,7 +102,7 @@ class SearchTools:
             record_path=tool.record_path,
         )
 
-    def _embedder(self, tool: VectorstoreTool | HierarchicalTool) -> Embedder | None:
+    def _embedder(self, tool: _SearchTool) -> Embedder | None:
         ref = self._embedding_model(tool)
         size = tool.embedding_dimensions if isinstance(tool, VectorstoreTool) else None
         if (ref, size) not in self._embedders:
@@ -115,9 +113,8 @@ class SearchTools:
                 self._embedders[ref, size] = embedder_for(client, dimensions=size)
         return self._embedders[ref, size]
 
-    def _embedding_model(self, tool: VectorstoreTool | HierarchicalTool) -> ModelRef | None:
-        """The tool's own model, by itself or at the agent's provider of embeddings, or that
-        provider's."""
+    def _embedding_model(self, tool: _SearchTool) -> ModelRef | None:
+        """The tool's own model, or one of the agent's provider of embeddings."""
         block, named = self._agent.block, tool.embedding_model
         if isinstance(named, ModelBlock):
             return named.reference()
@@ -126,16 +123,18 @@ class SearchTools:
             return provider.model_copy(update={"name": named or provider.name}).reference()
         if named is None:
             return None
-        if find_provider(named.partition(":")[0]) is not None and ":" in named:
+        if split_reference(named) is not None:
             return ModelRef.parse(named)
         if block.model.row.has_embeddings:
             return block.model.model_copy(
                 update={"name": named, "temperature": None, "max_tokens": None}
             ).reference()
-        raise ConfigError([_no_provider(tool)])
+        message = f"no provider is set for the embedding model '{named}'"
+        remedy = "add an embedding_provider, or use local:minilm"
+        raise ConfigError([Problem(where=f"tool {tool.name}", message=message, remedy=remedy)])
 
 
-def _settings(tool: VectorstoreTool | HierarchicalTool) -> SearchSettings:
+def _settings(tool: _SearchTool) -> SearchSettings:
     if isinstance(tool, VectorstoreTool):
         least = tool.min_similarity_score
         return SearchSettings(mode="semantic", top_k=tool.top_k, min_score=least)
@@ -151,18 +150,9 @@ def _settings(tool: VectorstoreTool | HierarchicalTool) -> SearchSettings:
 
 
 def _passages(hits: Sequence[Hit]) -> str:
-    """The passages as the model reads them."""
     passages = [
         f"[{number}] {hit.chunk.source}{f', {hit.chunk.place}' if hit.chunk.place else ''}\n"
         f"{hit.chunk.text}"
         for number, hit in enumerate(hits, start=1)
     ]
-    return "\n\n".join(passages) or _NOTHING_FOUND
-
-
-def _no_provider(tool: VectorstoreTool | HierarchicalTool) -> Problem:
-    return Problem(
-        where=f"tool {tool.name}",
-        message=f"nobody is named who has the embedding model '{tool.embedding_model}'",
-        remedy="add an embedding_provider, or take local:minilm",
-    )
+    return "\n\n".join(passages) or "nothing was found"

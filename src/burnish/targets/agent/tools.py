@@ -1,4 +1,4 @@
-"""The tools of an agent: functions, prompts, MCP servers, retrieval; loaded and started once."""
+"""The tools of an agent: functions, prompts, MCP servers and retrieval."""
 
 import asyncio
 import importlib.util
@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.keys import read_dotenv
+from burnish.models.references import read_dotenv
 from burnish.system import expand_variables
 from burnish.system.user_functions import leaving_no_bytecode
 from burnish.targets.agent.blocks import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def load_function(tool: FunctionTool, folder: Path) -> Callable[..., Any]:
-    """The function that a tool names."""
+    """Import the function that a tool names."""
     path = (folder / tool.file).resolve()
     home = str(folder.resolve())
     if home not in sys.path:
@@ -48,7 +48,7 @@ def load_function(tool: FunctionTool, folder: Path) -> Callable[..., Any]:
     # A name of its own for each file: two agents may both have a tools.py.
     spec = importlib.util.spec_from_file_location(f"burnish_tools_{short_id(str(path))}", path)
     if spec is None or spec.loader is None:
-        raise _wrong(tool, f"{tool.file} is no Python file")
+        raise _wrong(tool, f"{tool.file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -63,18 +63,18 @@ def load_function(tool: FunctionTool, folder: Path) -> Callable[..., Any]:
 
 
 def function_tool(tool: FunctionTool, function: Callable[..., Any], description: str) -> Tool[Any]:
-    """The function as a tool; its schema is in the file, or in its type hints."""
+    """Make a function a tool; its schema is in the file, or in its type hints."""
     try:
         if tool.parameters is None:
             return Tool(function, takes_ctx=False, name=tool.name, description=description)
         schema = _parameters_schema(tool.parameters)
         return Tool.from_schema(function, tool.name, description, schema)
     except (UserError, TypeError, NameError) as error:
-        raise _wrong(tool, f"no schema can be made for '{tool.function}': {error}") from error
+        raise _wrong(tool, f"cannot derive a schema for '{tool.function}': {error}") from error
 
 
 def _parameters_schema(parameters: dict[str, dict[str, Json]]) -> dict[str, Any]:
-    """The parameters of a file as a JSON schema; a parameter with a default may be left out."""
+    """The parameters of a file as a JSON schema; a parameter with a default is optional."""
     needed = [
         name
         for name, parameter in parameters.items()
@@ -96,9 +96,6 @@ def _wrong(tool: FunctionTool, message: str) -> ConfigError:
     return ConfigError([Problem(where=f"tool {tool.name}", message=message)])
 
 
-# -- MCP servers as tools -------------------------------------------------------------------------
-
-
 def check_server(tool: McpTool, folder: Path) -> list[Problem]:
     """What would keep a server from starting, without starting it."""
     where = f"tool {tool.name}"
@@ -111,7 +108,7 @@ def check_server(tool: McpTool, folder: Path) -> list[Problem]:
 
 
 def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
-    """The server of a tool, not started yet. Secrets are expanded here, and kept nowhere."""
+    """The server of a tool, not started yet. Secrets are expanded here and not stored."""
     try:
         from fastmcp.client.transports import StdioTransport
         from pydantic_ai.mcp import MCPToolset
@@ -139,7 +136,7 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
 
 
 def _environment(tool: McpTool, folder: Path) -> dict[str, str]:
-    """What the server may see: where programs are, and what the file gives it."""
+    """What the server may see: where programs are, and the variables of the file."""
     usual = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     file = read_dotenv(folder / tool.env_file) if tool.env_file else {}
     return {**usual, **file, **{name: _expanded(value) for name, value in tool.env.items()}}
@@ -149,27 +146,18 @@ def _expanded(text: str) -> str:
     return expand_variables(text, os.environ)
 
 
-# -- Prompt tools ---------------------------------------------------------------------------------
-
-
 _PLACE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}|\{([A-Za-z_]\w*)\}")
 
 
 def _prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]:
-    """The template as a tool."""
     named = {name or plain for name, plain in _PLACE.findall(template)}
     unknown = sorted(named - set(tool.parameters))
     if unknown:
-        raise ConfigError(
-            [
-                Problem(
-                    where=f"tool {tool.name}",
-                    message=f"the template has a place for '{name}', which is no parameter",
-                    remedy=f"there are: {', '.join(tool.parameters)}",
-                )
-                for name in unknown
-            ]
-        )
+        where, remedy = f"tool {tool.name}", f"there are: {', '.join(tool.parameters)}"
+        causes = [
+            f"the template has a place for '{name}', which is not a parameter" for name in unknown
+        ]
+        raise ConfigError([Problem(where=where, message=each, remedy=remedy) for each in causes])
 
     def fill(**arguments: Any) -> str:
         return _PLACE.sub(lambda match: str(arguments.get(match[1] or match[2], "")), template)
@@ -177,11 +165,8 @@ def _prompt_tool(tool: PromptTool, template: str, description: str) -> Tool[Any]
     return Tool.from_schema(fill, tool.name, description, _parameters_schema(tool.parameters))
 
 
-# -- The tools of an agent ------------------------------------------------------------------------
-
-
 class Toolbox:
-    """What the tools of one agent file need, shared by all its candidates and cases."""
+    """The tools of one agent file, shared by all its candidates and cases."""
 
     def __init__(self, agent: LoadedAgent, search: "SearchTools | None") -> None:
         self._agent = agent
@@ -204,7 +189,7 @@ class Toolbox:
         return (LoggedToolset(plain), *servers) if plain.tools else tuple(servers)
 
     def schemas(self) -> dict[str, Json]:
-        """What each tool takes, by its name, as a JSON schema; servers tell once they run."""
+        """The JSON schema of each tool's arguments, by name, without those of servers."""
         tools = {block.name: self._tool(block) for block in self._agent.block.tools}
         return {
             name: cast("Json", tool.tool_def.parameters_json_schema)
@@ -236,12 +221,14 @@ class Toolbox:
                 try:
                     await self._open.enter_async_context(server)
                 except Exception as error:
-                    raise _not_started(block, error) from error
-                self._servers[block.name] = _wanted(server, block)
+                    message = f"the MCP server did not start: {type(error).__name__}: {error}"
+                    problem = Problem(where=f"tool {block.name}", message=message)
+                    raise ConfigError([problem]) from error
+                self._servers[block.name] = _offered_tools(server, block)
             return self._servers[block.name]
 
     def _loaded(self, tools: Sequence[AgentTool]) -> dict[str, Callable[..., Any]]:
-        """The user's functions; everything that keeps a tool from being had is said at once."""
+        """Load the user's functions, and report all problems at once."""
         functions: dict[str, Callable[..., Any]] = {}
         problems: list[Problem] = []
         for block in tools:
@@ -261,14 +248,8 @@ class Toolbox:
         return functions
 
 
-def _wanted(server: AbstractToolset[Any], block: McpTool) -> AbstractToolset[Any]:
-    """The tools of a server that the file asks for."""
+def _offered_tools(server: AbstractToolset[Any], block: McpTool) -> AbstractToolset[Any]:
     names = block.load_tools
     if isinstance(names, list):
         return server.filtered(lambda _, tool: tool.name in names)
     return server if names else server.filtered(lambda _, __: False)
-
-
-def _not_started(block: McpTool, error: Exception) -> ConfigError:
-    message = f"the MCP server did not start: {type(error).__name__}: {error}"
-    return ConfigError([Problem(where=f"tool {block.name}", message=message)])

@@ -1,1 +1,1 @@
-"""Files as a target: each candidate in a workspace of its own, run by a command, scored."""
+"""Files as a target: each candidate runs in a separate workspace and is scored."""

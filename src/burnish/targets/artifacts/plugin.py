@@ -1,10 +1,13 @@
-"""Calls a scorer that is a Python function, in a process of its own, and writes what it says.
+"""Calls a Python scorer in a separate process and writes its result.
 
-Run by path: `plugin.py module:function ANSWER`. The answer goes into a file, so that nothing that
-the files under test print can be taken for it. The function is given the workspace and what is
-known of the run: `def score(workspace, run): return {"score": 0.8, "metrics": {...}}`.
+Run by path: `plugin.py module:function`. stdin has a key and the file for the answer, which is
+signed by the key: neither the command line nor the environment shows it, so programs that the
+scorer starts can neither print nor write an answer. The function gets the workspace and the facts
+of the run: `def score(workspace, run): return {"score": 0.8, "metrics": {...}}`.
 """
 
+import hashlib
+import hmac
 import importlib
 import json
 import os
@@ -13,18 +16,20 @@ from pathlib import Path
 from typing import Any
 
 
-def _main(reference: str, answer: str) -> None:
-    """Import, call, write."""
+def _main(reference: str) -> None:
+    key, answer = sys.stdin.read().splitlines()
     sys.path.insert(0, str(Path.cwd()))
     module, _, name = reference.partition(":")
     function = getattr(importlib.import_module(module), name)
     result: Any = function(Path.cwd(), _run())
     # Numbers of other libraries are numbers too.
-    Path(answer).write_text(json.dumps(result, default=float), encoding="utf-8")
+    text = json.dumps(result, default=float)
+    signature = hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
+    Path(answer).write_text(f"{signature}\n{text}", encoding="utf-8")
 
 
 def _run() -> dict[str, Any]:
-    """What is known of the run; empty where the task has no runner."""
+    """The facts of the run; empty if the task has no runner."""
     if "BURNISH_RUNNER_STDOUT" not in os.environ:
         return {}
     texts = {

@@ -1,75 +1,72 @@
-"""What a task is made of: files, axes, numbers, and the workspaces of candidates."""
+"""The parts of a task: files, axes, numbers, and the workspaces of candidates."""
 
 import asyncio
 import json
 import math
 import os
+import posixpath
 import re
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from burnish.core.content import Json, short_id
-from burnish.core.errors import FileTrouble
+from burnish.core.errors import FilesChanged, FileTrouble
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Value
 from burnish.system.files import spare_beside
-from burnish.system.sandbox import CommandLimits
+from burnish.system.sandbox import CommandLimits, IsolationKind
 from burnish.system.workspaces import (
     DEFAULT_EXCLUDE,
     Bounds,
+    Entry,
     Snapshot,
     Violation,
+    carry_over,
     copy_workspace,
+    diff_snapshots,
     remove_tree,
     run_violations,
+    shown,
     snapshot,
     write_files,
 )
-from burnish.system.workspaces.paths import covers
+from burnish.system.workspaces.paths import covers, folders_of, pattern_of
 from burnish.system.yaml import with_values
-
-_MARK = "#"
-"""Stands between the file and the place in it."""
 
 Axis: TypeAlias = NumberSurface | ChoiceSurface
 """A surface whose id is a file and a place in it."""
 
 
 def texts_of(values: Mapping[str, Value]) -> dict[str, str]:
-    """The files of a candidate by path, with its other values in their places.
+    """The files of a candidate by path, with its axis values in place.
 
-    Comments and order stay; a file whose values are as they were stays as it is, to the byte.
+    Comments and order stay; a file with unchanged values stays the same to the byte.
     """
-    parts = {name: _split(name, values) for name in values}
-    texts = {name: str(values[name]) for name, part in parts.items() if part is None}
-    for file in dict.fromkeys(part[0] for part in parts.values() if part is not None):
-        places = {part[1]: values[name] for name, part in parts.items() if part and part[0] == file}
-        texts[file] = with_values(file, texts[file], places)
+    texts: dict[str, str] = {}
+    places: dict[str, dict[str, Value]] = {}
+    for name, value in values.items():
+        file, place = file_and_place(name)
+        if file in values:
+            places.setdefault(file, {})[place] = value
+        else:
+            texts[name] = str(value)
+    for file, inside in places.items():
+        texts[file] = with_values(file, texts[file], inside)
     return texts
 
 
 def file_and_place(name: str) -> tuple[str, str]:
-    """The two parts of an axis' id."""
-    file, _, place = name.rpartition(_MARK)
+    """Split the id of an axis."""
+    file, _, place = name.rpartition("#")
     return file, place
 
 
-def _split(name: str, values: Mapping[str, Value]) -> tuple[str, str] | None:
-    """The file and the place in it; None where the name is that of a file."""
-    file, place = file_and_place(name)
-    return (file, place) if file in values else None
-
-
-TASK, HOLDOUT = "task", "holdout"
-"""The names of the two cases that a task can have."""
-
-# -- What a task is made of -----------------------------------------------------------------------
-
-
-_ScoringKind: TypeAlias = Literal["command", "python", "metrics"]
+TASK, HOLDOUT, TEST = "task", "holdout", "test"
+"""The names of the cases that a task can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,15 +79,20 @@ class Runner:
     timeout_seconds: float = 300.0
 
     def described(self) -> Json:
-        """Everything that its result depends on."""
         return [self.command, self.cwd, self.timeout_seconds]
+
+    def names(self, path: str) -> bool:
+        """Whether the command names this file or one of its folders."""
+        words = (word.strip("'\"").rstrip("/") for word in re.split(r"[\s=<>|;&()]+", self.command))
+        named = {posixpath.normpath(posixpath.join(self.cwd, word)) for word in words if word}
+        return any(place in named for place in (path, *folders_of(path)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
     """How a run becomes numbers."""
 
-    kind: _ScoringKind = "command"
+    kind: Literal["command", "python", "metrics"] = "command"
     command: str = ""
     function: str = ""
     """`module:function`, importable from the task's folder."""
@@ -98,12 +100,30 @@ class Scoring:
     metrics_field: str = "metrics"
     timeout_seconds: float = 300.0
     reads: str = ""
-    """Of a scorer of kind `metrics`: the file whose text is scored."""
+    """For a scorer of kind `metrics`: the file whose text is scored."""
+    files: tuple[str, ...] = ()
+    """What only this scorer finds: neither runners nor editors see it."""
 
     def described(self) -> Json:
-        """Everything that its result depends on."""
         fields = (self.score_field, self.metrics_field, self.reads)
-        return [self.kind, self.command, self.function, self.timeout_seconds, *fields]
+        # Without files of its own it is described as before there were any.
+        own: list[Json] = [[*self.files]] if self.files else []
+        return [self.kind, self.command, self.function, self.timeout_seconds, *fields, *own]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Another measurement of a task, which no editor sees; what is None is the task's own."""
+
+    runner: Runner | None = None
+    scoring: Scoring | None = None
+    files: tuple[str, ...] = ()
+    """What nothing else finds: its scorer all of it, its runner what its command names."""
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """All files that are named for it alone."""
+        return (*self.files, *(self.scoring.files if self.scoring else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,88 +133,135 @@ class Task:
     folder: Path
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
-    """What is not edited though `include` names it; it is looked after like everything else."""
+    """What must not be edited though `include` names it."""
+    new_files: tuple[str, ...] = ()
+    """Patterns of files that a candidate may add."""
+    context: tuple[str, ...] = ()
+    """Patterns of files that an editing model reads besides those that it may edit."""
     scratch: tuple[str, ...] = ()
-    """What a run writes as it likes. Workspaces start with it empty: nothing in it counts."""
+    """What a run may write freely. It is empty when a workspace starts."""
     allowed_file_types: tuple[str, ...] = ()
-    """Such as `.md`; none named allows all."""
+    """Such as `.md`; empty allows all."""
     protect: tuple[str, ...] = ()
     runner: Runner | None = None
     scoring: Scoring = field(default_factory=Scoring)
-    holdout_runner: Runner | None = None
-    holdout_scoring: Scoring | None = None
-    holdout_files: tuple[str, ...] = ()
-    """What only the holdout's steps find in their workspace: neither runs nor editors see it."""
+    holdout: HeldOut | None = None
+    """Decides what is kept."""
+    test: HeldOut | None = None
+    """The sealed test."""
     primary: str = "score"
     env: tuple[str, ...] = ()
     """Names of variables that commands may see."""
     limits: CommandLimits = field(default_factory=CommandLimits)
     copy_git: bool = False
     """Whether commands find a copy of `.git`."""
+    network: bool = False
+    """Whether runners and scorers may use the network; without isolation they always can."""
+    readable: tuple[Path, ...] = ()
+    """Files and folders elsewhere that isolated commands can read."""
 
     @property
-    def has_holdout(self) -> bool:
-        """Whether something decides that the editor never hears of."""
-        return self.holdout_runner is not None or self.holdout_scoring is not None
+    def held(self) -> Mapping[str, HeldOut]:
+        """The measurements that no editor sees, by the name of their case."""
+        parts = {HOLDOUT: self.holdout, TEST: self.test}
+        return {case: part for case, part in parts.items() if part is not None}
+
+    @property
+    def scorings(self) -> Mapping[str, Scoring]:
+        """Every scorer by the case that it is named for."""
+        own = {case: part.scoring for case, part in self.held.items()}
+        return {TASK: self.scoring} | {case: each for case, each in own.items() if each is not None}
 
     def runner_of(self, case: str) -> Runner | None:
-        """What runs the files for a case."""
-        return self.holdout_runner or self.runner if case == HOLDOUT else self.runner
+        part = self.held.get(case)
+        return self.runner if part is None else part.runner or self.runner
 
     def scoring_of(self, case: str) -> Scoring:
-        """What scores them."""
-        return self.holdout_scoring or self.scoring if case == HOLDOUT else self.scoring
+        return self.scorings.get(case, self.scoring)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Everything that is named for scorers, the holdout or the test."""
+        held = [path for part in self.held.values() for path in part.hidden]
+        return tuple(dict.fromkeys((*self.scoring.files, *held)))
+
+    def runner_finds(self, case: str, path: str) -> bool:
+        """Whether the runner of a case finds this file; so does a candidate's code."""
+        if not covers(self.hidden, path):
+            return True
+        if any(covers(scoring.files, path) for scoring in self.scorings.values()):
+            return False
+        part, runner = self.held.get(case), self.runner_of(case)
+        if part is None or runner is None or not covers(part.files, path):
+            return False
+        return runner.names(path)
+
+    def scorer_finds(self, case: str, path: str) -> bool:
+        """Whether the scorer of a case finds this file."""
+        part = self.held.get(case)
+        own = (*self.scoring_of(case).files, *(part.files if part else ()))
+        return not covers(self.hidden, path) or covers(own, path)
 
     def described(self, others: Sequence[tuple[str, str]]) -> dict[str, Json]:
-        """Everything that a result depends on beside the candidate; `others` are hashes."""
-        parts = (self.runner, self.holdout_runner, self.scoring, self.holdout_scoring)
+        """Everything that a result depends on besides the candidate; `others` are hashes."""
+        held, test = self.holdout or HeldOut(), self.test
+        parts = (self.runner, held.runner, self.scoring, held.scoring)
+        # Without a test it is described as before there were any.
+        sealed: dict[str, Json] = {} if test is None else {"test": _described(test)}
         return {
             "steps": [None if part is None else part.described() for part in parts],
             "env": [*self.env],
-            "folders": [[*self.scratch], [*self.holdout_files], self.copy_git],
+            "folders": [[*self.scratch], [*held.files], self.copy_git],
+            # Without the network it is described as before there was a choice.
+            **({"network": True} if self.network else {}),
+            **({"context": [*self.context]} if self.context else {}),
             "files": short_id([list(pair) for pair in others]),
+            **sealed,
         }
 
 
-# -- The numbers that a scorer prints -------------------------------------------------------------
+def _described(part: HeldOut) -> Json:
+    steps = (part.runner, part.scoring)
+    return [*(None if each is None else each.described() for each in steps), [*part.files]]
 
 
 RUNTIME = "runtime_seconds"
-_FEEDBACK = "feedback"
 _BEGINNING = re.compile(r"^[^\S\n]*(\{)\s*[\"}]", re.MULTILINE)
-_MOST_BROKEN = 500
-"""Beginnings of objects that are none; each costs time that grows with the output."""
 
 
 class NoNumbers(ValueError):
-    """What a scorer printed cannot be used, and why."""
+    """A scorer's output cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """What a scorer said."""
+    """The result of a scorer."""
 
     measures: Mapping[str, float]
     feedback: str = ""
-    """Words for the editor, where the scorer has some."""
+    """Words for the editor."""
 
 
 def read_numbers(printed: str, scoring: Scoring, primary: str) -> Numbers:
-    """The numbers in what a scorer printed; lines before the JSON are left aside."""
+    """Read the numbers that a scorer printed; lines before the JSON are ignored."""
     objects = _objects(printed, scoring.score_field)
     scored = [each for each in objects if scoring.score_field in each] or objects[-1:]
     if not scored:
-        raise NoNumbers("the scorer printed no JSON object")
+        begun = _BEGINNING.search(printed)
+        if begun is None:
+            raise NoNumbers("the scorer printed no JSON object")
+        start = printed[begun.start(1) :].split("\n")[0][:60]
+        raise NoNumbers(f"the scorer's JSON breaks off, or its syntax is broken: {start}")
     if len(scored) > 1:
         raise NoNumbers(
-            f"the scorer printed {len(scored)} objects with '{scoring.score_field}': of two scores "
-            "none is the score; what the files print must not reach the scorer's output"
+            f"the scorer printed {len(scored)} objects with '{scoring.score_field}': which one "
+            "counts is unclear; what the files print must not reach the scorer's output"
         )
     return numbers_of(scored[0], scoring, primary)
 
 
 def numbers_of(answer: Any, scoring: Scoring, primary: str) -> Numbers:
-    """The numbers of one object: the score, and the metrics beside it; a number is the score."""
+    """Read the score, and the metrics beside it, from one object; a number alone is the score."""
     if isinstance(answer, int | float):
         answer = {scoring.score_field: answer}
     if not isinstance(answer, Mapping):
@@ -209,7 +276,7 @@ def numbers_of(answer: Any, scoring: Scoring, primary: str) -> Numbers:
             f"the scorer's JSON gives '{scoring.score_field}' twice: {score:g}, and "
             f"{metrics[scoring.score_field]:g} in '{scoring.metrics_field}'"
         )
-    feedback = data.get(_FEEDBACK, "")
+    feedback = data.get("feedback", "")
     return Numbers(
         measures={primary: score, **metrics, scoring.score_field: score},
         feedback=feedback if isinstance(feedback, str) else json.dumps(feedback),
@@ -224,7 +291,7 @@ def _metrics(data: Any, scoring: Scoring) -> dict[str, float]:
 
 
 def _objects(printed: str, score_field: str) -> list[dict[str, Any]]:
-    """Every JSON object that stands at the beginning of a line."""
+    """Every JSON object at the start of a line."""
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if sum(name == score_field for name, _ in pairs) > 1:
@@ -242,8 +309,8 @@ def _objects(printed: str, score_field: str) -> list[dict[str, Any]]:
             raise
         except (ValueError, RecursionError):
             place, broken = start.end(1), broken + 1
-        if broken > _MOST_BROKEN:
-            raise NoNumbers("the scorer's output is full of JSON that is broken")
+        if broken > 500:  # each costs time that grows with the output
+            raise NoNumbers("the scorer's output contains too much broken JSON")
     return objects
 
 
@@ -258,9 +325,6 @@ def _number(name: str, value: Any) -> float:
     raise NoNumbers(f"'{name}' of the scorer's JSON is {shown}, not a finite number{remedy}")
 
 
-# -- The workspace of one candidate ---------------------------------------------------------------
-
-
 CACHES = ("**/__pycache__", "**/*.pyc", "**/.pytest_cache", "**/.ruff_cache", "**/.mypy_cache")
 """What programs write beside the files they run."""
 _CODE = frozenset((
@@ -268,7 +332,7 @@ _CODE = frozenset((
     ".class", ".jar", ".ini", ".cfg", ".toml",
 ))  # fmt: skip
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
-"""New files of these kinds may run, or steer what runs, in the place of what was there."""
+"""New files of these kinds may run, or steer what runs, instead of the original ones."""
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
@@ -276,27 +340,36 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """A folder that belongs to one candidate, and how it was before anything ran in it."""
+    """The folder of one candidate, and its snapshot from before anything ran."""
 
     folder: Path
     bounds: Bounds
     before: Snapshot
+    mounts: Mapping[Path, Path] = field(default_factory=dict[Path, Path])
+    """Installed packages of the user, by their places in this folder, where they are read-only."""
 
     async def tampering(self) -> list[Violation]:
-        """What a run touched that it must leave alone; what it made beside that is its own."""
+        """What a run changed that it must leave alone; other new files are fine."""
         try:
             after = await finished(snapshot, self.folder)
         except FileTrouble:
-            return [_gone()]
+            remedy = "do not remove the workspace"
+            message = "a run removed the workspace"
+            return [Violation(kind="tampering", message=message, remedy=remedy)]
         violations = run_violations(self.bounds, self.before, after)
         return [each for each in violations if each.kind == "tampering" or self._counts(each.path)]
 
+    async def outputs(self) -> Mapping[str, Entry]:
+        """What a run has added."""
+        after = await finished(snapshot, self.folder)
+        return {p: entry for p, entry in after.entries.items() if p not in self.before.entries}
+
     async def without_caches(self) -> None:
-        """Remove what programs keep for later: planted there, it would run as somebody else."""
+        """Remove caches: code planted there would run as something else."""
         await finished(self._remove_caches)
 
     def _counts(self, path: str) -> bool:
-        """A candidate that rewrites itself is not measured; new code may speak for the scorer."""
+        """A candidate must not rewrite itself, and new code could imitate the scorer."""
         if path in self.before.entries:
             return self.bounds.is_artifact(path)
         name = PurePosixPath(path)
@@ -320,24 +393,72 @@ async def _made_workspace(
     *,
     leave_out: Sequence[str],
     rooms: Sequence[str] = (),
+    packages: "_Packages | None" = None,
+    after: Workspace | None = None,
 ) -> AsyncGenerator[Workspace, None]:
-    """A workspace with these files, gone when it is left; a killed burnish's is cleared later.
+    """A workspace with these files, removed at the end or, after a kill, by a later burnish.
 
-    `rooms` are folders that are there, and empty.
+    `rooms` are empty folders in it; it starts with what a run has added to the workspace `after`.
     """
     async with own_place(make=False) as place:
         await finished(copy_workspace, folder, place, exclude=leave_out)
         for room in rooms:
             (place / room).mkdir(parents=True, exist_ok=True)
         await finished(write_files, place, dict(texts))
+        if after is not None:
+            await finished(carry_over, after.folder, place, await after.outputs())
+        mounts = {} if packages is None else packages.placed(place)
         before = await finished(snapshot, place)
-        yield Workspace(folder=place, bounds=bounds, before=before)
+        yield Workspace(folder=place, bounds=bounds, before=before, mounts=mounts)
+
+
+PACKAGES = (".venv", "venv", "node_modules")
+"""Folders of installed packages, which are not copied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Packages:
+    """The installed packages of a folder, which its workspaces only read."""
+
+    folder: Path
+    kind: IsolationKind
+
+    def placed(self, workspace: Path) -> dict[Path, Path]:
+        """Make a place for each in a workspace; by their places, those that are mounted there.
+
+        Landlock cannot mount, but a link does: nothing can be written through it. Without
+        isolation a command could, so it does not find them.
+        """
+        if self.kind == "none":
+            return {}
+        mounts: dict[Path, Path] = {}
+        for source in self._sources:
+            place = workspace / source.relative_to(self.folder)
+            if place.parent.is_dir() and not os.path.lexists(place):
+                if self.kind == "landlock":
+                    place.symlink_to(source)
+                else:
+                    place.mkdir()
+                mounts[place] = source
+        return mounts
+
+    @cached_property
+    def _sources(self) -> list[Path]:
+        sources: list[Path] = []
+        for inside, folders, _ in os.walk(self.folder):
+            sources += [Path(inside, name) for name in folders if name in PACKAGES]
+            above = Path(inside).relative_to(self.folder)
+            folders[:] = [
+                name for name in folders if not covers(DEFAULT_EXCLUDE, (above / name).as_posix())
+            ]
+        return [source for source in sources if not source.is_symlink()]
 
 
 @asynccontextmanager
 async def own_place(*, make: bool = True) -> AsyncGenerator[Path, None]:
-    """A folder outside of every workspace, gone when it is left, whatever was put there."""
-    place = _new_place()
+    """A folder outside of every workspace, removed at the end."""
+    # Named so that a later burnish removes it, should this one be killed.
+    place = spare_beside(Path(tempfile.gettempdir()).resolve() / "workspace")  # noqa: ASYNC240
     try:
         if make:
             place.mkdir(mode=0o700)
@@ -349,7 +470,7 @@ async def own_place(*, make: bool = True) -> AsyncGenerator[Path, None]:
 async def finished(
     work: Callable[_Params, _Result], /, *args: _Params.args, **named: _Params.kwargs
 ) -> _Result:
-    """Work done in a thread. Who is cancelled waits for its end: a thread cannot be stopped."""
+    """Run work in a thread and wait for its end even if cancelled: a thread cannot be stopped."""
     working = asyncio.create_task(asyncio.to_thread(work, *args, **named))
     try:
         return await asyncio.shield(working)
@@ -376,45 +497,40 @@ def bounds_of(
     )
 
 
-def _new_place() -> Path:
-    """Named so that a later burnish clears it away, should this one be killed."""
-    return spare_beside(Path(tempfile.gettempdir()).resolve() / "workspace")
-
-
-def _gone() -> Violation:
-    remedy = "leave the workspace where it is"
-    return Violation(kind="tampering", message="a run removed the workspace", remedy=remedy)
-
-
-# -- The task's folder as it was at the start -----------------------------------------------------
-
-
-_GIT = "**/.git"
-
-
 class Original:
-    """Copied once, when it is first needed: who goes on working in the folder disturbs nothing."""
+    """The task's folder as it was at the start, copied when it is first needed."""
 
-    def __init__(self, *, task: Task) -> None:
+    def __init__(self, *, task: Task, kind: IsolationKind = "none") -> None:
         self._task = task
+        self._packages = _Packages(folder=task.folder, kind=kind)
         self._making = asyncio.Lock()
         self._held = AsyncExitStack()
         self._place: Path | None = None
+        self._start = Snapshot(entries={})
 
     @asynccontextmanager
     async def workspace(
-        self, bounds: Bounds, texts: Mapping[str, str], *, held_out: bool
+        self,
+        bounds: Bounds,
+        texts: Mapping[str, str],
+        *,
+        finds: Callable[[str], bool],
+        after: Workspace | None = None,
     ) -> AsyncGenerator[Workspace, None]:
-        """A workspace with these files; what only holdout finds is there if it is `held_out`."""
+        """A workspace with these files, and with those of the task that it `finds`.
+
+        `after` is the workspace of a runner, whose outputs are in this one too.
+        """
         task, place = self._task, await self._copied()
-        leave_out = () if held_out else task.holdout_files
+        await finished(self._check, place)
+        leave_out = [pattern_of(path) for path in self._start.files if not finds(path)]
         rooms = [room for room in map(_folder, task.scratch) if (task.folder / room).is_dir()]
-        made = _made_workspace(place, bounds, texts, leave_out=leave_out, rooms=rooms)
+        made = _made_workspace(place, bounds, texts, leave_out=leave_out, rooms=rooms,
+                               packages=self._packages, after=after)  # fmt: skip
         async with made as workspace:
             yield workspace
 
     async def close(self) -> None:
-        """Remove the copy."""
         self._place = None
         await self._held.aclose()
 
@@ -422,17 +538,33 @@ class Original:
         async with self._making:
             if self._place is None:
                 place = await self._held.enter_async_context(own_place(make=False))
-                await finished(copy_workspace, self._task.folder, place, exclude=self._left_out())
-                self._place = place
+                task = self._task
+                wanted = ("**/.git",) if task.copy_git else ()
+                exclude = [*(name for name in DEFAULT_EXCLUDE if name not in wanted), *task.scratch]
+                await finished(copy_workspace, task.folder, place, exclude=exclude)
+                self._place, self._start = place, await finished(snapshot, place)
             return self._place
 
-    def _left_out(self) -> list[str]:
-        task = self._task
-        usual = [name for name in DEFAULT_EXCLUDE if not (task.copy_git and name == _GIT)]
-        return [*usual, *task.scratch]
+    def _check(self, place: Path) -> None:
+        """Raise FilesChanged if the copy is not what it was at the start."""
+        if changes := changed_files(self._start, snapshot(place)):
+            raise FilesChanged(
+                f"the copy that candidates start from was changed during the run: {changes}",
+                remedy="A candidate without isolation can do so. What was measured before is "
+                "still good; use `sandbox: required` from here on.",
+            )
+
+
+def changed_files(before: Snapshot, after: Snapshot) -> str:
+    """What differs, in words; empty if nothing does."""
+    words = {"added": "added", "removed": "removed"}
+    changes = [each for each in diff_snapshots(before, after) if not each.is_folder]
+    listed = [f"{shown(each.path)} ({words.get(each.kind, 'changed')})" for each in changes[:10]]
+    more = [f"and {len(changes) - 10} more"] if len(changes) > 10 else []
+    return ", ".join([*listed, *more])
 
 
 def _folder(pattern: str) -> str:
-    """The folder that a pattern of scratch files lies in, where it names one."""
+    """The folder of a pattern of scratch files, if it names one."""
     plain = pattern.removesuffix("**").removesuffix("/")
     return plain if plain and not set("*?[") & set(plain) else "."

@@ -1,7 +1,4 @@
-"""Agents that are called: a Python function, an HTTP endpoint, a command.
-
-burnish knows nothing of what is inside: it says something, and gets a reply.
-"""
+"""Agents that are called: a Python function, an HTTP endpoint or a command."""
 
 from burnish.targets.callables.commands import CommandTarget
 from burnish.targets.callables.functions import CallableTarget

@@ -1,16 +1,13 @@
-"""One conversation with an agent: what was said, what came back, and what it adds up to."""
+"""Conversations with a called agent, and the base of all such targets."""
 
 import math
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeAlias
-
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from burnish.core.cases import Case, Message
 from burnish.core.content import Json
@@ -18,84 +15,46 @@ from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Usage
 from burnish.core.protocols import Description, Effects, Receipt, Role
-from burnish.core.surfaces import Candidate, Origin, Surface
+from burnish.core.surfaces import Candidate
 from burnish.metrics.json_matching import parse_json, read_path
-from burnish.metrics.text_matching import a_kind, counted, spelled
+from burnish.metrics.text_matching import a_kind, counted
 from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
+from burnish.targets.recorded import FixedTarget
+from burnish.targets.user_code import agent_failure, of_value
 from burnish.tracing.steps import leave, left_behind
 
 
 class AgentUnreachable(ConnectionError):
-    """Nobody answered, or somebody said to come back later: not the agent's fault."""
-
-
-def failed(message: str, error: str) -> Outcome:
-    """The agent's own failure."""
-    return Outcome(
-        failure=Failure(kind=FailureKind.AGENT, message=message, error=error), nano_usd=None
-    )
-
-
-def of_value(value: object) -> Outcome:
-    """What a Python function returned: text, something structured, or an outcome of its own."""
-    if isinstance(value, Outcome):
-        return value
-    if isinstance(value, str):
-        return Outcome(replies=(value,), nano_usd=None)
-    if value is None:
-        return failed("the agent returned None: it should return what it says", "InvalidReply")
-    try:
-        structured: Json = to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError) as error:
-        cause = f"the agent returned {type(value).__name__}, which is neither text nor JSON"
-        return failed(f"{cause}: {error}", "InvalidReply")
-    return _structured(structured)
+    """No answer, or an answer to come back later: not the agent's fault."""
 
 
 def of_text(text: str, path: str = "") -> Outcome:
-    """What an endpoint or a command wrote: all of it, or what stands at a path in its JSON."""
-    if not path:
-        whole = parse_json(text).value
-        return Outcome(
-            replies=(text,),
-            data=whole if isinstance(whole, dict | list) else None,
-            nano_usd=None,
-        )
+    """The outcome of an endpoint or command: its whole output, or a path in its JSON."""
     reading = parse_json(text)
+    if not path:
+        data = reading.value if isinstance(reading.value, dict | list) else None
+        return Outcome(replies=(text,), data=data, nano_usd=None)
     if not reading.problem:
         reading = read_path(reading.value, path)
-    if not reading.problem and reading.value is None:
-        return failed(f"'{path}' is {a_kind(None)}: there is no reply", "InvalidReply")
     if reading.problem:
-        return failed(f"no reply could be read: {reading.problem}", "InvalidReply")
-    value = reading.value
-    return (
-        Outcome(replies=(value,), nano_usd=None) if isinstance(value, str) else _structured(value)
-    )
-
-
-def _structured(value: Json) -> Outcome:
-    return Outcome(replies=(spelled(value),), data=value, nano_usd=None)
-
-
-# -- One conversation with an agent ---------------------------------------------------------------
-
-
-_NODE = "agent"
+        return agent_failure(f"no reply could be read: {reading.problem}", "InvalidReply")
+    if reading.value is None:
+        return agent_failure(f"'{path}' is {a_kind(None)}: there is no reply", "InvalidReply")
+    return of_value(reading.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnInput:
-    """What an agent is given in one turn."""
+    """The input of an agent in one turn."""
 
     input: str
     history: tuple[Message, ...] = ()
-    """What was said before, on both sides."""
+    """The earlier messages of both sides."""
     session: str = ""
     """The same in all turns of one conversation, and in no other."""
 
     def messages(self) -> list[Json]:
-        """The history as agents are given it: `{role, content}` each."""
+        """The history as `{role, content}` each."""
         return [{"role": each.role, "content": each.content} for each in self.history]
 
 
@@ -103,13 +62,13 @@ Reply: TypeAlias = Callable[[TurnInput], Awaitable[Outcome]]
 """An agent in one conversation."""
 
 
-class AgentStopped(Exception):
-    """The agent failed, so the conversation ends here; what it gave is in the talk."""
+class _AgentStopped(Exception):
+    """The agent failed, so the conversation ends; the failure is in its last turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Exchanged:
-    """One turn that was had."""
+class _Exchange:
+    """One finished turn."""
 
     question: str
     outcome: Outcome
@@ -118,17 +77,17 @@ class _Exchanged:
 
 @dataclass(kw_only=True)
 class _AgentTalk:
-    """A conversation under way."""
+    """A running conversation."""
 
     reply: Reply
     session: str
     usd_per_call: int | None = None
-    """What a call costs in nano-dollars, whatever the agent says of it."""
+    """What a call costs in nano-dollars, whatever the agent reports."""
     history: list[Message] = field(default_factory=list[Message])
-    turns: list[_Exchanged] = field(default_factory=list[_Exchanged])
+    turns: list[_Exchange] = field(default_factory=list[_Exchange])
 
     async def say(self, message: str) -> str:
-        """Say something and get the reply. Raises AgentStopped when there is none."""
+        """Send a message and return the reply. Raises _AgentStopped without one."""
         turn = TurnInput(input=message, history=tuple(self.history), session=self.session)
         started = time.perf_counter()
         left: list[Trace] = []
@@ -136,21 +95,28 @@ class _AgentTalk:
             with left_behind() as left:
                 outcome = await self.reply(turn)
         except BaseException:
-            leave(Trace(steps=tuple(_steps([*self.turns, *_broken_off(message, left)]))))
+            broken = [
+                _Exchange(question=message, outcome=Outcome(trace=trace), seconds=0.0)
+                for trace in left[-1:]
+            ]
+            leave(Trace(steps=tuple(_steps([*self.turns, *broken]))))
             raise
         if self.usd_per_call is not None:
             outcome = replace(outcome, nano_usd=self.usd_per_call)
         seconds = time.perf_counter() - started
-        self.turns.append(_Exchanged(question=message, outcome=outcome, seconds=seconds))
+        self.turns.append(_Exchange(question=message, outcome=outcome, seconds=seconds))
         if outcome.failure is not None:
-            raise AgentStopped
+            raise _AgentStopped
         self.history.append(Message(role="user", content=message))
         self.history.append(Message(role="assistant", content=outcome.output))
         return outcome.output
 
+    def _usage(self) -> Usage:
+        return sum((turn.outcome.usage for turn in self.turns), Usage())
+
     def spend(self) -> Spend:
-        """What the calls cost, as far as anybody said."""
-        usage = _usage(turn.outcome for turn in self.turns)
+        """What the calls cost, as far as is known."""
+        usage = self._usage()
         prices = [turn.outcome.nano_usd for turn in self.turns]
         return Spend(
             calls=len(self.turns),
@@ -161,7 +127,6 @@ class _AgentTalk:
         )
 
     def outcome(self) -> Outcome:
-        """What the conversation gave."""
         outcomes = [turn.outcome for turn in self.turns]
         prices = [outcome.nano_usd for outcome in outcomes if outcome.nano_usd is not None]
         last = outcomes[-1] if outcomes else Outcome()
@@ -172,51 +137,34 @@ class _AgentTalk:
                 name: value for outcome in outcomes for name, value in outcome.measures.items()
             },
             trace=Trace(steps=tuple(_steps(self.turns))),
-            usage=_usage(outcomes),
+            usage=self._usage(),
             nano_usd=sum(prices) if len(prices) == len(outcomes) else None,
             seconds=math.fsum(turn.seconds for turn in self.turns),
             failure=last.failure,
         )
 
 
-def _usage(outcomes: Iterable[Outcome]) -> Usage:
-    return sum((outcome.usage for outcome in outcomes), Usage())
-
-
-def _steps(turns: Sequence[_Exchanged]) -> list[Step]:
-    """The agent's own steps where it told them, else one a turn; each turn follows the last."""
+def _steps(turns: Sequence[_Exchange]) -> list[Step]:
+    """The agent's own steps if it recorded any, else one per turn; each turn follows the last."""
     steps: list[Step] = []
     for number, turn in enumerate(turns):
-        before = _ends(steps)
+        followed = {name for step in steps for name in step.predecessors}
+        before = tuple(step.id for step in steps if step.id not in followed)
         own = turn.outcome.trace.steps
         steps += _renamed(own, number, before) if own else [_step(turn, number, before)]
     return steps
 
 
-def _broken_off(question: str, left: Sequence[Trace]) -> list[_Exchanged]:
-    """A turn that raised, as far as its steps are known."""
-    return (
-        [_Exchanged(question=question, outcome=Outcome(trace=left[-1]), seconds=0.0)]
-        if left
-        else []
-    )
-
-
-def _ends(steps: Sequence[Step]) -> tuple[str, ...]:
-    """The steps that nothing follows yet."""
-    followed = {name for step in steps for name in step.predecessors}
-    return tuple(step.id for step in steps if step.id not in followed)
-
-
-def _step(turn: _Exchanged, number: int, before: tuple[str, ...]) -> Step:
+def _step(turn: _Exchange, number: int, before: tuple[str, ...]) -> Step:
     outcome = turn.outcome
     return Step(
         id=f"turn {number + 1}",
-        node=_NODE,
+        node="agent",
         turn=number,
         predecessors=before,
         input=turn.question,
         output=outcome.output if outcome.data is None else outcome.data,
+        tools_known=False,
         error=outcome.failure.message if outcome.failure else "",
         usage=outcome.usage,
         seconds=turn.seconds,
@@ -224,7 +172,7 @@ def _step(turn: _Exchanged, number: int, before: tuple[str, ...]) -> Step:
 
 
 def _renamed(own: Sequence[Step], number: int, before: tuple[str, ...]) -> list[Step]:
-    """Steps of one turn, under names that no other turn has."""
+    """The steps of one turn under unique names."""
     return [
         replace(
             step,
@@ -237,31 +185,27 @@ def _renamed(own: Sequence[Step], number: int, before: tuple[str, ...]) -> list[
     ]
 
 
-# -- What all agents that are called have in common -----------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
-class CallingTarget(ABC):
+class CallingTarget(FixedTarget, ABC):
     """An agent that is called turn by turn.
 
     A run of a case is one conversation, journaled as a whole: an agent with a memory cannot be
-    taken up in the middle. Whatever the agent raises is for the run to judge.
+    resumed in the middle. The run decides what the agent's errors mean.
     """
 
     version: str = ""
     """Change it when the agent changed in a way that burnish cannot see."""
     usd_per_call: float | None = None
-    """What a call costs; None where that is not known, which is not 0."""
+    """What a call costs; None if unknown, which is not 0."""
     user: Role[TalkSoFar, NextRemark] | None = None
-    """Who plays the user in scenarios."""
-    leaf: bool = True
+    """Plays the user in scenarios."""
 
     def __post_init__(self) -> None:
         if problems := self.problems():
             raise ConfigError(problems)
 
     def problems(self) -> Sequence[Problem]:
-        """What is wrong with the settings, each with the setting it is about."""
+        """What is wrong with the settings."""
         return ()
 
     @property
@@ -276,32 +220,11 @@ class CallingTarget(ABC):
 
     @abstractmethod
     def conversation(self) -> AbstractAsyncContextManager[Reply]:
-        """The agent at the beginning of a conversation."""
-
-    @property
-    def surfaces(self) -> Sequence[Surface]:
-        """Nothing: what is inside such an agent is not known."""
-        return ()
-
-    @property
-    def baseline(self) -> Candidate:
-        """The agent as it is."""
-        return Candidate(values={}, origin=Origin(kind="baseline"))
-
-    def check(self, candidate: Candidate) -> Sequence[Problem]:
-        """There is nothing to be wrong with."""
-        del candidate
-        return ()
-
-    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
-        """There is nothing to adopt."""
-        del candidate, home
-        return {}
+        """Start a conversation with the agent."""
 
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
-        """Have the conversation of a case."""
         del candidate
         async with self.conversation() as reply:
             talk = _AgentTalk(
@@ -310,30 +233,34 @@ class CallingTarget(ABC):
                 usd_per_call=self._nano_per_call,
                 history=list(case.history),
             )
-            outcome = await self._had(talk, case, draw=draw, effects=effects)
+            outcome = await self._converse(talk, case, draw=draw, effects=effects)
         return Receipt(value=outcome, spend=talk.spend())
 
-    async def _had(self, talk: _AgentTalk, case: Case, *, draw: int, effects: Effects) -> Outcome:
+    async def _converse(
+        self, talk: _AgentTalk, case: Case, *, draw: int, effects: Effects
+    ) -> Outcome:
         try:
             if case.scenario is None:
                 for turn in case.turns:
                     await talk.say(turn.input)
-                return talk.outcome()
-            await converse(case, talk.say, user=self._player(case), draw=draw, effects=effects)
-        except AgentStopped:
-            if case.scenario is None:
-                return talk.outcome()
+            elif self.user is None:
+                raise ConfigError([no_player(case)])
+            else:
+                await converse(case, talk.say, user=self.user, draw=draw, effects=effects)
+        except _AgentStopped:
+            pass
         except RoleFailed as error:
-            return replace(talk.outcome(), failure=_nobody_played(error))
-        return replace(talk.outcome(), asked=tuple(turn.question for turn in talk.turns))
-
-    def _player(self, case: Case) -> Role[TalkSoFar, NextRemark]:
-        if self.user is None:
-            raise ConfigError([no_player(case)])
-        return self.user
+            failure = Failure(
+                kind=FailureKind.INFRASTRUCTURE,
+                message=f"the user could not be simulated: {error.message}",
+                error=type(error).__name__,
+            )
+            return replace(talk.outcome(), failure=failure)
+        questions = () if case.scenario is None else [turn.question for turn in talk.turns]
+        return replace(talk.outcome(), asked=tuple(questions))
 
     def estimate(self, case: Case) -> Spend:
-        """A call a turn; a scenario may take as many turns as it is allowed."""
+        """One call per turn; a scenario may take its maximum of turns."""
         price = self._nano_per_call
         one = Spend(calls=1, nano_usd=price or 0, unpriced=int(price is None))
         if case.scenario is None:
@@ -349,7 +276,7 @@ class CallingTarget(ABC):
         return None if self.usd_per_call is None else to_nano(self.usd_per_call)
 
     def _described(self, kind: str, config: Mapping[str, Json]) -> Description:
-        """The description, with what every such agent has."""
+        """The description, with what every called agent has."""
         common: dict[str, Json] = {"version": self.version} if self.version else {}
         if self.user is not None:
             common["user_simulator"] = self.user.fingerprint
@@ -357,57 +284,41 @@ class CallingTarget(ABC):
 
 
 def no_player(case: Case) -> Problem:
-    """What to say of a scenario that nobody can play."""
+    """The error for a scenario without a simulated user."""
     return Problem(
         where=case.id,
-        message="this case is a scenario, and there is nobody to play its user",
-        remedy="name a model that plays it: user_simulator: openai:gpt-4o-mini",
+        message="this case is a scenario, but there is no model to simulate its user",
+        remedy="set a model to simulate it: user_simulator: openai:gpt-4o-mini",
     )
-
-
-def _nobody_played(error: RoleFailed) -> Failure:
-    return Failure(
-        kind=FailureKind.INFRASTRUCTURE,
-        message=f"the user could not be played: {error.message}",
-        error=type(error).__name__,
-    )
-
-
-# -- Notes ----------------------------------------------------------------------------------------
 
 
 def notes_for(target: CallingTarget, cases: Sequence[Case]) -> tuple[str, ...]:
     """What the user should know before the start."""
     live = [case for case in cases if case.recorded is None]
-    return tuple(_notes(target, live))
-
-
-def _notes(target: CallingTarget, cases: Sequence[Case]) -> Iterator[str]:
-    talks = sum(len(case.turns) > 1 or case.scenario is not None for case in cases)
-    earlier = sum(bool(case.history) for case in cases)
-    files = sum(any(turn.attachments for turn in case.turns) for case in cases)
-    tools = sum(any(turn.expected_tools is not None for turn in case.turns) for case in cases)
+    talks = sum(len(case.turns) > 1 or case.scenario is not None for case in live)
+    earlier = sum(bool(case.history) for case in live)
+    files = sum(any(turn.attachments for turn in case.turns) for case in live)
+    tools = sum(any(turn.expected_tools is not None for turn in case.turns) for case in live)
+    notes: list[str] = []
     if talks and not target.remembers:
-        rest = f"{counted(talks, 'case')} of several turns: each turn is asked on its own"
-        yield f"the agent keeps no memory, and there {_is(talks)} {rest}"
+        rest = f"{counted(talks, 'case')} of several turns: each turn is a separate question"
+        notes.append(f"the agent has no memory, but there {'is' if talks == 1 else 'are'} {rest}")
     if earlier and not target.remembers:
-        rest = "begin in the middle of a conversation, which the agent is not told"
-        yield f"{counted(earlier, 'case')} {rest}"
+        what = f"{counted(earlier, 'case')} {'starts' if earlier == 1 else 'start'}"
+        notes.append(f"{what} in the middle of a conversation, which the agent does not see")
     if files:
-        yield f"{counted(files, 'case')} come with files: the agent is given the text only"
+        what = f"{counted(files, 'case')} {'has' if files == 1 else 'have'}"
+        notes.append(f"{what} files, but the agent only gets the text")
     if tools:
-        rest = "expect tools: which tools the agent used is not known, so that is not scored"
-        yield f"{counted(tools, 'case')} {rest}"
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
+        what = f"{counted(tools, 'case')} {'expects' if tools == 1 else 'expect'}"
+        notes.append(f"{what} tools, but the tools that the agent uses are unknown and not scored")
+    return tuple(notes)
 
 
 def price_notes(target: CallingTarget, *, settable: bool = True) -> tuple[str, ...]:
-    """What to say where nobody knows what a call costs; `settable` where the file could tell."""
+    """What to say if the cost of a call is unknown; `settable` if the file can set it."""
     if target.usd_per_call is not None:
         return ()
-    message = "what a call of the agent costs is not known, unless it says so itself"
-    how = " (usd_per_call says it)" if settable else ""
-    return (f"{message}: US dollars leave it out{how}",)
+    message = "the cost of a call is unknown, unless the agent reports it"
+    how = " (set usd_per_call)" if settable else ""
+    return (f"{message}: US dollars do not include it{how}",)

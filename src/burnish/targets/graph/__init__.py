@@ -1,8 +1,8 @@
-"""Graphs of agents and functions: told in YAML or in Python, run by one runtime.
+"""Graphs of agents and functions, defined in YAML or in Python.
 
-A turn goes through the graph in rounds. In a round every node runs at most once, as soon as
-nothing that is still under way can reach it; what goes back over a cycle starts the next round.
-So the steps and their order are the same whichever branch was faster.
+A turn runs through the graph in rounds. In a round every node runs at most once, as soon as no
+running node can still reach it; an edge back along a cycle starts the next round. So the steps and
+their order do not depend on which branch is faster.
 """
 
 from burnish.targets.graph.files import load_graph

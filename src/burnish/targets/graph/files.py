@@ -1,19 +1,19 @@
-"""Graph files: their keys, reading them, and everything that is wrong at once."""
+"""Graph files: their keys, and reading them with all problems at once."""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.content import AtLeastOne, Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.models.model_block import ModelBlock
+from burnish.models.factory import ModelBlock
 from burnish.system import YamlTree, read_tree, validate_config
-from burnish.system.config_errors import nearest
+from burnish.system.config import nearest
 from burnish.system.user_functions import load_function
 from burnish.targets.agent.blocks import (
     AgentModel,
@@ -33,12 +33,10 @@ from burnish.targets.graph.graphs import (
     Flow,
     FunctionNode,
     Graph,
+    inline_agent,
     reachable,
     template_problems,
-    told_agent,
 )
-
-_Visits: TypeAlias = AtLeastOne
 
 _AGENT_KEYS = (
     "model",
@@ -66,13 +64,13 @@ class ConditionBlock(Block):
     matches: str | None = None
     """A regular expression."""
     python: str | None = None
-    """`module:function`, which takes the output and says yes or no."""
+    """`module:function`, which takes the output and returns true or false."""
     always: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> "ConditionBlock":
         if len([key for key in type(self).model_fields if getattr(self, key) is not None]) != 1:
-            raise ValueError("give one of contains, equals, matches, python, always")
+            raise ValueError("give exactly one of contains, equals, matches, python, always")
         return self
 
 
@@ -85,7 +83,7 @@ class EdgeBlock(Block):
 
 
 class NodeBlock(Block):
-    """A node: the file of an agent, a Python function, or an agent that is told here."""
+    """A node: an agent file, a Python function, or an inline agent."""
 
     agent: str | None = None
     python: str | None = None
@@ -99,16 +97,16 @@ class NodeBlock(Block):
     skills: list[str] = Field(default_factory=list[str])
     input: str = ""
     """A template with `{question}` and the names of nodes."""
-    max_visits: _Visits | None = None
+    max_visits: AtLeastOne | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> "NodeBlock":
         inline = [key for key in _AGENT_KEYS if getattr(self, key) is not None]
         kinds = [key for key in ("agent", "python") if getattr(self, key) is not None]
         if len(kinds) + bool(inline) != 1:
-            raise ValueError("give agent, or python, or model and instructions")
+            raise ValueError("give either agent, or python, or model and instructions")
         if inline and (self.model is None or self.instructions is None):
-            raise ValueError("an agent that is told here needs model and instructions")
+            raise ValueError("an inline agent needs model and instructions")
         if self.python is not None and self.skills:
             raise ValueError("a function has no skills")
         return self
@@ -121,45 +119,41 @@ class GraphBlock(Block):
     name: Annotated[str, Field(min_length=1)] = ""
     description: str | None = None
     entry: str = ""
-    """Where a turn begins; the first node where it is left out."""
+    """Where a turn begins; the first node by default."""
     models: JsonValue = None
     """How models are called; read by projects."""
     nodes: dict[str, NodeBlock] = Field(default_factory=dict[str, NodeBlock])
     edges: list[str | EdgeBlock] = Field(default_factory=list[str | EdgeBlock])
     global_instructions: InstructionsBlock | None = None
-    max_visits: _Visits = MAX_VISITS
+    max_visits: AtLeastOne = MAX_VISITS
     output: str = ""
-    """Whose last output is the reply; where it is left out, of the nodes where the run ended."""
+    """The node whose last output is the reply; by default, the nodes where the run ended."""
     graph: PythonBlock | None = None
-    """A graph that is told in Python, instead of nodes and edges."""
+    """A graph defined in Python, instead of nodes and edges."""
     python_path: str = "."
-    """The folder in which functions are found, from this file."""
+    """The folder in which functions are found, relative to this file."""
 
     @model_validator(mode="after")
     def _described_once(self) -> "GraphBlock":
         keys = {"nodes", "edges", "entry", "output", "global_instructions", "max_visits"}
         both = sorted(keys & self.model_fields_set)
         if self.graph is not None and both:
-            raise ValueError(f"a graph in Python says itself: {', '.join(both)}")
+            raise ValueError(f"a graph in Python defines these itself: {', '.join(both)}")
         if self.graph is None and (not self.nodes or not self.name):
-            raise ValueError("give a name and nodes, or graph with python")
+            raise ValueError("give name and nodes, or graph.python")
         return self
 
 
-# -- Whether a graph hangs together ---------------------------------------------------------------
-
-
 def flow_of(graph: Graph) -> Flow:
-    """How the graph flows, or a ConfigError with all that is wrong with it."""
+    """The flow of a graph; raises a ConfigError with all its problems."""
     if problems := list(_graph_problems(graph)):
         raise ConfigError(problems)
     return Flow.of(graph.entry, {node: graph.after(node) for node in graph.nodes})
 
 
 def _graph_problems(graph: Graph) -> Iterator[Problem]:
-    """What does not fit together."""
     if not graph.nodes:
-        yield Problem(where=f"graph '{graph.name}'", message="there are no nodes")
+        yield Problem(where=f"graph '{graph.name}'", message="the graph has no nodes")
         return
     unknown = [*_unknown(graph)]
     yield from unknown
@@ -187,22 +181,15 @@ def _unreached(graph: Graph) -> Iterator[Problem]:
     for name in graph.nodes:
         if name not in there:
             remedy = "add an edge to it, or remove it"
-            message = f"no way leads to it from the entry '{graph.entry}'"
+            message = f"it cannot be reached from the entry '{graph.entry}'"
             yield Problem(where=f"nodes.{name}", message=message, remedy=remedy)
 
 
-# -- Reading a graph file -------------------------------------------------------------------------
-
-
-_REMEDY = "it is module.path:name, importable from the folder of the graph file"
-_ARROW = "->"
-
-
 def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[str] = ()) -> Graph:
-    """Read a graph file. A link is followed first: what it names is found from where it lies.
+    """Read a graph file; symlinks are resolved, because relative paths start at the real file.
 
-    `beside` are keys that the file may have and that are none of the graph's; `tree` is the file
-    where it was read already.
+    `beside` are keys of the file that do not belong to the graph; `tree` is the file if it was read
+    already.
     """
     path = path.resolve() if path.is_symlink() else path
     tree = tree or read_tree(path)
@@ -222,7 +209,7 @@ def load_graph(path: Path, *, tree: YamlTree | None = None, beside: Collection[s
 
 @dataclass(frozen=True, kw_only=True)
 class _Reader:
-    """A graph file being read, and what was wrong with it so far."""
+    """A graph file while it is read, and its problems so far."""
 
     path: Path
     tree: YamlTree
@@ -230,25 +217,23 @@ class _Reader:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def python_graph(self) -> Graph:
-        """The graph that a module holds, or that its function makes."""
+        """The graph in a module, or the result of its function."""
         assert self.block.graph is not None
-        name = self.block.graph.python
+        name, where = self.block.graph.python, f"{self.path.name} graph.python"
         loaded = self._function(name, "graph")
         try:
             made: object = loaded.function()
         except BurnishError:
             raise
         except Exception as error:
-            raise self._wrong_graph(f"{name} raised {type(error).__name__}: {error}") from error
+            message = f"{name} raised {type(error).__name__}: {error}"
+            raise ConfigError([Problem(where=where, message=message)]) from error
         if isinstance(made, Graph):
             return made
-        raise self._wrong_graph(f"{name} gave {type(made).__name__}, not a burnish.Graph")
-
-    def _wrong_graph(self, message: str) -> ConfigError:
-        return ConfigError([Problem(where=f"{self.path.name} graph.python", message=message)])
+        message = f"{name} returned {type(made).__name__}, not a burnish.Graph"
+        raise ConfigError([Problem(where=where, message=message)])
 
     def written_graph(self) -> Graph:
-        """The graph of nodes and edges."""
         block = self.block
         graph = Graph(
             block.name,
@@ -280,7 +265,7 @@ class _Reader:
         else:
             nodes = cast("dict[str, dict[str, dict[str, Json]]]", self.tree.data)["nodes"]
             keys = {key: value for key, value in nodes[name].items() if key in _AGENT_KEYS}
-            agent = told_agent(name, keys, self.path)
+            agent = inline_agent(name, keys, self.path)
         skills = tuple(Skill.read(path, self.path.parent) for path in block.skills)
         return AgentNode(**shared, agent=agent, file=block.agent or "", skills=skills)
 
@@ -288,9 +273,11 @@ class _Reader:
         if isinstance(edge, EdgeBlock):
             graph.edge(edge.source, edge.to, when=self._condition(edge.when))
             return
-        names = [name.strip() for name in edge.split(_ARROW)]
+        names = [name.strip() for name in edge.split("->")]
         if len(names) < 2 or not all(names):
-            raise ConfigError([Problem(message=f"'{edge}' is no edge", remedy="write `a -> b`")])
+            raise ConfigError(
+                [Problem(message=f"'{edge}' is not an edge", remedy="write `a -> b`")]
+            )
         for source, to in pairwise(names):
             graph.edge(source, to)
 
@@ -317,11 +304,15 @@ class _Reader:
 
     def _function(self, reference: str, what: str) -> GraphFunction:
         folder = self.path.parent / self.block.python_path
-        return GraphFunction.loaded(load_function(reference, folder, what=what, remedy=_REMEDY))
+        remedy = "write module.path:name, importable from the folder of the graph file"
+        loaded = load_function(reference, folder, what=what, remedy=remedy)
+        return GraphFunction(
+            function=loaded.function, name=loaded.reference, fingerprint=loaded.fingerprint
+        )
 
     @contextmanager
     def _collecting(self, where: str) -> Generator[None, None, None]:
-        """Go on after what is wrong here, so that the rest is said too."""
+        """Collect problems, so that the rest of the file is checked too."""
         try:
             yield
         except ConfigError as error:
@@ -333,7 +324,7 @@ class _Reader:
 
 
 def _expanded(data: Json, where: str) -> Json:
-    """The data with its variables. Nodes share models: a variable that is not set is said once."""
+    """Expand variables. Nodes share models, so a missing variable is reported once."""
     try:
         return expanded(data, where=where)
     except ConfigError as error:

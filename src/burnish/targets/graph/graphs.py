@@ -11,11 +11,13 @@ from typing import Any, Literal, TypeAlias, cast
 from burnish.core.cases import Message
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.outcomes import Outcome
 from burnish.core.structures import NodeKind
 from burnish.core.surfaces import Demonstration
-from burnish.models.model_block import model_keys
+from burnish.models.factory import model_keys
 from burnish.system import YamlTree
-from burnish.system.config_errors import nearest
+from burnish.system.config import nearest
+from burnish.system.patterns import BadPattern, require_pattern, search
 from burnish.targets.agent.files import (
     Instructions,
     LoadedAgent,
@@ -25,28 +27,26 @@ from burnish.targets.agent.files import (
 )
 from burnish.targets.graph.functions import GraphFunction, Skill, first_parameter
 
-_Kind: TypeAlias = Literal["always", "contains", "equals", "matches", "python"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """What must hold of a node's output for an edge to be taken."""
+    """What must hold for a node's output for an edge to be taken."""
 
-    kind: _Kind
+    kind: Literal["always", "contains", "equals", "matches", "python"]
     text: str = ""
     function: GraphFunction | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "matches":
             try:
-                re.compile(self.text)
-            except re.error as error:
-                message = f"'{self.text}' is no regular expression: {error}"
+                require_pattern(self.text)
+            except BadPattern as error:
+                message = f"'{self.text}' is not a regular expression: {error}"
                 raise ConfigError([Problem(where="when.matches", message=message)]) from error
 
     @classmethod
     def of(cls, condition: "Condition | Callable[[Any], Any] | str") -> "Condition":
-        """A text means that the output contains it; a function takes the output."""
+        """A text must be part of the output; a function takes the output."""
         if isinstance(condition, Condition):
             return condition
         if isinstance(condition, str):
@@ -55,42 +55,38 @@ class Condition:
 
     @property
     def described(self) -> Json:
-        """The condition as data."""
         detail: Json = self.function.described if self.function else self.text
         return {self.kind: detail}
 
     def reads(self, text: str) -> bool:
-        """Whether it holds of a text; a function is asked elsewhere."""
+        """Whether it holds for a text; a function is called elsewhere."""
         match self.kind:
             case "contains":
                 return self.text in text
             case "equals":
                 return self.text.strip() == text.strip()
             case "matches":
-                return re.search(self.text, text) is not None
+                return search(self.text, text)
             case _:
                 return True
 
 
-# -- How a graph flows ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """The order of a graph's nodes once the edges that go back are left out."""
+    """The order of a graph's nodes, without the edges that go back."""
 
     order: tuple[str, ...]
-    """Every node after those before it; among equals, in the order of the file."""
+    """Every node after its predecessors; otherwise in the order of the file."""
     back: frozenset[tuple[str, str]]
     """The edges that close a cycle."""
     before: Mapping[str, tuple[str, ...]]
-    """The nodes that lead straight to each, ways back left out."""
+    """The direct predecessors of each node, without edges that go back."""
     behind: Mapping[str, frozenset[str]]
-    """All nodes from which each can be reached, ways back left out."""
+    """All predecessors of each node, without edges that go back."""
 
     @classmethod
     def of(cls, entry: str, after: Mapping[str, Sequence[str]]) -> "Flow":
-        """The flow of a graph that is entered here; `after` has every node, in order."""
+        """The flow of a graph; `after` has every node, in order."""
         back = frozenset(_back_edges(entry, after))
         ahead = {
             node: [to for to in leads if (node, to) not in back] for node, leads in after.items()
@@ -104,7 +100,7 @@ class Flow:
 
 
 def reachable(entry: str, after: Mapping[str, Sequence[str]]) -> set[str]:
-    """The nodes that a run can come to."""
+    """The nodes that a run can reach."""
     reached, waiting = {entry}, [entry]
     while waiting:
         new = [to for to in after[waiting.pop()] if to not in reached]
@@ -147,55 +143,37 @@ def _sorted(ahead: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(order)
 
 
-# -- What a node is told --------------------------------------------------------------------------
-
-
 QUESTION = "question"
-"""The name under which templates find what was asked."""
+"""The name of the question in templates."""
 _PLACE = re.compile(r"(?<!\{)\{([^\W\d][\w-]*)\}(?!\})")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeOutput:
-    """What a node gave: as text, and as data where it is structured."""
-
-    text: str
-    data: Json = None
-
-    @property
-    def value(self) -> Json:
-        """The data, or else the text."""
-        return self.text if self.data is None else self.data
+def output_value(outcome: Outcome) -> Json:
+    """The data of an output, or else its text."""
+    return outcome.output if outcome.data is None else outcome.data
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeInput:
-    """What a function in a graph is called with."""
+    """The argument of a function in a graph."""
 
     question: str
-    """What was asked in this turn."""
+    """The question of this turn."""
     text: str
-    """The same as an agent would read here: the question with what came before, or a template."""
+    """What an agent would read here: the question with the outputs before it, or a template."""
     outputs: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """What each node that ran before gave last, by its name: text, or data."""
+    """The last output of each node that ran before, by name: text or data."""
     history: tuple[Message, ...] = ()
-    """What was said in earlier turns."""
+    """The messages of earlier turns."""
 
 
-def default_input(question: str, came: Sequence[tuple[str, NodeOutput]]) -> str:
-    """What a node without a template reads: the question, then each node that led here."""
-    parts = [f"{node}:\n{output.text}" for node, output in came]
-    return "\n\n".join([question, *parts])
-
-
-def filled(template: str, question: str, outputs: Mapping[str, NodeOutput]) -> str:
-    """The template with what is known; a node that did not run yet gave nothing."""
-    values = {QUESTION: question, **{node: output.text for node, output in outputs.items()}}
+def filled(template: str, question: str, outputs: Mapping[str, Outcome]) -> str:
+    """Fill a template; a node that has not run yet is empty."""
+    values = {QUESTION: question, **{node: output.output for node, output in outputs.items()}}
     return _PLACE.sub(lambda match: values.get(match[1], ""), template)
 
 
 def asks_for(template: str, name: str) -> bool:
-    """Whether a template has a place for this."""
     return name in _PLACE.findall(template)
 
 
@@ -206,24 +184,21 @@ def template_problems(template: str, nodes: Collection[str], where: str) -> Iter
         if name not in names:
             near = nearest(name, names)
             remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(names)}"
-            message = f"the template has a place for '{name}', which is no node"
+            message = f"the template has a place for '{name}', which is not a node"
             yield Problem(where=where, message=message, remedy=remedy)
-
-
-# -- What stands at the nodes of a graph ----------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentNode:
-    """An agent: of a file, or told in the graph itself."""
+    """An agent: from a file, or defined in the graph."""
 
     name: str
     agent: LoadedAgent
     file: str = ""
-    """Its file as the graph spells it; empty where the graph itself tells the agent."""
+    """Its file as written in the graph; empty for an inline agent."""
     skills: tuple[Skill, ...] = ()
     input: str = ""
-    """A template of what it is told; empty for the question and what led here."""
+    """A template; empty for the question and what led here."""
     max_visits: int | None = None
     kind: NodeKind = NodeKind.AGENT
 
@@ -239,7 +214,7 @@ class AgentNode:
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionNode:
-    """A function of the user's."""
+    """A Python function as a node."""
 
     name: str
     function: GraphFunction
@@ -251,18 +226,17 @@ class FunctionNode:
         if first_parameter(self.function.function) is None:
             where = f"node '{self.name}'"
             remedy = "take one argument: `text: str`, or a NodeInput"
-            message = f"{self.function.name} takes nothing"
+            message = f"{self.function.name} takes no argument"
             raise ConfigError([Problem(where=where, message=message, remedy=remedy)])
 
     @property
     def takes_text(self) -> bool:
-        """Whether it wants the text alone."""
+        """Whether it takes the text alone."""
         first = first_parameter(self.function.function)
         return first is not None and (first.name == "text" or first.annotation in (str, "str"))
 
     @property
     def described(self) -> dict[str, Json]:
-        """The function and a hash of its file."""
         return {"function": self.function.described}
 
 
@@ -271,7 +245,7 @@ _GraphNode: TypeAlias = AgentNode | FunctionNode
 
 @dataclass(frozen=True, kw_only=True)
 class GraphEdge:
-    """A way from one node to another, always open or under a condition."""
+    """An edge from one node to another, with or without a condition."""
 
     source: str
     to: str
@@ -279,17 +253,16 @@ class GraphEdge:
 
     @property
     def described(self) -> Json:
-        """The edge as data."""
         return [self.source, self.to, self.when.described if self.when else None]
 
 
-def told_agent(
+def inline_agent(
     name: str,
     keys: Mapping[str, Json],
     path: Path,
     functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> LoadedAgent:
-    """An agent that is told in a graph; `path` is the graph's, from which files are found."""
+    """Define an agent inside a graph; its files are found from `path`, the graph's file."""
     data: dict[str, Json] = {"name": name, **keys}
     block = read_block(data, source=f"{path.name} nodes.{name}")
     return sound_agent(path, YamlTree(path=path, data=data, text=""), block, functions=functions)
@@ -298,7 +271,7 @@ def told_agent(
 def _tool_blocks(
     tools: Sequence[Callable[..., Any] | Mapping[str, Json]],
 ) -> tuple[list[Json], dict[str, Callable[..., Any]]]:
-    """Tools as an agent file has them, and the functions that were given as they are."""
+    """Tools as an agent file has them, and the functions among them."""
     blocks: list[Json] = []
     functions: dict[str, Callable[..., Any]] = {}
     for tool in tools:
@@ -314,21 +287,17 @@ def _tool_blocks(
     return blocks, functions
 
 
-# -- Graphs ---------------------------------------------------------------------------------------
-
-
 MAX_VISITS = 3
 """How often one node may run in one turn."""
 _NAME = re.compile(r"[^\W\d][\w-]*")
-_NAMES = "a name has letters, digits, _ and -, and begins with a letter or _; `question` is taken"
 
 
 class Graph:
-    """A graph as it is told, node by node and edge by edge; each call gives the graph back.
+    """A graph, defined node by node and edge by edge; each method returns the graph.
 
-    Paths are found from `folder`: where the program stands, or `Path(__file__).parent` for a graph
-    whose files lie beside its module. A graph that is told in a file keeps the file's tree, so that
-    it can be written again.
+    Paths start at `folder`: by default the current folder, or `Path(__file__).parent` for a graph
+    whose files are beside its module. A graph from a file keeps the file's tree, so that it can be
+    written again.
     """
 
     def __init__(
@@ -343,7 +312,7 @@ class Graph:
         source: YamlTree | None = None,
     ) -> None:
         if not name or max_visits < 1:
-            message = "a graph has a name, and its nodes may run at least once"
+            message = "a graph needs a name, and max_visits must be at least 1"
             raise ConfigError([Problem(where=f"graph '{name}'", message=message)])
         instructions = global_instructions
         self.name = name
@@ -359,12 +328,12 @@ class Graph:
         self._entry = entry
 
     def __call__(self) -> "Graph":
-        """Itself: where a file names a graph, it may name what makes one or the graph."""
+        """Return itself: a file may name a graph, or a function that makes one."""
         return self
 
     @property
     def entry(self) -> str:
-        """Where a turn begins: as told, else the first node."""
+        """Where a turn begins; the first node by default."""
         return self._entry or next(iter(self.nodes), "")
 
     def agent(
@@ -381,20 +350,22 @@ class Graph:
         input: str = "",  # noqa: A002 - the word that graph files have
         max_visits: int | None = None,
     ) -> "Graph":
-        """Add an agent: of a file, or with a model (`openai:gpt-4o`) and instructions.
+        """Add an agent: from a file, or with a model (`openai:gpt-4o`) and instructions.
 
-        Instructions are a text, or the path of a file; tools are functions, or blocks as agent
-        files have them.
+        Instructions are a text, or the path of a file; tools are functions, or blocks as in agent
+        files.
         """
         keys: dict[str, Json] = {"response_format": dict(response_format or {})}
         keys["demonstrations"] = [codec(Demonstration).encode(each) for each in demonstrations]
         keys["tools"], functions = _tool_blocks(tools)
         keys = {key: value for key, value in keys.items() if value}
         if (file is None) == (model is None) or (file is not None and (keys or instructions)):
-            raise _wrong(name, "give `file`, or `model` with `instructions` and the rest")
+            raise _wrong(name, "give either `file`, or `model` with `instructions` and the rest")
         if file is None:
-            keys |= {"model": _model(model), "instructions": _instructions_block(instructions)}
-            agent = told_agent(name, keys, self.folder / self.name, functions)
+            keys["model"] = dict(model_keys(model)) if isinstance(model, str) else {**(model or {})}
+            where = "file" if isinstance(instructions, Path) else "inline"
+            keys["instructions"] = {where: str(instructions)}
+            agent = inline_agent(name, keys, self.folder / self.name, functions)
         else:
             agent = load_agent(self.folder / file)
         read = tuple(Skill.read(str(path), self.folder) for path in skills)
@@ -417,7 +388,7 @@ class Graph:
         input: str = "",  # noqa: A002 - the word that graph files have
         max_visits: int | None = None,
     ) -> "Graph":
-        """Add a function, which takes a text or a NodeInput and gives a text or data."""
+        """Add a function, which takes a text or a NodeInput and returns a text or data."""
         wrapped = GraphFunction.of(function)
         return self.add(
             FunctionNode(name=name, function=wrapped, input=input, max_visits=max_visits)
@@ -430,10 +401,10 @@ class Graph:
         *,
         when: Condition | Callable[[Any], Any] | str | None = None,
     ) -> "Graph":
-        """Add a way from one node to another, or to several.
+        """Add an edge from one node to another, or to several.
 
         `when` is a text that the output must contain, or a function of the output. Of a node's
-        edges those whose condition holds are taken; if none does, those without a condition.
+        edges, those whose condition holds are taken; if none does, those without a condition.
         """
         condition = None if when is None else Condition.of(when)
         for name in [to] if isinstance(to, str) else to:
@@ -441,13 +412,14 @@ class Graph:
         return self
 
     def add(self, node: _GraphNode) -> "Graph":
-        """Add a node that is made already."""
+        """Add an existing node."""
         if not _NAME.fullmatch(node.name) or node.name == QUESTION:
-            raise _wrong(node.name, _NAMES)
+            rule = "a name consists of letters, digits, _ and -, and starts with a letter or _"
+            raise _wrong(node.name, f"{rule}; `question` is reserved")
         if node.name in self.nodes:
-            raise _wrong(node.name, "there is such a node already")
+            raise _wrong(node.name, "the node already exists")
         if node.max_visits is not None and node.max_visits < 1:
-            raise _wrong(node.name, "max_visits is at least 1")
+            raise _wrong(node.name, "max_visits must be at least 1")
         skills = [skill.name for skill in node.skills] if isinstance(node, AgentNode) else []
         if len(set(skills)) != len(skills):
             raise _wrong(node.name, f"two skills have the same name: {', '.join(skills)}")
@@ -455,7 +427,7 @@ class Graph:
         return self
 
     def after(self, node: str) -> list[str]:
-        """The nodes that edges lead to from here, each once, in order."""
+        """The successors of a node, in order."""
         return list(dict.fromkeys(edge.to for edge in self.edges if edge.source == node))
 
     def visits_of(self, node: str) -> int:
@@ -473,7 +445,7 @@ def graph(
     output: str = "",
     folder: Path | str = ".",
 ) -> Graph:
-    """A graph without nodes, to be told: `graph("support").agent(…).node(…).edge(…)`."""
+    """An empty graph to build on: `graph("support").agent(…).node(…).edge(…)`."""
     return Graph(
         name,
         entry=entry,
@@ -482,18 +454,6 @@ def graph(
         output=output,
         folder=folder,
     )
-
-
-def _model(reference: str | Mapping[str, Json] | None) -> Json:
-    if not isinstance(reference, str):
-        return {**(reference or {})}
-    return {**model_keys(reference)}
-
-
-def _instructions_block(instructions: str | Path) -> Json:
-    if isinstance(instructions, Path):
-        return {"file": str(instructions)}
-    return {"inline": instructions}
 
 
 def _wrong(node: str, message: str) -> ConfigError:

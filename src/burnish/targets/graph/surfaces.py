@@ -27,10 +27,10 @@ from burnish.core.surfaces import (
     Value,
     placeholders_in,
 )
-from burnish.models.model_block import model_keys
+from burnish.models.factory import model_keys
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree
-from burnish.system.config_errors import nearest
+from burnish.system.config import nearest
 from burnish.system.yaml import write_yaml
 from burnish.targets.agent.files import (
     PROMPTS,
@@ -46,11 +46,6 @@ from burnish.targets.agent.paths import written
 from burnish.targets.graph.functions import Skill
 from burnish.targets.graph.graphs import AgentNode, FunctionNode, Graph
 
-_AGENTS = "agents"
-_SKILLS = "skills"
-_SURFACES = "surfaces.yaml"
-"""What a graph that is told in Python is exported as: values by the id of their surface."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class EditedGraph:
@@ -64,7 +59,7 @@ class EditedGraph:
 
 
 def export_graph(edited: EditedGraph, source: YamlTree, home: Path) -> dict[str, bytes]:
-    """The graph file under its own name, and what it names where that has changed."""
+    """The graph file under its own name, and the changed files that it names."""
     tree = copied(source)
     root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
     layout = _Layout(edited=edited, home=home, way=way_back(home, edited.graph.folder))
@@ -74,7 +69,10 @@ def export_graph(edited: EditedGraph, source: YamlTree, home: Path) -> dict[str,
             root["nodes"][node.name] = copy.deepcopy(root["nodes"][node.name])
             layout.write_node(node, root["nodes"][node.name])
     layout.write_global(root)
-    if layout.way != "." and _names_functions(edited.graph):
+    nodes, edges = edited.graph.nodes.values(), edited.graph.edges
+    conditional = any(edge.when is not None and edge.when.function for edge in edges)
+    has_functions = conditional or any(isinstance(node, FunctionNode) for node in nodes)
+    if layout.way != "." and has_functions:
         root["python_path"] = rebased(str(root.get("python_path", ".")), layout.way)
     return {source.path.name: tree.dump().encode(), **layout.files}
 
@@ -85,12 +83,12 @@ def export_values(values: Mapping[str, Value]) -> dict[str, bytes]:
         name: [written(demo) for demo in value] if isinstance(value, tuple) else value
         for name, value in sorted(values.items())
     }
-    return {_SURFACES: write_yaml(data, like="").encode()}
+    return {"surfaces.yaml": write_yaml(data, like="").encode()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Layout:
-    """The files beside an exported graph, each where the user's own lies."""
+    """The files beside an exported graph, each at the path of the original."""
 
     edited: EditedGraph
     home: Path
@@ -98,13 +96,13 @@ class _Layout:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def touches(self, node: AgentNode) -> bool:
-        """Whether anything of a node is to be written otherwise than it is."""
+        """Whether anything of a node has to be rewritten."""
         skills = self.edited.skills.get(node.name, {})
         changed = any(skills.get(s.name, s.content.text) != s.content.text for s in node.skills)
         return self.way != "." or changed or _is_changed(node, self.edited.agents[node.name])
 
     def write_node(self, node: AgentNode, holder: MutableMapping[str, Any]) -> None:
-        """An agent: into the graph, or into a file of its own where it has one."""
+        """Write an agent into the graph, or into its own file if it has one."""
         edited = self.edited.agents[node.name]
         if node.file:
             holder["agent"] = self._agent_file(node, edited)
@@ -115,12 +113,10 @@ class _Layout:
             agent = node.agent
             self.files.update(write_values(holder, agent, edited, way=self.way, prompt=place))
         if node.skills:
-            holder["skills"] = [
-                self._skill(node, name, path) for name, path in _skill_paths(node).items()
-            ]
+            holder["skills"] = [self._skill(node, skill) for skill in node.skills]
 
     def write_global(self, root: MutableMapping[str, Any]) -> None:
-        """The instructions that all agents share."""
+        """Write the instructions that all agents share."""
         block, instructions = root.get("global_instructions"), self.edited.graph.global_instructions
         text = self.edited.global_instructions
         if block is None or "file" not in block:
@@ -136,7 +132,7 @@ class _Layout:
         agent = node.agent
         if not _is_changed(node, edited):
             return rebased(node.file, self.way)
-        place = _inside(node.file, _AGENTS)
+        place = _inside(node.file, "agents")
         folder, prompt = str(PurePosixPath(place).parent), ""
         if edited.instructions != agent.instructions.text and agent.block.instructions.file:
             named = str(PurePosixPath(node.file).parent / agent.block.instructions.file)
@@ -149,13 +145,12 @@ class _Layout:
                 self.files[os.path.normpath(f"{folder}/{name}")] = content
         return self._put(place, made[agent.path.name], node.name)
 
-    def _skill(self, node: AgentNode, name: str, path: str) -> str:
-        skill = next(each for each in node.skills if each.name == name)
-        text = self.edited.skills.get(node.name, {}).get(name, skill.content.text)
+    def _skill(self, node: AgentNode, skill: Skill) -> str:
+        text = self.edited.skills.get(node.name, {}).get(skill.name, skill.content.text)
         if text == skill.content.text:
-            return rebased(path, self.way)
+            return rebased(skill.path, self.way)
         content = skill.content.with_text(text).encode()
-        return self._put(_inside(path, f"{_SKILLS}/{name}"), content, node.name)
+        return self._put(_inside(skill.path, f"skills/{skill.name}"), content, node.name)
 
     def _put(self, path: str, content: bytes, node: str) -> str:
         place = self._free(path, content, node)
@@ -163,7 +158,7 @@ class _Layout:
         return place
 
     def _free(self, path: str, content: bytes, node: str) -> str:
-        """The path, or one with the node's name where two nodes made two files of one."""
+        """The path, or one with the node's name where two nodes need different files."""
         if self.files.get(path, content) == content:
             return path
         name = PurePosixPath(path)
@@ -176,32 +171,16 @@ def _is_changed(node: AgentNode, edited: EditedAgent) -> bool:
 
 
 def _inside(path: str, otherwise: str) -> str:
-    """The path where it lies in the graph's folder; else its name in a folder of ours."""
+    """The path if it is in the graph's folder; else its name in another folder."""
     plain = PurePosixPath(os.path.normpath(path))
     if plain.is_absolute() or ".." in plain.parts:
         return f"{otherwise}/{plain.name}"
     return str(plain)
 
 
-def _skill_paths(node: AgentNode) -> dict[str, str]:
-    return {skill.name: skill.path for skill in node.skills}
-
-
-def _names_functions(graph: Graph) -> bool:
-    conditional = any(edge.when is not None and edge.when.function for edge in graph.edges)
-    return conditional or any(isinstance(node, FunctionNode) for node in graph.nodes.values())
-
-
-# -- The positions of a graph ---------------------------------------------------------------------
-
-
-_OF_THE_PROVIDER = ("base_url", "endpoint", "api_key", "api_version")
-"""What a model of another provider has no use for."""
-
-
 @dataclass(kw_only=True)
 class NodeValues:
-    """The values that a candidate has for one node."""
+    """A candidate's values for one node."""
 
     agent: dict[str, Value] = field(default_factory=dict[str, Value])
     """By path in the agent's file."""
@@ -209,8 +188,8 @@ class NodeValues:
 
 
 def node_id(graph: Graph, node: str) -> str:
-    """What a node is called in structures and traces."""
-    return node_path(graph.name, node)
+    """The id of a node in structures and traces; an agent alone with its own name is the root."""
+    return node_path(node) if [graph.name] == [*graph.nodes] else node_path(graph.name, node)
 
 
 def root_position(graph: Graph) -> str:
@@ -221,8 +200,12 @@ def root_position(graph: Graph) -> str:
 def positions_of_graph(
     graph: Graph, schemas: Mapping[str, Mapping[str, Json]] | None = None
 ) -> tuple[Position, ...]:
-    """Every position with its value of now, node by node; `surface` is its own id."""
-    positions = [_shared(graph)] if graph.global_instructions.text.strip() else []
+    """Every position with its current value, node by node; `surface` is its own id."""
+    positions: list[Position] = []
+    text, kind = graph.global_instructions.text, SurfaceType.GLOBAL_INSTRUCTION
+    if text.strip():
+        root = node_path(graph.name)
+        positions.append(Position(id=root_position(graph), node=root, type=kind, value=text))
     for node in graph.nodes.values():
         if isinstance(node, AgentNode):
             positions += _of_node(graph, node, (schemas or {}).get(node.name, {}))
@@ -230,28 +213,29 @@ def positions_of_graph(
 
 
 def structure_of(
-    graph: Graph, positions: Mapping[str, Position], offered: Mapping[str, object]
+    graph: Graph, positions: Mapping[str, Position], offered: Collection[str]
 ) -> Structure:
-    """The snapshot of a graph; positions that are not offered have no surface."""
+    """The structure of a graph; positions that are not offered have no surface."""
+    nodes = {
+        node_id(graph, n.name): Node(id=node_id(graph, n.name), kind=n.kind, name=n.name)
+        for n in graph.nodes.values()
+    }
     root = node_path(graph.name)
-    nodes = [Node(id=root, name=graph.name)]
-    nodes += [
-        Node(id=node_id(graph, n.name), kind=n.kind, name=n.name) for n in graph.nodes.values()
-    ]
+    nodes.setdefault(root, Node(id=root, name=graph.name))
     edges = [Edge(source=node_id(graph, e.source), to=node_id(graph, e.to)) for e in graph.edges]
     shown = [p if p.id in offered else replace(p, surface="") for p in positions.values()]
-    return Structure.of(node_id(graph, graph.entry), nodes, edges, shown)
+    return Structure.of(node_id(graph, graph.entry), nodes.values(), edges, shown)
 
 
 def by_node(
     graph: Graph, positions: Mapping[str, Position], values: Mapping[str, Value]
 ) -> dict[str, NodeValues]:
-    """A candidate's values where each belongs; the shared instructions apart."""
+    """A candidate's values by node, without the shared instructions."""
     names = {node_id(graph, name): name for name in graph.nodes}
     per_node = {name: NodeValues() for name in graph.nodes}
     for name, value in values.items():
         position = positions[name]
-        if position.node not in names:
+        if position.type is SurfaceType.GLOBAL_INSTRUCTION:
             continue
         place = per_node[names[position.node]]
         if position.type is SurfaceType.SKILL:
@@ -263,7 +247,7 @@ def by_node(
 
 
 def unknown_position(name: str, positions: Collection[str]) -> Problem:
-    """That there is no such position, and which was probably meant."""
+    """The error for an unknown position, with the most likely one."""
     # Most often the name of the graph was left out.
     near = next((each for each in positions if each.endswith(f"/{name}")), None)
     near = near or nearest(name, list(positions))
@@ -271,25 +255,15 @@ def unknown_position(name: str, positions: Collection[str]) -> Problem:
     return Problem(where=name, message="there is no such position", remedy=remedy)
 
 
-def _shared(graph: Graph) -> Position:
-    text, root = graph.global_instructions.text, node_path(graph.name)
-    kind = SurfaceType.GLOBAL_INSTRUCTION
-    return Position(id=root_position(graph), node=root, type=kind, value=text)
-
-
 def _of_node(graph: Graph, node: AgentNode, schemas: Mapping[str, Json]) -> Iterator[Position]:
     name = node_id(graph, node.name)
     for position in positions_of(node.agent, name, schemas):
         is_model = position.type is SurfaceType.MODEL and not position.part
         yield replace(position, value=_label(node)) if is_model else position
-    yield from (_skill(name, skill) for skill in node.skills)
-
-
-def _skill(node: str, skill: Skill) -> Position:
-    kind, name = SurfaceType.SKILL, skill.name
-    return Position(
-        id=position_id(node, kind, name), node=node, type=kind, value=skill.content.text, part=name
-    )
+    for skill in node.skills:
+        kind = SurfaceType.SKILL
+        id_, text = position_id(name, kind, skill.name), skill.content.text
+        yield Position(id=id_, node=name, type=kind, value=text, part=skill.name)
 
 
 def _label(node: AgentNode) -> str:
@@ -297,7 +271,7 @@ def _label(node: AgentNode) -> str:
 
 
 def _in_file(node: AgentNode, position: Position, value: Value) -> dict[str, Value]:
-    """The value by the path of the agent's file that holds it."""
+    """The value by its path in the agent's file."""
     match position.type:
         case SurfaceType.INSTRUCTION:
             return {"instructions": value}
@@ -314,26 +288,18 @@ def _in_file(node: AgentNode, position: Position, value: Value) -> dict[str, Val
 def _model(node: AgentNode, label: str) -> dict[str, Value]:
     if label == _label(node):
         return {}
-    model, keys = node.agent.block.model, model_keys(label)
-    values: dict[str, Value] = {f"model.{key}": value for key, value in keys.items()}
-    if keys["provider"] != model.provider:
-        gone = [key for key in _OF_THE_PROVIDER if getattr(model, key) is not None]
+    model, new = node.agent.block.model, model_keys(label)
+    values: dict[str, Value] = {f"model.{key}": value for key, value in new.items()}
+    if new["provider"] != model.provider:
+        keys = ("base_url", "endpoint", "api_key", "api_version")
+        gone = [key for key in keys if getattr(model, key) is not None]
         # Left empty in the file, which no surface can be.
         values |= cast("dict[str, Value]", {f"model.{key}": None for key in gone})
     return values
 
 
-# -- The surfaces of a graph, each under the id of the position that it edits ---------------------
-
-
-_ROOM = 4
-"""A text may grow to so many times its length,"""
-_LEAST_ROOM = 2000
-"""and to so many characters in any case."""
-
-
 def all_surfaces(graph: Graph) -> list[Surface]:
-    """Every text and every place for demonstrations; models and numbers need choices, ranges."""
+    """Every text and every place for demonstrations; models and numbers need choices and ranges."""
     made = [_plain(position) for position in positions_of_graph(graph)]
     return [surface for surface in made if surface is not None]
 
@@ -345,9 +311,9 @@ def surfaces_of(
     choices: Mapping[str, Sequence[str]] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[Surface]:
-    """The surfaces of these ids, or all; a model with its choices, a number with its range.
+    """The surfaces with these ids, or all; models need choices, numbers a range.
 
-    Raises a ConfigError that names the nearest known id for one that is not there.
+    Raises a ConfigError with the nearest known id for an unknown one.
     """
     positions = {position.id: position for position in positions_of_graph(graph)}
     choices, ranges = choices or {}, ranges or {}
@@ -371,7 +337,7 @@ def _surface(
     if position.type is not SurfaceType.MODEL:
         surface = _plain(position)
         if choices is not None or bounds is not None:
-            raise _wrong(position, "it is no model and no number: it has no choices or range")
+            raise _wrong(position, "choices are for models and ranges for numbers; this is neither")
         if surface is None:
             raise _wrong(position, "there is no text yet", "write one first")
         return surface
@@ -379,20 +345,20 @@ def _surface(
 
 
 def _plain(position: Position) -> Surface | None:
-    """A text or demonstrations; None for what has neither."""
+    """A text or demonstrations; None for anything else."""
     value = position.value
     if isinstance(value, tuple):
         return DemosSurface(id=position.id, max_demos=max(8, len(value)))
     if position.type is SurfaceType.MODEL or not isinstance(value, str) or not value.strip():
         return None
-    room = max(_ROOM * len(value), _LEAST_ROOM)
+    room = max(4 * len(value), 2000)
     return TextSurface(id=position.id, max_chars=room, placeholders=placeholders_in(value))
 
 
 def _choice(position: Position, choices: Sequence[str] | None) -> ChoiceSurface:
-    """The model of now is always among them."""
+    """The current model is always among them."""
     if not choices:
-        raise _wrong(position, "say which models there are to choose from", "give choices")
+        raise _wrong(position, "a model needs choices", "give choices")
     for each in choices:
         ModelRef.parse(each)
     return ChoiceSurface(
@@ -402,13 +368,13 @@ def _choice(position: Position, choices: Sequence[str] | None) -> ChoiceSurface:
 
 def _number(position: Position, bounds: tuple[float, float] | None) -> NumberSurface:
     if bounds is None:
-        raise _wrong(position, "say in which range it may be", "give ranges")
+        raise _wrong(position, "a number needs a range", "give ranges")
     low, high = bounds
     if not low <= high:
         raise _wrong(position, f"the range [{low:g}, {high:g}] is empty")
     made = NumberSurface(id=position.id, low=low, high=high, integer=position.part == "max_tokens")
     if problems := made.problems(position.value):
-        raise _wrong(position, f"the value of now: {problems[0].message}", "widen the range")
+        raise _wrong(position, f"the current value: {problems[0].message}", "widen the range")
     return made
 
 

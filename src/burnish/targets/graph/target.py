@@ -1,7 +1,7 @@
 """A graph as a target: each turn of a case goes through it once."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,17 +19,17 @@ from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
-from burnish.targets.agent.target import (
-    AgentTarget,
-    EditableTarget,
-    beyond,
-    forecast,
-    rehearse_case,
-)
-from burnish.targets.callables.target import of_value
+from burnish.targets.agent.runner import AgentRunner, beyond, forecast, rehearse_case
 from burnish.targets.graph.files import flow_of
 from burnish.targets.graph.functions import skill_section
-from burnish.targets.graph.graphs import AgentNode, Flow, FunctionNode, Graph, GraphEdge, NodeOutput
+from burnish.targets.graph.graphs import (
+    AgentNode,
+    Flow,
+    FunctionNode,
+    Graph,
+    GraphEdge,
+    output_value,
+)
 from burnish.targets.graph.surfaces import (
     EditedGraph,
     NodeValues,
@@ -42,22 +42,22 @@ from burnish.targets.graph.surfaces import (
     structure_of,
     unknown_position,
 )
-from burnish.targets.graph.turns import Asking, Job, TurnRun, Visit, Work
+from burnish.targets.graph.turns import Job, TurnRun, Visit, Work
+from burnish.targets.user_code import of_value
 
 
 @dataclass(frozen=True, kw_only=True)
-class RehearsedWork(Work):
-    """Does the steps as a run in the past did them, and no more than that."""
+class _RehearsedWork(Work):
+    """Repeats the steps of an earlier run, and nothing else."""
 
     graph: Graph
     past: Outcome
 
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
-        """The agent on effects alone; its tools say what they said in this step."""
         step = self._step(job.step)
         return await rehearse_case(
             self.parts[node.name],
-            job.as_case(),
+            job.case,
             node.agent.block.tools,
             draw=job.draw,
             effects=self.effects,
@@ -65,44 +65,34 @@ class RehearsedWork(Work):
         )
 
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
-        """What the function gave when it was told the same."""
         step = self._step(job.step)
         same = step is not None and step.input == job.input.text and not step.error
         if step is None or not same or not self._knew(node, job.input.outputs):
             await beyond(self.effects, "function", node.name)
         return of_value(step.output if step else None)
 
-    async def holds(self, edge: GraphEdge, step: str, output: NodeOutput) -> bool:
-        """A function that decides is not asked: the past tells what it said of this output."""
+    async def holds(self, edge: GraphEdge, step: str, output: Outcome) -> bool:
+        """A function that decides is not called: the earlier run shows its decision."""
         if edge.when is None or edge.when.function is None:
             return await super().holds(edge, step, output)
         past = self._step(step)
-        if past is None or past.output != output.value:
+        if past is None or past.output != output_value(output):
             await beyond(self.effects, "condition", f"{edge.source} -> {edge.to}")
         to = node_id(self.graph, edge.to)
-        return any(each.node == to and step in each.predecessors for each in self._steps)
-
-    @property
-    def _steps(self) -> tuple[Step, ...]:
-        return self.past.trace.steps
+        return any(each.node == to and step in each.predecessors for each in self.past.trace.steps)
 
     def _step(self, name: str) -> Step | None:
-        return next((step for step in self._steps if step.id == name), None)
+        return next((step for step in self.past.trace.steps if step.id == name), None)
 
     def _knew(self, node: FunctionNode, outputs: Mapping[str, Json]) -> bool:
-        """Whether a function that may look at all outputs saw these in the past."""
+        """Whether a function that may read all outputs saw these in the earlier run."""
         if node.takes_text:
             return True
-        seen = [(step.node, step.output) for step in self._steps]
+        seen = [(step.node, step.output) for step in self.past.trace.steps]
         return all((node_id(self.graph, name), value) in seen for name, value in outputs.items())
 
 
-# -- The conversation of a case with a graph ------------------------------------------------------
-
-
-class TurnFailed(Exception):
-    """A turn gave no reply; nobody outside of this file sees it."""
-
+class _TurnFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
@@ -110,7 +100,7 @@ class TurnFailed(Exception):
 
 @dataclass(kw_only=True)
 class _GraphTalk:
-    """A conversation under way, and what is known of it so far."""
+    """A running conversation."""
 
     graph: Graph
     flow: Flow
@@ -125,28 +115,26 @@ class _GraphTalk:
     """What the latest reply was made of."""
 
     async def say(self, text: str, attachments: Sequence[Attachment] = ()) -> str:
-        """One turn: what the graph replies."""
+        """Run one turn and return the reply."""
         turn = TurnRun(
             graph=self.graph,
             flow=self.flow,
             work=self.work,
             surfaces=self.surfaces,
-            asking=Asking(
-                question=text,
-                case=self.case.id,
-                draw=self.draw,
-                number=len(self.replies),
-                attachments=tuple(attachments),
-                history=(*self.case.history, *self.history),
-                before=tuple(visit.step.id for visit in self._last),
-            ),
+            question=text,
+            case=self.case.id,
+            draw=self.draw,
+            number=len(self.replies),
+            attachments=tuple(attachments),
+            history=(*self.case.history, *self.history),
+            before=tuple(visit.step.id for visit in self._last),
         )
         try:
             await turn.run()
         finally:
             self.visits += turn.visits
         self._last = _ends(self.graph, turn.visits)
-        self.replies.append("\n\n".join(visit.output.text for visit in self._last))
+        self.replies.append("\n\n".join(visit.outcome.output for visit in self._last))
         self.history += [
             Message(role="user", content=text),
             Message(role="assistant", content=self.replies[-1]),
@@ -154,7 +142,6 @@ class _GraphTalk:
         return self.replies[-1]
 
     def outcome(self, *, failure: Failure | None = None, remarks: Sequence[str] = ()) -> Outcome:
-        """What came of it; all that the nodes used adds up."""
         outcomes = [visit.outcome for visit in self.visits]
         costs = [outcome.nano_usd for outcome in outcomes]
         data = self._last[0].outcome.data if len(self._last) == 1 else None
@@ -170,45 +157,29 @@ class _GraphTalk:
         )
 
 
-async def _run_talk(talk: _GraphTalk, user: Role[TalkSoFar, NextRemark] | None) -> Outcome:
-    """The conversation of the case. What goes wrong in it is an outcome, not an exception."""
-    effects = talk.work.effects
-    try:
-        remarks = await play(talk.case, talk.say, user=user, draw=talk.draw, effects=effects)
-    except RoleFailed as error:
-        away = Failure(kind=FailureKind.INFRASTRUCTURE, message=error.message, error="RoleFailed")
-        return talk.outcome(failure=away)
-    except TurnFailed as error:
-        return talk.outcome(failure=error.failure)
-    return talk.outcome(remarks=remarks)
-
-
 def _ends(graph: Graph, visits: Sequence[Visit]) -> tuple[Visit, ...]:
-    """The visits whose outputs are the reply. Raises TurnFailed where there is none."""
-    failures = [visit.failure for visit in visits if visit.failure]
+    """The visits whose outputs are the reply. Raises _TurnFailed if there are none."""
+    outcomes = [visit.outcome for visit in visits]
+    failures = [outcome.failure for outcome in outcomes if outcome.failure]
     # What the agent broke stays broken, whoever was away beside it.
     own = [failure for failure in failures if failure.kind is FailureKind.AGENT]
     if failures:
-        raise TurnFailed((own or failures)[0])
+        raise _TurnFailed((own or failures)[0])
     latest = {visit.node: visit for visit in visits}
+    last = [node for node in graph.nodes if node in latest and not latest[node].taken]
     if not graph.output:
-        return tuple(latest[node] for node in graph.nodes if _ended(latest.get(node)))
+        return tuple(latest[node] for node in last)
     if graph.output in latest:
         return (latest[graph.output],)
-    there = ", ".join(node for node in graph.nodes if _ended(latest.get(node)))
+    there = ", ".join(last)
     message = f"the turn ended at {there}: '{graph.output}', whose output is the reply, never ran"
-    raise TurnFailed(Failure(kind=FailureKind.AGENT, message=message, error="NoReply"))
+    raise _TurnFailed(Failure(kind=FailureKind.AGENT, message=message, error="NoReply"))
 
 
-def _ended(visit: Visit | None) -> bool:
-    return visit is not None and not visit.taken
+class GraphTarget:
+    """A graph of agents and functions; the id of a surface is that of its position."""
 
-
-# -- A graph as a target --------------------------------------------------------------------------
-
-
-class GraphTarget(EditableTarget):
-    """A graph of agents and functions; the id of a surface is that of the position it edits."""
+    leaf = False
 
     def __init__(
         self,
@@ -217,12 +188,16 @@ class GraphTarget(EditableTarget):
         *,
         surfaces: Sequence[Surface] = (),
         user: Role[TalkSoFar, NextRemark] | None = None,
+        start: Mapping[str, Value] | None = None,
     ) -> None:
-        super().__init__(surfaces, user)
+        """`start` has values by surface that the baseline has instead of the graph's."""
         self.graph = graph
+        self._start = start or {}
+        self.surfaces: Sequence[Surface] = tuple(surfaces)
+        self._user = user
         self._flow = flow_of(graph)
         self._agents = {
-            name: AgentTarget(node.agent, models)
+            name: AgentRunner(node.agent, models)
             for name, node in graph.nodes.items()
             if isinstance(node, AgentNode)
         }
@@ -233,16 +208,16 @@ class GraphTarget(EditableTarget):
 
     @property
     def description(self) -> Description:
-        """The nodes and edges, what each agent is, and hashes of the files that decide it."""
         graph = self.graph
+        configs: dict[str, Json] = {
+            name: dict(agent.description.config) for name, agent in self._agents.items()
+        }
         nodes: list[Json] = [
             {
                 "name": name,
                 "input": node.input,
                 "max_visits": graph.visits_of(name),
-                "agent": dict(self._agents[name].description.config)
-                if name in self._agents
-                else {},
+                "agent": configs.get(name, {}),
                 **node.described,
             }
             for name, node in graph.nodes.items()
@@ -270,30 +245,32 @@ class GraphTarget(EditableTarget):
 
     @cached_property
     def structure(self) -> Structure:
-        """Nodes, edges, and what can be edited at each."""
-        offered = {surface.id: surface for surface in self._surfaces}
+        offered = {surface.id for surface in self.surfaces}
         return structure_of(self.graph, self._positions, offered)
 
     @property
     def baseline(self) -> Candidate:
-        """The values of now."""
-        values = {surface.id: self._positions[surface.id].value for surface in self._surfaces}
-        return Candidate(values=values, origin=Origin(kind="baseline"))
+        values = {surface.id: self._positions[surface.id].value for surface in self.surfaces}
+        return Candidate(values={**values, **self._start}, origin=Origin(kind="baseline"))
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
-        """Whether every agent still loads with these values in it."""
         positions = self._positions
-        unknown = [
-            unknown_position(name, positions) for name in candidate.values if name not in positions
+        unknown = [name for name in candidate.values if name not in positions]
+        if unknown:
+            return [unknown_position(name, positions) for name in unknown]
+        by_name = self._by_node(candidate)
+        return [
+            replace(problem, where=f"node {name}: {problem.where}")
+            for name, values in by_name.items()
+            if name in self._agents
+            for problem in self._agents[name].check(
+                Candidate(values=values.agent, origin=candidate.origin)
+            )
         ]
-        return unknown or list(self._wrong(candidate))
 
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
-        """Have the case's conversation with the graph."""
-        from burnish.targets.graph.turns import Work
-
         work = Work(parts=await self._parts(candidate), effects=effects)
         outcome = await self._talk(work, case, draw)
         return Receipt(value=outcome, missing=outcome.missing)
@@ -301,21 +278,21 @@ class GraphTarget(EditableTarget):
     async def rehearse(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
     ) -> Outcome:
-        """The case's conversation as far as `effects` know it; the user's functions are left."""
+        """Run the case as far as `effects` know it, without calling the user's functions."""
 
         parts = await self._parts(candidate)
-        work = RehearsedWork(parts=parts, effects=effects, graph=self.graph, past=past)
+        work = _RehearsedWork(parts=parts, effects=effects, graph=self.graph, past=past)
         return await self._talk(work, case, draw)
 
     def estimate(self, case: Case) -> Spend:
-        """One call for each agent a turn, as well as can be told: cycles and tools take more."""
+        """One call per agent and turn; cycles and tools take more."""
         turns = len(case.turns)
         if case.scenario is not None:
             turns = case.scenario.max_turns or DEFAULT_TURNS
         return total(client.estimate() for client in self.clients.values()).times(turns)
 
     def forecast(self, case: Case) -> Spend:
-        """The same with tokens and money: every agent once a turn, asked the question alone."""
+        """The estimate with tokens and money: every agent once a turn, with the question alone."""
         spend = self.estimate(case)
         if not spend.calls:
             return spend
@@ -327,13 +304,12 @@ class GraphTarget(EditableTarget):
 
     @property
     def calls_function(self) -> bool:
-        """Whether one of its nodes is a function."""
         return any(isinstance(node, FunctionNode) for node in self.graph.nodes.values())
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """The graph file with these values in it, so that it loads from `home`.
 
-        A graph that is told in Python has no file: its values go into surfaces.yaml.
+        A graph defined in Python has no file: its values go into surfaces.yaml.
         """
         if self.graph.source is None:
             return export_values(candidate.values)
@@ -347,12 +323,11 @@ class GraphTarget(EditableTarget):
         return export_graph(edited, self.graph.source, home)
 
     async def close(self) -> None:
-        """Let go of what the agents hold."""
         for target in self._agents.values():
             await target.close()
 
     async def _talk(self, work: Work, case: Case, draw: int) -> Outcome:
-
+        """Run the conversation; what goes wrong in it is part of the outcome."""
         talk = _GraphTalk(
             graph=self.graph,
             flow=self._flow,
@@ -361,18 +336,29 @@ class GraphTarget(EditableTarget):
             draw=draw,
             surfaces=self._in_force,
         )
-        return await _run_talk(talk, self._user)
+        try:
+            remarks = await play(case, talk.say, user=self._user, draw=draw, effects=work.effects)
+        except RoleFailed as error:
+            kind = FailureKind.INFRASTRUCTURE
+            away = Failure(kind=kind, message=error.message, error="RoleFailed")
+            return talk.outcome(failure=away)
+        except _TurnFailed as error:
+            return talk.outcome(failure=error.failure)
+        return talk.outcome(remarks=remarks)
 
     @cached_property
     def _in_force(self) -> dict[str, tuple[str, ...]]:
-        """The surfaces of each node: its own, and for an agent what all agents share."""
+        """The surfaces of each node: its own, and for an agent the shared ones."""
         shared = root_position(self.graph)
         surfaces: dict[str, tuple[str, ...]] = {}
         for name in self.graph.nodes:
-            homes = {node_id(self.graph, name)}
-            mine = [s.id for s in self._surfaces if self._positions[s.id].node in homes
-                    or (s.id == shared and name in self._agents)]  # fmt: skip
-            surfaces[name] = tuple(mine)
+            node = node_id(self.graph, name)
+            surfaces[name] = tuple(
+                surface.id
+                for surface in self.surfaces
+                if self._positions[surface.id].node == node
+                or (surface.id == shared and name in self._agents)
+            )
         return surfaces
 
     async def _parts(self, candidate: Candidate) -> dict[str, AgentParts]:
@@ -387,7 +373,7 @@ class GraphTarget(EditableTarget):
         return by_name
 
     def _instructions(self, name: str, own: str, shared: str, values: NodeValues) -> str:
-        """What an agent is told: what all are told, its instructions, its skills."""
+        """The shared instructions, the agent's own, and its skills."""
         node = self.graph.nodes[name]
         skills = node.skills if isinstance(node, AgentNode) else ()
         texts = {skill.name: skill.content.text for skill in skills} | values.skills
@@ -401,10 +387,3 @@ class GraphTarget(EditableTarget):
     def _shared(self, candidate: Candidate) -> str:
         now: Value = self.graph.global_instructions.text
         return str(candidate.values.get(root_position(self.graph), now))
-
-    def _wrong(self, candidate: Candidate) -> Iterator[Problem]:
-        for name, values in self._by_node(candidate).items():
-            if name in self._agents:
-                own = Candidate(values=values.agent, origin=candidate.origin)
-                for problem in self._agents[name].check(own):
-                    yield replace(problem, where=f"node {name}: {problem.where}")

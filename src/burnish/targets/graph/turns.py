@@ -1,4 +1,4 @@
-"""One turn through a graph: round after round until nothing leads on."""
+"""One turn through a graph, round by round."""
 
 import asyncio
 from collections import Counter
@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from burnish.core.cases import Attachment, Case, Message, Turn
 from burnish.core.errors import BurnishError
-from burnish.core.outcomes import Failure, Outcome, Step
+from burnish.core.outcomes import Outcome, Step
 from burnish.core.protocols import Effects
 from burnish.journal.executors import failure_of
 from burnish.targets.agent.conversation import AgentParts, run_case
-from burnish.targets.callables.target import failed, of_value
 from burnish.targets.graph.graphs import (
     QUESTION,
     AgentNode,
@@ -20,52 +19,44 @@ from burnish.targets.graph.graphs import (
     Graph,
     GraphEdge,
     NodeInput,
-    NodeOutput,
     asks_for,
-    default_input,
     filled,
+    output_value,
 )
 from burnish.targets.graph.surfaces import node_id
+from burnish.targets.user_code import agent_failure, of_value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One step to be done."""
+    """One step to run."""
 
     step: str
-    """The id of the step."""
     input: NodeInput
-    case: str
-    """The case it is done for: no agent is shown its own answer as an example."""
+    case: Case
+    """The input for an agent, named after the case: it must not see its own demonstration."""
     draw: int
-    attachments: tuple[Attachment, ...] = ()
-
-    def as_case(self) -> Case:
-        """What an agent is asked here."""
-        turn = Turn(input=self.input.text, attachments=self.attachments)
-        return Case(name=self.case, turns=(turn,), history=self.input.history)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Does the steps of a graph under one candidate."""
+    """Runs the steps of a graph under one candidate."""
 
     parts: Mapping[str, AgentParts]
     """The agents, by node."""
     effects: Effects
 
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
-        """Ask the agent. What goes wrong is an outcome."""
         parts = self.parts[node.name]
-        return await run_case(parts, job.as_case(), draw=job.draw, effects=self.effects)
+        return await run_case(parts, job.case, draw=job.draw, effects=self.effects)
 
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
-        """Call the function. What it raises is its failure, as law 4 has it."""
+        """Call the function; what it raises is its failure."""
         try:
             result = await node.function.call(job.input.text if node.takes_text else job.input)
         except SystemExit as error:
             message = f"{node.function.name} ended the program: sys.exit({error.code!r})"
-            return failed(message, "SystemExit")
+            return agent_failure(message, "SystemExit")
         except BurnishError:
             raise
         except Exception as error:  # noqa: BLE001 - the border to the user's function: law 4
@@ -74,92 +65,68 @@ class Work:
         # Like a tool, a function costs what it says, and nothing where it says nothing.
         return outcome if isinstance(result, Outcome) else replace(outcome, nano_usd=0)
 
-    async def holds(self, edge: GraphEdge, step: str, output: NodeOutput) -> bool:
-        """Whether an edge with a condition is open after this step."""
+    async def holds(self, edge: GraphEdge, step: str, output: Outcome) -> bool:
+        """Whether the condition of an edge holds after this step."""
         del step
         assert edge.when is not None
         if edge.when.function is None:
-            return edge.when.reads(output.text)
-        return bool(await edge.when.function.call(output.value))
-
-
-# -- One turn through a graph ---------------------------------------------------------------------
-
-
-_APART = 10_000
-"""Between the draws of two steps: two nodes that ask the same are two samples of the answer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asking:
-    """What a turn is about."""
-
-    question: str
-    case: str
-    draw: int
-    number: int = 0
-    attachments: tuple[Attachment, ...] = ()
-    history: tuple[Message, ...] = ()
-    before: tuple[str, ...] = ()
-    """The steps that made the reply before this turn."""
+            return edge.when.reads(output.output)
+        return bool(await edge.when.function.call(output_value(output)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """One run of a node, and where it led."""
+    """One run of a node, and the edges it took."""
 
     node: str
     step: Step
     outcome: Outcome
     taken: tuple[str, ...] = ()
 
-    @property
-    def output(self) -> NodeOutput:
-        """What the node gave."""
-        return NodeOutput(text=self.outcome.output, data=self.outcome.data)
-
-    @property
-    def failure(self) -> Failure | None:
-        """Why it gave nothing."""
-        return self.outcome.failure
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Passed:
-    """A node that this round is done with."""
+    """A node that has finished in this round."""
 
     visit: Visit | None = None
     broken: bool = False
-    """It failed, or could not run since one before it did."""
+    """It failed, or could not run because one before it did."""
 
 
 @dataclass(kw_only=True)
 class TurnRun:
-    """A turn under way.
+    """A turn while it runs.
 
-    In a round the nodes go in the order of the flow, each when those before it are done with, so
-    that what runs, and on what, is the same however long anybody takes. A failure ends what lies
-    behind it, and the turn with the round.
+    In a round the nodes run in the order of the flow, each when those before it have finished, so
+    that timing does not change what runs. A failure stops what comes after it, and the turn ends
+    with the round.
     """
 
     graph: Graph
     flow: Flow
     work: Work
-    asking: Asking
     surfaces: Mapping[str, tuple[str, ...]]
     """The surfaces of each node."""
+    question: str
+    case: str
+    draw: int
+    number: int
+    attachments: tuple[Attachment, ...]
+    history: tuple[Message, ...]
+    before: tuple[str, ...]
+    """The steps that made the previous reply."""
     visits: list[Visit] = field(default_factory=list[Visit])
     _count: Counter[str] = field(default_factory=Counter[str])
-    _outputs: dict[str, NodeOutput] = field(default_factory=dict[str, NodeOutput])
+    _outputs: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
     async def run(self) -> None:
-        """Go through the graph; what happened is in `visits`, those before first."""
+        """Run through the graph and collect `visits`, predecessors first."""
         starts: dict[str, list[Visit]] = {self.graph.entry: []}
         while starts:
             done = await self._round(starts)
             self.visits += done
-            self._outputs |= {visit.node: visit.output for visit in done}
-            if any(visit.failure for visit in done):
+            self._outputs |= {visit.node: visit.outcome for visit in done}
+            if any(visit.outcome.failure for visit in done):
                 return
             starts = {}
             for visit in done:
@@ -185,7 +152,7 @@ class TurnRun:
         starts: Mapping[str, Sequence[Visit]],
         tasks: Mapping[str, asyncio.Task[_Passed]],
     ) -> _Passed:
-        """Wait for whoever may lead here, and run if somebody does."""
+        """Wait for the predecessors, and run if one leads here."""
         before = [tasks[name] for name in self.flow.before[node]]
         if before:
             await asyncio.wait(before)
@@ -199,12 +166,12 @@ class TurnRun:
         behind = [
             tasks[name].result() for name in self.flow.order if name in self.flow.behind[node]
         ]
-        new = {each.visit.node: each.visit.output for each in behind if each.visit}
+        new = {each.visit.node: each.visit.outcome for each in behind if each.visit}
         visit = await self._visit(node, came, {**self._outputs, **new})
-        return _Passed(visit=visit, broken=visit.failure is not None)
+        return _Passed(visit=visit, broken=visit.outcome.failure is not None)
 
     async def _visit(
-        self, name: str, came: Sequence[Visit], outputs: Mapping[str, NodeOutput]
+        self, name: str, came: Sequence[Visit], outputs: Mapping[str, Outcome]
     ) -> Visit:
         self._count[name] += 1
         node = self.graph.nodes[name]
@@ -214,54 +181,53 @@ class TurnRun:
         else:
             outcome = await self.work.function(node, job)
         visit = Visit(node=name, step=self._step(name, job, came, outcome), outcome=outcome)
-        return visit if visit.failure else await self._led_on(visit)
+        return visit if outcome.failure else await self._with_edges(visit)
 
-    def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, NodeOutput]) -> Job:
-        asking, template = self.asking, self.graph.nodes[name].input
+    def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, Outcome]) -> Job:
+        template = self.graph.nodes[name].input
         if template:
-            text = filled(template, asking.question, outputs)
+            text = filled(template, self.question, outputs)
         else:
-            text = default_input(asking.question, [(visit.node, visit.output) for visit in came])
+            parts = [f"{visit.node}:\n{visit.outcome.output}" for visit in came]
+            text = "\n\n".join([self.question, *parts])
         node_input = NodeInput(
-            question=asking.question,
+            question=self.question,
             text=text,
-            outputs={node: each.value for node, each in outputs.items()},
-            history=asking.history,
+            outputs={node: output_value(each) for node, each in outputs.items()},
+            history=self.history,
         )
-        turn = f"t{asking.number + 1}/" if asking.number else ""
+        turn = f"t{self.number + 1}/" if self.number else ""
+        most = max(map(self.graph.visits_of, self.graph.nodes))
+        sample = list(self.graph.nodes).index(name) * most + self._count[name] - 1
         # Files belong to the question, and go where it goes.
         has_question = not template or asks_for(template, QUESTION)
+        question = Turn(input=text, attachments=self.attachments if has_question else ())
         return Job(
             step=f"{turn}{name}:{self._count[name]}",
             input=node_input,
-            case=asking.case,
-            draw=asking.draw + _APART * self._sample(name),
-            attachments=asking.attachments if has_question else (),
+            case=Case(name=self.case, turns=(question,), history=self.history),
+            # Two nodes that ask the same are two samples of the answer.
+            draw=self.draw + 10_000 * sample,
         )
 
-    def _sample(self, name: str) -> int:
-        most = max(map(self.graph.visits_of, self.graph.nodes))
-        return list(self.graph.nodes).index(name) * most + self._count[name] - 1
-
     def _step(self, name: str, job: Job, came: Sequence[Visit], outcome: Outcome) -> Step:
-        before = tuple(visit.step.id for visit in came) or self.asking.before
-        gave = NodeOutput(text=outcome.output, data=outcome.data)
+        before = tuple(visit.step.id for visit in came) or self.before
         failure = outcome.failure
         return Step(
             id=job.step,
             node=node_id(self.graph, name),
-            turn=self.asking.number,
+            turn=self.number,
             predecessors=before,
             surfaces=self.surfaces.get(name, ()),
             input=job.input.text,
-            output=None if failure else gave.value,
+            output=None if failure else output_value(outcome),
             tools=tuple(call for step in outcome.trace.steps for call in step.tools),
             error=failure.message if failure else "",
             usage=outcome.usage,
             seconds=outcome.seconds,
         )
 
-    async def _led_on(self, visit: Visit) -> Visit:
+    async def _with_edges(self, visit: Visit) -> Visit:
         """The visit with the edges that it took; a condition that fails is the node's failure."""
         edges = [edge for edge in self.graph.edges if edge.source == visit.node]
         try:
@@ -269,7 +235,7 @@ class TurnRun:
                 edge.to
                 for edge in edges
                 if edge.when is not None
-                and await self.work.holds(edge, visit.step.id, visit.output)
+                and await self.work.holds(edge, visit.step.id, visit.outcome)
             ]
         except BurnishError:
             raise
@@ -282,6 +248,6 @@ class TurnRun:
         return replace(visit, taken=self._open(held) or self._open(usual))
 
     def _open(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those that may still run in this turn."""
+        """The nodes that may still run in this turn."""
         left = [name for name in names if self._count[name] < self.graph.visits_of(name)]
         return tuple(dict.fromkeys(left))

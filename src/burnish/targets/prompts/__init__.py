@@ -1,7 +1,7 @@
-"""Agents that are called, with texts of theirs to edit: prompts in files or behind callbacks.
+"""Called agents whose prompts can be edited, in files or behind callbacks.
 
-Two ways: in `source` mode a candidate's texts are written where the agent reads them, one candidate
-at a time, and put back however it ends; in `isolated` mode nothing of the user's is written.
+In `source` mode a candidate's texts are written where the agent reads them, one candidate at a
+time, and restored at the end; in `isolated` mode none of the user's files is written.
 """
 
 from burnish.core.errors import RollbackError

@@ -1,17 +1,16 @@
-"""How a candidate's texts reach the agent, and the user's own texts come back."""
+"""How a candidate's texts reach the agent, and how the user's texts are restored."""
 
 import asyncio
 import json
 import os
 import secrets
 import shutil
-from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from burnish.core.errors import BurnishError, ConfigError, Problem, RollbackError
 from burnish.core.protocols import Target
@@ -26,7 +25,6 @@ from burnish.system.restoration import (
     records_in,
     restore_abandoned,
 )
-from burnish.targets.callables import HttpTarget
 from burnish.targets.prompts.fields import (
     CallbackField,
     FileField,
@@ -40,101 +38,43 @@ from burnish.targets.prompts.target_prompt import TargetPrompt, lock_files, requ
 
 
 def common_root(prompts: TargetPrompt, root: Path | None) -> Path:
-    """The folder from which the prompt files are named: given, or the one that all lie in."""
+    """The folder that prompt files are relative to: by default the common parent of all."""
     parents = [_normal(file).parent for file in prompts.files]
     if root is None:
         return Path(os.path.commonpath(parents)) if parents else Path.cwd()
     folder = Path(os.path.normpath(root.absolute()))
     outside = [file for file in prompts.files if not _normal(file).is_relative_to(folder)]
     if outside:
-        problems = [
-            Problem(where=file.name, message=f"{file.shown} does not lie in {root}",
-                    remedy="name a folder that all prompt files lie in")
-            for file in outside
-        ]  # fmt: skip
-        raise ConfigError(problems)
+        remedy = "give a folder that contains all prompt files"
+        causes = {file.name: f"{file.shown} is not in {root}" for file in outside}
+        raise ConfigError(
+            [Problem(where=name, message=cause, remedy=remedy) for name, cause in causes.items()]
+        )
     return folder
 
 
-class CandidateFolders:
-    """One folder a candidate, made when it is asked for, gone when the target is closed."""
-
-    def __init__(self, prompts: TargetPrompt, root: Path, home: Path) -> None:
-        self._prompts = prompts
-        self._root = root
-        self._folder = home / "isolated" / f"{os.getpid()}-{secrets.token_hex(8)}"
-
-    def of(self, candidate: str, texts: Mapping[str, str]) -> Path:
-        """The folder with a candidate's texts; fields behind callbacks are `<field>.md`."""
-        folder = self._folder / candidate
-        if not folder.is_dir():
-            self._begin()
-            make_folder(folder, lambda spare: self._fill(spare, texts))
-        return folder
-
-    def close(self) -> None:
-        """Remove them all."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        _record(self._folder).unlink(missing_ok=True)
-
-    def _begin(self) -> None:
-        if self._folder.is_dir():
-            return
-        sweep(self._folder.parent)
-        make_private_folder(self._folder.parent)
-        data = {"schema": SCHEMA, "owner": Owner.here().as_json()}
-        # On record before it is there: a folder without a record would stay for ever.
-        write_atomic(_record(self._folder), json.dumps(data), durable=False)
-        make_private_folder(self._folder)
-
-    def _fill(self, folder: Path, texts: Mapping[str, str]) -> None:
-        for file in self._prompts.files:
-            place = folder / _normal(file).relative_to(self._root)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(encoded(texts[file.name], _like(file), place))
-        for callback in self._prompts.callbacks:
-            place = folder / f"{callback.name}.md"
-            if place.exists():
-                raise file_trouble("write", place, FileExistsError("a prompt file has that name"))
-            place.write_bytes(texts[callback.name].encode())
-
-
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left."""
+    """Remove what killed processes left behind."""
     for record, data in records_in(folder, "[0-9]*.json"):
         if Owner.parse(data["owner"]).is_gone(record):
             shutil.rmtree(record.with_suffix(""), ignore_errors=True)
             record.unlink(missing_ok=True)
 
 
-def _record(folder: Path) -> Path:
-    return folder.parent / f"{folder.name}.json"
-
-
 def _normal(file: FileField) -> Path:
     return Path(os.path.normpath(file.path))
 
 
-def _like(file: FileField) -> bytes:
-    try:
-        return file.path.read_bytes()
-    except OSError:
-        return b""
-
-
-# -- Reading what the fields say at the start -----------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """What the fields say, and what had to be put back before."""
+    """The texts of the fields, and what had to be restored first."""
 
     values: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
 async def begin(prompts: TargetPrompt, home: Path) -> Begun:
-    """Put back what killed runs left, files and callbacks; then read."""
+    """Restore what killed runs left, in files and callbacks; then read."""
     folder = borrowed_folder(home)
     notes = _files_back(prompts, home)
     notes += await recall(prompts.names(), prompts.callbacks, folder)
@@ -142,7 +82,7 @@ async def begin(prompts: TargetPrompt, home: Path) -> Begun:
 
 
 def begin_at_once(prompts: TargetPrompt, home: Path) -> Begun:
-    """The same where all fields are files."""
+    """The same without awaiting, if all fields are files."""
     notes = _files_back(prompts, home)
     return Begun(values=prompts.read_files(), notes=notes)
 
@@ -153,11 +93,8 @@ def _files_back(prompts: TargetPrompt, home: Path) -> tuple[str, ...]:
     return tuple(f"{fate} (a killed run had changed it)" for fate in fates)
 
 
-# -- The user's prompts, holding one candidate after another --------------------------------------
-
-
 class _Taken:
-    """What is known once the fields are ours for a while: locks, own contents, records."""
+    """The fields while burnish holds them: their contents and records."""
 
     def __init__(
         self,
@@ -179,30 +116,55 @@ class _Taken:
         """What each callback was given last, as far as that is known."""
 
 
-class Sources:
-    """Writes texts where the agent reads them. Nothing is touched before the first run needs it."""
+class SourceWay:
+    """Writes the texts where the agent reads them, one candidate at a time.
 
-    def __init__(self, prompts: TargetPrompt, values: Mapping[str, str], home: Path) -> None:
+    Nothing is touched before the first run.
+    """
+
+    def __init__(
+        self, prompts: TargetPrompt, values: Mapping[str, str], *, root: Path, home: Path
+    ) -> None:
         self._prompts = prompts
         self._values = dict(values)
+        self._root = root
         self._home = home
+        self._turns = Turns()
         self._locks = ExitStack()
         self._taken: _Taken | None = None
         self._closed = False
 
-    async def hold(self, texts: Mapping[str, str]) -> None:
-        """See that the fields hold these texts; what they hold already is not written again."""
+    @asynccontextmanager
+    async def held(self, candidate: str, texts: Mapping[str, str]) -> AsyncGenerator[None, None]:
+        """Wait for the candidate's turn and write its texts."""
+        if _TURN.get() == candidate:
+            yield
+            return
+        async with self._turns.turn(candidate) as preparing:
+            async with preparing:
+                await self._hold(texts)
+            token = _TURN.set(candidate)
+            try:
+                yield
+            finally:
+                _TURN.reset(token)
+
+    def folder(self, candidate: str, texts: Mapping[str, str]) -> Path:
+        del candidate, texts
+        return self._root
+
+    async def _hold(self, texts: Mapping[str, str]) -> None:
+        """Make the fields hold these texts; only changed ones are written."""
         self._require_open()
         taken = self._taken or await self._take()
-        files = {
-            file: content
-            for file in self._prompts.files
-            if self._differs(
-                taken,
-                file,
-                content := encoded(texts[file.name], taken.originals[file], file.path),
-            )
-        }
+        files: dict[FileField, bytes] = {}
+        for file in self._prompts.files:
+            content = encoded(texts[file.name], taken.originals[file], file.path)
+            now, home = file.content(), taken.homes[file]
+            if file.home != home or not taken.borrowing.knows(home, now):
+                raise _changed(file.shown, "while candidates were tried")
+            if now != content:
+                files[file] = content
         callbacks = {
             field: texts[field.name]
             for field in self._prompts.callbacks
@@ -231,7 +193,7 @@ class Sources:
             if is_infrastructure(error):
                 raise
             message = f"the prompts could not be written: {type(error).__name__}: {error}"
-            raise BurnishError(message, remedy="Mend the write function of the field.") from error
+            raise BurnishError(message, remedy="Fix the write function of the field.") from error
         finally:
             if self._closed:  # meanwhile: what was written, or rolled back, is no longer wanted
                 taken.borrowing.put_back()
@@ -239,14 +201,8 @@ class Sources:
         if self._closed:
             await self._callbacks_back(taken)
 
-    def _differs(self, taken: _Taken, file: FileField, content: bytes) -> bool:
-        now = file.content()
-        if file.home != taken.homes[file] or not taken.borrowing.knows(taken.homes[file], now):
-            raise _changed(file.shown, "while candidates were tried")
-        return now != content
-
     async def _take(self) -> _Taken:
-        """Lock the files and make sure that every field says what the run began with."""
+        """Lock the files and check that every field still has its original text."""
         with lock_files(self._prompts.files, self._home) as locks:
             originals = {file: file.content() for file in self._prompts.files}
             for file, content in originals.items():
@@ -261,10 +217,10 @@ class Sources:
         return self._taken
 
     async def close(self) -> list[PutBack]:
-        """Put everything back and let go of it; what did not go as wished.
+        """Restore everything; return what was left alone.
 
-        Files first, and without waiting for anybody, so that no interruption comes between.
-        Raises RollbackError where something could not be put back.
+        Files come first and without awaiting, so that no interruption can come between. Raises
+        RollbackError where something could not be restored.
         """
         taken, self._taken, self._closed = self._taken, None, True
         if taken is None:
@@ -276,7 +232,7 @@ class Sources:
             self._locks.close()
         failed = {fate.path: BurnishError(fate.message) for fate in fates if fate.fate == "failed"}
         if failed:
-            place = f"What they held is kept in {taken.borrowing.record.parent}."
+            place = f"Their original texts are in {taken.borrowing.record.parent}."
             remedy = f"{place} The next burnish command tries again."
             raise RollbackError(failed, remedy=remedy)
         return [fate for fate in fates if fate.fate == "left alone"]
@@ -287,7 +243,8 @@ class Sources:
             try:
                 fate = await taken.lent.put_back(callback)
             except Exception as error:  # noqa: BLE001 - the user's function: the others go on
-                message = f"its own text could not be put back: {type(error).__name__}: {error}"
+                cause = f"{type(error).__name__}: {error}"
+                message = f"the original text could not be restored: {cause}"
                 fate = PutBack(path=callback.name, fate="failed", message=message)
             fates += [fate] if fate is not None else []
         if not any(fate.fate == "failed" for fate in fates):
@@ -297,44 +254,33 @@ class Sources:
     def _require_open(self) -> None:
         if self._closed:
             raise BurnishError(
-                "the prompts were put back already, and no candidate is written any more",
+                "the prompts are already restored, so no candidate can be written",
                 remedy="Make a new target for another run.",
             )
 
 
 def _changed(what: str, when: str) -> ConfigError:
-    message = f"somebody changed it {when}; nothing of it was overwritten"
-    remedy = "let it be while burnish works on it, or use the mode 'isolated'; then start again"
+    message = f"it was changed {when}, and was not overwritten"
+    remedy = "do not edit it while burnish runs, or use the mode 'isolated'; then start again"
     return ConfigError([Problem(where=what, message=message, remedy=remedy)])
 
 
-# -- Whose turn it is -----------------------------------------------------------------------------
-
-
-@dataclass(kw_only=True, eq=False)
-class _Group:
-    """Runs of one candidate that wait together."""
-
-    candidate: str
-    waiters: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
-
-
 class Turns:
-    """First come, first served; whoever comes for the candidate whose turn it is joins it.
+    """First come, first served; runs of the current candidate join it.
 
-    Unless somebody waits for another one: then a new group forms behind, so that nobody waits
-    for ever.
+    Unless another candidate is waiting: then a new group queues up, so that nobody waits for ever.
     """
 
     def __init__(self) -> None:
         self._candidate = ""
         self._inside = 0
         self._preparing = asyncio.Lock()
-        self._queue: deque[_Group] = deque()
+        self._queue: dict[str, list[asyncio.Future[None]]] = {}
+        """Those who wait, by candidate; the first in line comes first."""
 
     @asynccontextmanager
     async def turn(self, candidate: str) -> AsyncGenerator[asyncio.Lock, None]:
-        """While entered, no other candidate has its turn; the lock is for what its runs share."""
+        """No other candidate runs inside the block; the lock is shared by the candidate's runs."""
         await self._enter(candidate)
         try:
             yield self._preparing
@@ -345,34 +291,27 @@ class Turns:
         if not self._queue and (not self._inside or self._candidate == candidate):
             self._begin(candidate, self._inside + 1)
             return
-        group = self._group(candidate)
+        waiters = self._queue.setdefault(candidate, [])
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        group.waiters.append(waiter)
+        waiters.append(waiter)
         try:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():  # it was called just before it was cancelled
                 self._leave()
                 raise
-            group.waiters.remove(waiter)
-            if not group.waiters and group in self._queue:
-                self._queue.remove(group)
+            waiters.remove(waiter)
+            if not waiters and self._queue.get(candidate) is waiters:
+                del self._queue[candidate]
             raise
-
-    def _group(self, candidate: str) -> _Group:
-        for group in self._queue:
-            if group.candidate == candidate:
-                return group
-        self._queue.append(_Group(candidate=candidate))
-        return self._queue[-1]
 
     def _leave(self) -> None:
         self._inside -= 1
         while not self._inside and self._queue:
-            group = self._queue.popleft()
+            candidate = next(iter(self._queue))
             # Those that were cancelled a moment ago are still in the list.
-            called = [waiter for waiter in group.waiters if not waiter.done()]
-            self._begin(group.candidate, len(called))
+            called = [waiter for waiter in self._queue.pop(candidate) if not waiter.done()]
+            self._begin(candidate, len(called))
             for waiter in called:
                 waiter.set_result(None)
 
@@ -383,100 +322,95 @@ class Turns:
         self._candidate, self._inside = candidate, inside
 
 
-# -- The two ways in which a candidate's texts reach the agent ------------------------------------
-
-
 Mode: TypeAlias = Literal["source", "isolated"]
 
 _TURN: ContextVar[str] = ContextVar("burnish_turn", default="")
-"""The candidate whose turn whoever runs here has already."""
+"""The candidate whose turn the current context already has."""
 
 
 class Way(Protocol):
-    """How texts reach the agent."""
-
     def held(self, candidate: str, texts: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
-        """While entered, the agent finds these texts."""
+        """Let the agent find these texts inside the block."""
         ...
 
     def folder(self, candidate: str, texts: Mapping[str, str]) -> Path:
-        """The folder in which it finds them as files."""
+        """The folder with these texts as files."""
         ...
 
     async def close(self) -> list[PutBack]:
-        """Leave nothing behind; what was left alone since somebody else changed it."""
+        """Clean up; return what was left alone because somebody else changed it."""
         ...
-
-
-class SourceWay:
-    """The texts are written where the agent reads them: one candidate at a time."""
-
-    def __init__(
-        self, prompts: TargetPrompt, values: Mapping[str, str], *, root: Path, home: Path
-    ) -> None:
-        self._sources = Sources(prompts, values, home)
-        self._turns = Turns()
-        self._root = root
-
-    @asynccontextmanager
-    async def held(self, candidate: str, texts: Mapping[str, str]) -> AsyncGenerator[None, None]:
-        """Wait for the candidate's turn and write its texts; inside of that, go ahead."""
-        if _TURN.get() == candidate:
-            yield
-            return
-        async with self._turns.turn(candidate) as preparing:
-            async with preparing:
-                await self._sources.hold(texts)
-            token = _TURN.set(candidate)
-            try:
-                yield
-            finally:
-                _TURN.reset(token)
-
-    def folder(self, candidate: str, texts: Mapping[str, str]) -> Path:
-        """Where the user's own files lie: they hold the texts."""
-        del candidate, texts
-        return self._root
-
-    async def close(self) -> list[PutBack]:
-        """Put everything back."""
-        return await self._sources.close()
 
 
 class IsolatedWay:
-    """The agent asks for the texts; nothing of the user's is written, and candidates overlap."""
+    """Nothing of the user's is written, and candidates overlap.
+
+    Each candidate has a folder, made when it is needed and removed when the target is closed.
+    """
 
     def __init__(self, prompts: TargetPrompt, *, root: Path, home: Path) -> None:
-        self._folders = CandidateFolders(prompts, root, home)
+        self._prompts = prompts
+        self._root = root
+        self._folder = home / "isolated" / f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._record = self._folder.with_name(f"{self._folder.name}.json")
 
     @asynccontextmanager
     async def held(self, candidate: str, texts: Mapping[str, str]) -> AsyncGenerator[None, None]:
-        """There is nobody to wait for."""
         del candidate, texts
         yield
 
     def folder(self, candidate: str, texts: Mapping[str, str]) -> Path:
-        """A folder of the candidate's own."""
-        return self._folders.of(candidate, texts)
+        """The folder with a candidate's texts; fields behind callbacks are `<field>.md`."""
+        folder = self._folder / candidate
+        if not folder.is_dir():
+            self._begin()
+            make_folder(folder, lambda spare: self._fill(spare, texts))
+        return folder
 
     async def close(self) -> list[PutBack]:
-        """Remove the folders."""
-        self._folders.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._record.unlink(missing_ok=True)
         return []
 
+    def _begin(self) -> None:
+        if self._folder.is_dir():
+            return
+        sweep(self._folder.parent)
+        make_private_folder(self._folder.parent)
+        data = {"schema": SCHEMA, "owner": Owner.here().as_json()}
+        # Recorded before it exists: a folder without a record would stay for ever.
+        write_atomic(self._record, json.dumps(data), durable=False)
+        make_private_folder(self._folder)
 
-# -- Reaching -------------------------------------------------------------------------------------
+    def _fill(self, folder: Path, texts: Mapping[str, str]) -> None:
+        for file in self._prompts.files:
+            place = folder / _normal(file).relative_to(self._root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(encoded(texts[file.name], file.content_if_readable(), place))
+        for callback in self._prompts.callbacks:
+            place = folder / f"{callback.name}.md"
+            if place.exists():
+                raise file_trouble("write", place, FileExistsError("a prompt file has that name"))
+            place.write_bytes(texts[callback.name].encode())
+
+
+@runtime_checkable
+class _SendsPrompts(Protocol):
+    """An agent that gets its prompts in a request."""
+
+    @property
+    def sent_prompts(self) -> set[str]: ...
 
 
 def reach_problems(agent: Target, names: Sequence[str], mode: Mode) -> Iterator[Problem]:
-    """What an endpoint is sent that does not exist, and what it would need and is not sent."""
-    if not isinstance(agent, HttpTarget):
+    """Prompt fields that an endpoint is sent but do not exist, or needs but is not sent."""
+    if not isinstance(agent, _SendsPrompts):
         return
-    for name in sorted(agent.prompts - set(names)):
+    for name in sorted(agent.sent_prompts - set(names)):
         remedy = f"there are: {', '.join(names)}"
         yield Problem(where="body", message=f"no prompt field '{name}'", remedy=remedy)
     for name in names:
-        if mode == "isolated" and name not in agent.prompts:
+        if mode == "isolated" and name not in agent.sent_prompts:
             yield Problem(
                 where="body",
                 message=f"in the mode 'isolated' the endpoint would never see the field '{name}'",

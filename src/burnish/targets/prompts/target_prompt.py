@@ -1,14 +1,14 @@
 """TargetPrompt: which prompts may be edited, their surfaces and their locks."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self, TypeAlias
 
 from burnish.core.errors import ConfigError, Problem, RollbackError, RunLocked
 from burnish.core.surfaces import TextSurface, placeholders_in
-from burnish.system.borrowed_files import make_private_folder
+from burnish.system.borrowed_files import make_private_folder, undone_if_killed
 from burnish.system.files import state_folder
 from burnish.system.locks import FileLock
 from burnish.system.restoration import borrowed_folder, borrower_of, digest
@@ -16,6 +16,7 @@ from burnish.targets.prompts.fields import (
     CallbackField,
     Field,
     FileField,
+    LentCallbacks,
     Read,
     Write,
     encoded,
@@ -26,7 +27,7 @@ from burnish.targets.prompts.fields import (
 
 
 def lock_files(files: Sequence[FileField], home: Path) -> ExitStack:
-    """Lock all of the files or none; close what is given back to let go of them."""
+    """Lock all of the files or none; close the result to unlock them."""
     folder = home / "locks"
     with ExitStack() as locks:
         for file in sorted(files, key=lambda each: each.home):
@@ -37,17 +38,14 @@ def lock_files(files: Sequence[FileField], home: Path) -> ExitStack:
 
 
 def require_unborrowed(files: Sequence[FileField], home: Path) -> None:
-    """Refuse to take a candidate of another run for what the file says."""
+    """Refuse to read a candidate of another run as the user's text."""
     for file in files:
         if (owner := borrower_of(file.home, borrowed_folder(home))) is not None:
             raise RunLocked(
                 f"the prompt file {file.shown} is in use by process {owner.pid} on {owner.host}, "
                 "which has a candidate in it",
-                remedy="Wait until it ends, or end it.",
+                remedy="Wait until it ends, or stop it.",
             )
-
-
-# -- The surfaces of prompt fields ----------------------------------------------------------------
 
 
 MaxChars: TypeAlias = int | Mapping[str, int] | None
@@ -57,7 +55,7 @@ Frozen: TypeAlias = Mapping[str, Sequence[str]]
 def surfaces_of(
     values: Mapping[str, str], *, max_chars: MaxChars, frozen: Frozen
 ) -> tuple[TextSurface, ...]:
-    """One surface a field, or a ConfigError with all that is wrong with the texts as they are."""
+    """One surface per field; raises a ConfigError with all problems of the current texts."""
     limits = max_chars if isinstance(max_chars, Mapping) else dict.fromkeys(values, max_chars)
     surfaces = tuple(
         TextSurface(
@@ -68,23 +66,17 @@ def surfaces_of(
         )
         for name, text in values.items()
     )
-    problems = [*_unknown("max_chars", limits, values), *_unknown("frozen", frozen, values)]
+    remedy = f"there are: {', '.join(values)}"
+    problems = [
+        Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=remedy)
+        for setting, named in (("max_chars", limits), ("frozen", frozen))
+        for name in named
+        if name not in values
+    ]
     problems += [problem for each in surfaces for problem in each.problems(values[each.id])]
     if problems:
         raise ConfigError(problems)
     return surfaces
-
-
-def _unknown(
-    setting: str, named: Mapping[str, object], values: Mapping[str, str]
-) -> Iterator[Problem]:
-    for name in named:
-        if name not in values:
-            remedy = f"there are: {', '.join(values)}"
-            yield Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=remedy)
-
-
-# -- TargetPrompt ---------------------------------------------------------------------------------
 
 
 class TargetPrompt:
@@ -94,7 +86,7 @@ class TargetPrompt:
         self._fields: dict[str, Field] = {}
 
     def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
-        """A field that is a whole file."""
+        """Add a field that is a whole file."""
         self._require_name(name)
         field = FileField(name=name, shown=os.fspath(path), path=Path(path).absolute())
         for other in self.files:
@@ -106,7 +98,7 @@ class TargetPrompt:
         return self
 
     def add_callback(self, name: str, *, read: Read, write: Write) -> Self:
-        """A field behind `async read() -> str` and `async write(text)`."""
+        """Add a field behind `async read() -> str` and `async write(text)`."""
         self._require_name(name)
         for what, function in (("read", read), ("write", write)):
             if not is_async(function):
@@ -115,40 +107,48 @@ class TargetPrompt:
         return self
 
     def names(self) -> list[str]:
-        """The fields, in the order in which they were added."""
+        """The names of the fields, in the order in which they were added."""
         return list(self._fields)
 
     def describe_source(self, name: str) -> str:
-        """The path as it was given, or `<callback>`."""
+        """The path as written, or `<callback>`."""
         field = self._field(name)
         return field.shown if isinstance(field, FileField) else "<callback>"
 
     async def read(self, name: str) -> str:
-        """What a field says now."""
+        """Read the current text of a field."""
         field = self._field(name)
         return field.text() if isinstance(field, FileField) else await field.text()
 
     async def read_all(self) -> dict[str, str]:
-        """What every field says now."""
+        """Read the current text of every field."""
         return {name: await self.read(name) for name in self._fields}
 
     def read_files(self) -> dict[str, str]:
-        """The same without waiting for anybody, where all fields are files."""
+        """The same without awaiting, if all fields are files."""
         if self.callbacks:
             names = ", ".join(field.name for field in self.callbacks)
-            raise TypeError(f"fields behind callbacks can only be awaited: {names}")
+            raise TypeError(f"fields behind callbacks must be awaited: {names}")
         return {field.name: field.text() for field in self.files}
 
     async def write_all(self, prompts: Mapping[str, str]) -> None:
-        """Give every field its text: files first, each in one step, then callbacks.
+        """Write every field: files first, each atomically, then callbacks.
 
-        When anything fails, files that were written hold again what they held before, and the
-        error is raised; RollbackError where one of them could not be put back. A callback that
-        was called is not called again.
+        If anything fails, the files are restored and the error is raised; RollbackError where one
+        of them could not be restored. A callback that was called is not called again.
         """
-        self._require_all(prompts)
-        files = {field: encoded(prompts[field.name], _now(field), field.path)
-                 for field in self.files}  # fmt: skip
+        missing = [name for name in self._fields if name not in prompts]
+        extra = [name for name in prompts if name not in self._fields]
+        problems = [f"missing: {', '.join(missing)}"] * bool(missing)
+        problems += [f"unknown: {', '.join(extra)}"] * bool(extra)
+        if problems:
+            raise ValueError(
+                f"give a text for every prompt field, and for no other; {'; '.join(problems)}"
+            )
+        files = {
+            field: encoded(prompts[field.name], field.content_if_readable(), field.path)
+            for field in self.files
+        }
         await write_together(files, {field: prompts[field.name] for field in self.callbacks})
 
     @property
@@ -171,24 +171,6 @@ class TargetPrompt:
         if problem := name_problem(name, self._fields):
             raise ValueError(f"'{name}' cannot be the name of a prompt field: {problem}")
 
-    def _require_all(self, prompts: Mapping[str, str]) -> None:
-        missing = [name for name in self._fields if name not in prompts]
-        extra = [name for name in prompts if name not in self._fields]
-        problems = [f"missing: {', '.join(missing)}"] * bool(missing)
-        problems += [f"unknown: {', '.join(extra)}"] * bool(extra)
-        if problems:
-            raise ValueError(
-                f"every prompt field needs a text, and nothing else; {'; '.join(problems)}"
-            )
-
-
-def _now(field: FileField) -> bytes:
-    """What the file looks like; where it cannot be read, writing it will say why."""
-    try:
-        return field.path.read_bytes()
-    except OSError:
-        return b""
-
 
 async def write_back(
     prompts: TargetPrompt,
@@ -197,22 +179,57 @@ async def write_back(
     expected: Mapping[str, str],
     home: Path | None = None,
 ) -> None:
-    """Give the fields these texts, all or none, if every one still says what is expected."""
+    """Write these texts to the fields, all or none, if every one still has the expected text."""
     with lock_files(prompts.files, home or state_folder()):
         changed = [name for name in prompts.names() if await prompts.read(name) != expected[name]]
         if changed:
-            raise ConfigError([_changed(prompts, name) for name in changed])
+            message = "it was changed in the meantime, so no field was written"
+            advice = "compare both, and copy them yourself"
+            remedy = f"the best texts are in the run's folder: {advice}"
+            places = (f"'{name}' ({prompts.describe_source(name)})" for name in changed)
+            raise ConfigError(
+                [
+                    Problem(where=f"prompt field {place}", message=message, remedy=remedy)
+                    for place in places
+                ]
+            )
+        with _undone_if_killed(prompts, values, expected, borrowed_folder(home)):
+            try:
+                await prompts.write_all(values)
+            except BaseException:
+                await _callbacks_back(prompts, values, expected)
+                raise
+
+
+@contextmanager
+def _undone_if_killed(
+    prompts: TargetPrompt, values: Mapping[str, str], expected: Mapping[str, str], folder: Path
+) -> Generator[None, None, None]:
+    """Let the next command restore the files after a kill, and the next load the callbacks."""
+    behind = {field.name for field in prompts.callbacks}
+    before = {field.home: field.content() for field in prompts.files}
+    after = {
+        field.home: encoded(values[field.name], before[field.home], field.path)
+        for field in prompts.files
+    }
+    originals = {name: expected[name] for name in behind}
+    lent = LentCallbacks(prompts.names(), originals, folder, for_good_with=after)
+    lent.note({name: values[name] for name in behind})
+    with undone_if_killed(before, after, folder) if len(values) > 1 else nullcontext():
         try:
-            await prompts.write_all(values)
+            yield
+        except RollbackError:
+            raise  # the next load tries again
         except BaseException:
-            await _callbacks_back(prompts, values, expected)
+            lent.forget()
             raise
+    lent.forget()
 
 
 async def _callbacks_back(
     prompts: TargetPrompt, values: Mapping[str, str], expected: Mapping[str, str]
 ) -> None:
-    """Files are back already; callbacks are, where they took the new text."""
+    """Restore the callbacks that took the new text; files are restored already."""
     failures: dict[str, Exception] = {}
     for field in prompts.callbacks:
         try:
@@ -221,12 +238,4 @@ async def _callbacks_back(
         except Exception as error:  # noqa: BLE001 - the user's function: the others go on
             failures[field.name] = error
     if failures:
-        raise RollbackError(failures, remedy="Look at these fields, and put them back by hand.")
-
-
-def _changed(prompts: TargetPrompt, name: str) -> Problem:
-    return Problem(
-        where=f"prompt field '{name}' ({prompts.describe_source(name)})",
-        message="somebody changed it meanwhile, so nothing was written to any field",
-        remedy="the best texts are in the run's folder: look at both, and put them in yourself",
-    )
+        raise RollbackError(failures, remedy="Check these fields, and restore them by hand.")

@@ -1,0 +1,252 @@
+"""One reflection: the same failures, several rewrites by each system, each scored on new cases."""
+
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from math import comb
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmarks.real.agents import REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
+from benchmarks.real.tasks import TASKS, Sizes
+from burnish.core.cases import Case, Dataset, spelled_labels
+from burnish.core.errors import RoleFailed
+from burnish.core.evaluations import CaseResult, Objective
+from burnish.core.leaks import LeakWatch
+from burnish.core.outcomes import Outcome
+from burnish.core.trials import ASKED_AGAIN
+from burnish.journal.once import DirectEffects
+from burnish.models.echoes import is_copied, is_unchanged
+from burnish.models.references import ModelSettings
+from burnish.models.roles import in_force
+from burnish.strategies.reflective.reflection import ROLE, RecordWriter, ReflectRequest, reflector
+
+BURNISH, GEPA = "burnish", "gepa 0.1.4"
+FAILURES = 3
+"""Failed cases that a rewrite is made from."""
+_TRAIN = 40
+_MOST_CHARS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    """What a rewrite is made from: a text, the cases it fails on, and what the agent answered."""
+
+    instructions: str
+    cases: tuple[Case, ...]
+    answers: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The recurring answers of train."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """One rewrite, and what it is worth."""
+
+    task: str
+    system: str
+    draw: int
+    text: str
+    score: float
+    start: float
+    """The score of the text before."""
+    fault: str = ""
+    """Why it is of no use: there is none, it is unchanged, or copied from the request."""
+    asked_again: bool = False
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+Rewriter: TypeAlias = Callable[[Agent, Failures, int], Coroutine[Any, Any, tuple[str, str, bool]]]
+"""Returns a text, what the model was shown, and whether it was asked twice."""
+
+
+def burnish_rewriter(folder: Path) -> Rewriter:
+    """A rewrite with the prompt that is in use in a folder: the shipped one, if none is there."""
+
+    async def rewrite(agent: Agent, failures: Failures, draw: int) -> tuple[str, str, bool]:
+        prompt = in_force(ROLE, folder)
+        settings = ModelSettings(max_tokens=REWRITE_TOKENS, seed=1)
+        client = agent.models.client(agent.endpoint.reference(settings), prompt.settings)
+        request, effects = _reflect_request(failures), DirectEffects()
+        agent.tally.reflections += 1
+        shown = "\n".join(m.content for m in prompt.messages(request.model_dump(mode="json")))
+        try:
+            receipt = await reflector(client, prompt).answer(request, draw=draw, effects=effects)
+        except RoleFailed:
+            return "", shown, False
+        finally:
+            agent.tally.tokens += effects.spent.tokens_in + effects.spent.tokens_out
+        twice = any(note.startswith(ASKED_AGAIN) for note in receipt.mended)
+        return receipt.value.new_text, shown, twice
+
+    return rewrite
+
+
+def _reflect_request(failures: Failures) -> ReflectRequest:
+    writer = RecordWriter(
+        cases={case.id: case for case in failures.cases},
+        objective=Objective(weights={"exact": 1.0}),
+        thresholds={},
+        secrets=LeakWatch(Dataset(train=failures.cases, holdout=())),
+    )
+    metric = Exact()
+    results = [
+        CaseResult(
+            case=case.id,
+            outcome=Outcome(replies=(said,)),
+            scores=(metric.judge(case, Outcome(replies=(said,))),),
+        )
+        for case, said in zip(failures.cases, failures.answers, strict=True)
+    ]
+    return ReflectRequest(
+        field="instructions",
+        current_text=failures.instructions,
+        records=writer.records(results, {})[0],
+        other_texts="",
+        rejected="",
+        must_keep="",
+        max_chars=_MOST_CHARS,
+        labels=", ".join(failures.labels),
+    )
+
+
+async def gepa_rewrite(agent: Agent, failures: Failures, draw: int) -> tuple[str, str, bool]:
+    """A rewrite with gepa's own prompt and its own reading of the answer."""
+    signature: Any = import_module("gepa.strategies.instruction_proposal")
+    proposal = signature.InstructionProposalSignature
+    records = [
+        {
+            "Inputs": case.turns[0].input,
+            "Generated Outputs": said,
+            "Feedback": reason_of(case, said),
+        }
+        for case, said in zip(failures.cases, failures.answers, strict=True)
+    ]
+    prompt: str = proposal.prompt_renderer(
+        {"current_instruction_doc": failures.instructions, "dataset_with_feedback": records}
+    )
+    temperature = in_force(ROLE, Path("/nonexistent")).settings.temperature or 0.0
+    reply = await agent.rewrite(prompt, temperature=temperature, draw=draw)
+    return proposal.output_extractor(reply)["new_instruction"], prompt, False
+
+
+def rewriters(folder: Path) -> Mapping[str, Rewriter]:
+    """The systems that are compared."""
+    return {BURNISH: burnish_rewriter(folder), GEPA: gepa_rewrite}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reflections:
+    """The first part of the benchmark."""
+
+    endpoint: Endpoint
+    tasks: Sequence[str]
+    systems: Sequence[str]
+    draws: int = 8
+    cases: int = 40
+    folder: Path = Path()
+    """Where installed role prompts are looked for."""
+    log: Path | None = None
+    """A file with what was made before, which is not made again."""
+    scores: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    """By task and text: the agent is asked at temperature 0."""
+
+    async def make(self) -> list[Rewritten]:
+        """Every rewrite, draw by draw, so that what is there at any time is balanced."""
+        made = {(each.task, each.system, each.draw): each for each in self._logged()}
+        agent = Agent(self.endpoint, Tally())
+        try:
+            failures = {name: await self._failures(agent, name) for name in self.tasks}
+            for draw in range(self.draws):
+                for name in self.tasks:
+                    for system in self.systems:
+                        key = (name, system, draw)
+                        if key not in made:
+                            made[key] = await self._rewritten(agent, failures[name], *key)
+                            self._store(made[key])
+        finally:
+            await agent.models.close()
+        return list(made.values())
+
+    async def _failures(self, agent: Agent, name: str) -> Failures:
+        """The first cases of train that the agent gets wrong."""
+        task = TASKS[name]
+        train = task.dataset(self._sizes).train
+        cases: list[Case] = []
+        answers: list[str] = []
+        for case in train:
+            said = await agent.answer(task.instructions, case)
+            if reason_of(case, said):
+                cases.append(case)
+                answers.append(said)
+            if len(cases) == FAILURES:
+                break
+        return Failures(
+            instructions=task.instructions,
+            cases=tuple(cases),
+            answers=tuple(answers),
+            labels=spelled_labels(train),
+        )
+
+    async def _rewritten(
+        self, agent: Agent, failures: Failures, name: str, system: str, draw: int
+    ) -> Rewritten:
+        before = replace(agent.tally)
+        text, shown, twice = await rewriters(self.folder)[system](agent, failures, draw)
+        tally = agent.tally
+        start = await self._score(agent, name, failures.instructions)
+        fault = fault_of(text, shown, failures.instructions)
+        return Rewritten(
+            task=name,
+            system=system,
+            draw=draw,
+            text=text,
+            score=start if not text.strip() else await self._score(agent, name, text),
+            start=start,
+            fault=fault,
+            asked_again=twice,
+            tokens=tally.tokens - before.tokens,
+            seconds=tally.seconds - before.seconds,
+        )
+
+    async def _score(self, agent: Agent, name: str, text: str) -> float:
+        if (name, text) not in self.scores:
+            cases = TASKS[name].dataset(self._sizes).test
+            self.scores[name, text] = await agent.score(text, cases)
+        return self.scores[name, text]
+
+    @property
+    def _sizes(self) -> Sizes:
+        return Sizes(train=_TRAIN, holdout=0, test=self.cases)
+
+    def _logged(self) -> Iterator[Rewritten]:
+        if self.log is not None and self.log.exists():
+            for line in self.log.read_text(encoding="utf-8").splitlines():
+                each = Rewritten(**json.loads(line))
+                self.scores[each.task, each.text] = each.score
+                self.scores[each.task, TASKS[each.task].instructions] = each.start
+                yield each
+
+    def _store(self, each: Rewritten) -> None:
+        if self.log is not None:
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(asdict(each), ensure_ascii=False)}\n")
+
+
+def fault_of(text: str, shown: str, current: str) -> str:
+    """Why a rewrite is of no use, whoever made it; empty if it may be of use."""
+    if not text.strip():
+        return "none"
+    if is_unchanged(text, current):
+        return "unchanged"
+    return "copied" if is_copied(text, shown, current=current) else ""
+
+
+def best_of(scores: Sequence[float], count: int) -> float:
+    """The mean of the best of `count` draws without replacement; of all, if there are fewer."""
+    count = min(count, len(scores))
+    ways = comb(len(scores), count)
+    ordered = sorted(scores)
+    return sum(comb(place, count - 1) * score for place, score in enumerate(ordered)) / ways

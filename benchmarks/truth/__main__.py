@@ -1,0 +1,110 @@
+"""Whether what runs claim is true: null worlds, worlds with a known gain, and cheats.
+
+`make bench-truth` prints markdown and ends with code 1 if a goal is missed. `ARGS` names parts,
+or a smaller number of runs: `ARGS="null --strategy coordinate --runs 20"`.
+"""
+
+import argparse
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.truth.cheats import Attempt, Cheat, all_cheats
+from benchmarks.truth.plays import Play, Played, own_home, results
+from benchmarks.truth.searches import SEARCHES
+from benchmarks.truth.tables import (
+    Table,
+    cheat_table,
+    gain_table,
+    null_table,
+    power_table,
+    shift_table,
+)
+from benchmarks.truth.worlds import Effect
+
+RUNS = 200
+WORLDS: Mapping[str, tuple[Effect, Callable[[Sequence[Played]], Table]]] = {
+    "null": ("null", null_table),
+    "shift": ("shift", shift_table),
+    "gain": ("gain", gain_table),
+    "power": ("power", power_table),
+}
+PARTS = (*WORLDS, "cheats")
+BASES = {"sealed": True, "fresh": False}
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+_BEGIN, _END = "<!-- bench-truth begins -->", "<!-- bench-truth ends -->"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play everything, print the tables, and return 1 if a goal is missed."""
+    arguments = _parsed(argv)
+    tables = [_played(part, arguments) for part in arguments.parts]
+    text = "\n\n".join([_heading(arguments), *map(str, tables)])
+    print(text)
+    if arguments.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_tables(page, text), encoding="utf-8")
+    return 0 if all(table.met for table in tables) else 1
+
+
+def with_tables(page: str, text: str) -> str:
+    """The page with other tables between its two marks."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        sys.exit(f"{PAGE} has no place for the tables")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}: all")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each world")
+    parser.add_argument("--strategy", action="append", choices=list(SEARCHES), help="all")
+    parser.add_argument("--basis", action="append", choices=list(BASES), help="both")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", action="store_true", help="write to docs/benchmarks.md")
+    arguments = parser.parse_args(argv)
+    if unknown := set(arguments.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    arguments.parts = arguments.parts or list(PARTS)
+    arguments.strategy = arguments.strategy or list(SEARCHES)
+    arguments.basis = arguments.basis or list(BASES)
+    arguments.command = shlex.join(sys.argv[1:] if argv is None else argv)
+    return arguments
+
+
+def _heading(arguments: argparse.Namespace) -> str:
+    options = f' ARGS="{arguments.command}"' if arguments.command else ""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"Made with `make bench-truth{options}` ({machine}):"
+
+
+def _played(part: str, arguments: argparse.Namespace) -> Table:
+    if part == "cheats":
+        return cheat_table(_attempts())
+    effect, table = WORLDS[part]
+    plays = [
+        Play(strategy=strategy, effect=effect, sealed=BASES[basis], number=number)
+        for strategy in arguments.strategy
+        if effect in SEARCHES[strategy].world.EFFECTS
+        for basis in arguments.basis
+        for number in range(arguments.runs)
+    ]
+    return table(list(results(plays, processes=arguments.processes)))
+
+
+def _attempts() -> list[tuple[Cheat, Attempt]]:
+    """What became of each cheat, each played in a folder of its own."""
+    attempts: list[tuple[Cheat, Attempt]] = []
+    for cheat in all_cheats():
+        with own_home() as folder:
+            attempts.append((cheat, cheat.play(folder)))
+    return attempts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

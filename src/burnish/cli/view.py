@@ -1,0 +1,31 @@
+"""`burnish view`: pages about runs in the browser."""
+
+from typing import Annotated
+
+import typer
+
+
+def view(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN|FOLDER]",
+            help="A run, or a folder with runs; without it, every run of this machine.",
+        ),
+    ] = "",
+    *,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="The port; by default a free one.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option(help="Open the page in the browser, not only print its link.")
+    ] = True,
+) -> None:
+    """Look at runs in the browser: verdicts, changes, cases, trials, money.
+
+    Only this machine can open the pages, with a link that works once.
+    Nothing is changed, unless you adopt a result there. Ctrl-C ends it.
+    """
+    from burnish.cli.view_pages import serve_pages
+
+    serve_pages(run, port=port, browser=browser)

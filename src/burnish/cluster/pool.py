@@ -1,0 +1,326 @@
+"""The side of a run: a pool of workers that do the work on its cases.
+
+The run stays the only one that writes its journal, and holds the limits of endpoints for all
+workers together.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+from pydantic import JsonValue
+
+from burnish.cluster.link import Link, LinkMessage
+from burnish.cluster.station import Order, PaidCall
+from burnish.core.cases import Case
+from burnish.core.content import Codec, Json, codec
+from burnish.core.errors import WorkerLost, WorkerTrouble, WorkerUnready
+from burnish.core.money import Spend
+from burnish.core.outcomes import Failure, FailureKind, Outcome
+from burnish.core.protocols import Call, Metric, Receipt, Scope, WorkUnit
+from burnish.journal.limits import Limits
+from burnish.runs.case_work import ONE_RUN, CaseWork, Scores
+
+_ENOUGH_LOSSES = 3
+"""A case that so many workers did not survive is not given to another one."""
+_LOOK_AGAIN = 2.0
+"""Seconds between two looks at which workers are there."""
+_PATIENCE = 120.0
+"""Seconds without any worker before the run gives up."""
+_JSON: Codec[Json] = codec(cast("type[Json]", JsonValue))
+
+
+class Transport(Protocol):
+    """How messages reach the workers of a cluster."""
+
+    async def start(self) -> None:
+        """Connect."""
+        ...
+
+    async def addresses(self) -> Collection[str]:
+        """The workers that are there now."""
+        ...
+
+    async def open(self, address: str, order: Order) -> None:
+        """Let a worker take part in the run; raises WorkerTrouble if it cannot."""
+        ...
+
+    async def post(self, address: str, messages: list[LinkMessage]) -> None:
+        """Deliver messages to a worker; OSError if it is gone."""
+        ...
+
+    async def poll(self, address: str) -> list[LinkMessage]:
+        """Wait a while for messages of a worker; OSError if it is gone."""
+        ...
+
+    async def close(self, addresses: Collection[str]) -> None:
+        """End the run on these workers, and disconnect."""
+        ...
+
+
+class RemotePool:
+    """The workers of one run. They are looked for when the first case needs one."""
+
+    def __init__(self, transport: Transport, order: Order, *, limits: Limits) -> None:
+        self._transport = transport
+        self._order = order
+        self._limits = limits
+        self._members: dict[str, _Member] = {}
+        self._losses: Counter[tuple[str, str, int]] = Counter()
+        self._trouble: WorkerTrouble | None = None
+        self._news = asyncio.Condition()
+        self._watch: asyncio.Task[None] | None = None
+
+    def work(self, metrics: Sequence[Metric], *, call_limit: float | None) -> CaseWork:
+        """Work with these metrics of the run."""
+        return _RemoteWork(self, metrics, call_limit)
+
+    @asynccontextmanager
+    async def member(self, unit: tuple[str, str, int]) -> AsyncGenerator["_Member", None]:
+        """The worker with the least to do, for one unit of work."""
+        member = await self._free()
+        member.load += 1
+        try:
+            yield member
+        except WorkerLost:
+            self._losses[unit] += 1
+            raise
+        finally:
+            member.load -= 1
+
+    def losses(self, unit: tuple[str, str, int]) -> int:
+        """How many workers were lost during this unit of work; too many end it."""
+        return self._losses[unit]
+
+    async def _free(self) -> "_Member":
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._look())
+        async with self._news:
+            await self._news.wait_for(lambda: bool(self._members or self._trouble))
+        if self._trouble is not None:
+            raise WorkerUnready(self._trouble.message, remedy=self._trouble.remedy)
+        return min(self._members.values(), key=lambda each: each.load)
+
+    async def _look(self) -> None:
+        """Take in workers as they come, and notice those that are gone."""
+        loop = asyncio.get_running_loop()
+        try:
+            await self._transport.start()
+            last_seen = loop.time()
+            while True:
+                there = set(await self._transport.addresses())
+                for address in self._members.keys() - there:
+                    await self._lose(address)
+                fresh = there - self._members.keys()
+                await asyncio.gather(*(self._take_in(address) for address in sorted(fresh)))
+                if self._members:
+                    last_seen = loop.time()
+                elif loop.time() - last_seen > _PATIENCE:
+                    break
+                await asyncio.sleep(_LOOK_AGAIN if self._members else 0.1)
+            message = f"no worker was there for {_PATIENCE:g} s"
+            remedy = "start workers, then resume the run; nothing was lost"
+            await self._give_up(WorkerTrouble(message, remedy=remedy))
+        except WorkerTrouble as trouble:
+            await self._give_up(trouble)
+        except Exception as error:  # noqa: BLE001 - otherwise everybody would wait forever
+            message = f"the cluster cannot be reached: {error or type(error).__name__}"
+            remedy = "check the address of its scheduler, then resume the run"
+            await self._give_up(WorkerTrouble(message, remedy=remedy))
+
+    async def _take_in(self, address: str) -> None:
+        try:
+            await self._transport.open(address, self._order)
+        except OSError:
+            return  # it left as it came
+        member = _Member(address, self._transport, self._limits, lost=self._lose)
+        async with self._news:
+            self._members[address] = member
+            self._news.notify_all()
+
+    async def _lose(self, address: str) -> None:
+        member = self._members.pop(address, None)
+        if member is not None:
+            message = f"the worker {address} ended in the middle of its work"
+            await member.close(WorkerLost(message, remedy="resume the run"))
+
+    async def _give_up(self, trouble: WorkerTrouble) -> None:
+        async with self._news:
+            self._trouble = trouble
+            self._news.notify_all()
+        for member in list(self._members.values()):
+            await member.close(trouble)
+
+    async def close(self) -> None:
+        """End the work of all workers and disconnect."""
+        if self._watch is None:
+            return
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
+        addresses = list(self._members)
+        for member in self._members.values():
+            await member.close(WorkerTrouble("the run has ended"))
+        self._members.clear()
+        self._watch = None
+        await self._transport.close(addresses)
+
+
+class _Member:
+    """One worker of the pool, and what it asks of the run."""
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        limits: Limits,
+        *,
+        lost: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.load = 0
+        """Units of work that it has now."""
+        self._address = address
+        self._transport = transport
+        self._limits = limits
+        self._lost = lost
+        self._scopes: dict[int, Scope] = {}
+        self._places: dict[int, AsyncExitStack] = {}
+        self._numbers = itertools.count()
+        self._outbox: list[LinkMessage] = []
+        self._mail = asyncio.Event()
+        self._link = Link(
+            self._put,
+            {
+                "once": self._once,
+                "take_place": self._take_place,
+                "leave_place": self._leave_place,
+            },
+        )
+        self._tasks = [asyncio.create_task(self._carry(each)) for each in (self._send, self._fetch)]
+
+    async def do(self, method: str, effects: Scope, *args: Any) -> Receipt[Json]:
+        """Let the worker do something, with these effects."""
+        with_scope = next(self._numbers)
+        self._scopes[with_scope] = effects
+        try:
+            return await self._link.call(method, with_scope, *args)
+        finally:
+            del self._scopes[with_scope]
+
+    async def close(self, error: WorkerTrouble) -> None:
+        """End what it does; whoever waits for it gets the error."""
+        await self._link.break_off(error)
+        others = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for place in self._places.values():
+            await place.aclose()
+        self._places.clear()
+
+    def _put(self, message: LinkMessage) -> None:
+        self._outbox.append(message)
+        self._mail.set()
+
+    async def _carry(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            while not self._link.broken:
+                await work()
+        except Exception:  # noqa: BLE001 - whatever went wrong, nothing more will come from it
+            await self._lost(self._address)
+
+    async def _send(self) -> None:
+        """Send what has gathered; one letter at a time keeps the order."""
+        await self._mail.wait()
+        self._mail.clear()
+        messages, self._outbox = self._outbox, []
+        await self._transport.post(self._address, messages)
+
+    async def _fetch(self) -> None:
+        for message in await self._transport.poll(self._address):
+            self._link.receive(message)
+
+    async def _once(
+        self, scope: int, offer: int, paid: PaidCall
+    ) -> tuple[Json, Mapping[str, Spend]]:
+        """Do a call of the worker once: look it up, or note it and let the worker perform it."""
+        effects = self._scopes[scope]
+
+        async def perform(nested: Scope) -> Receipt[Json]:
+            inner = next(self._numbers)
+            self._scopes[inner] = nested
+            try:
+                return await self._link.call("perform", offer, inner)
+            finally:
+                del self._scopes[inner]
+
+        call = Call(
+            kind=paid.kind,
+            request=paid.request,
+            codec=_JSON,
+            draw=paid.draw,
+            estimate=paid.estimate,
+            computed=paid.computed,
+            retried_as_a_whole=paid.retried_as_a_whole,
+        )
+        while True:
+            try:
+                value = await effects.once(call, perform)
+                return value, dict(effects.used)
+            except WorkerLost:
+                # Another worker had the same call in flight; this one can make it instead.
+                if self._link.broken:
+                    raise
+
+    async def _take_place(self, number: int, endpoint: str) -> None:
+        place = AsyncExitStack()
+        await place.enter_async_context(self._limits.place(endpoint))
+        self._places[number] = place
+
+    async def _leave_place(self, number: int) -> None:
+        place = self._places.pop(number, None)
+        if place is not None:
+            await place.aclose()
+
+
+class _RemoteWork:
+    """The work on cases, done by the workers of a pool."""
+
+    def __init__(
+        self, pool: RemotePool, metrics: Sequence[Metric], call_limit: float | None
+    ) -> None:
+        self._pool = pool
+        self._metrics = [(metric.name, metric.fingerprint) for metric in metrics]
+        self._call_limit = call_limit
+
+    async def run(self, unit: WorkUnit, effects: Scope) -> Receipt[Outcome]:
+        """Run a case on a worker."""
+        name = unit.candidate.id, unit.case.content_id, unit.draw
+        if self._pool.losses(name) >= _ENOUGH_LOSSES:
+            message = f"{_ENOUGH_LOSSES} workers ended while they ran this case"
+            failure = Failure(
+                kind=FailureKind.INFRASTRUCTURE,
+                message=message,
+                error="WorkerLost",
+                attempts=_ENOUGH_LOSSES,
+            )
+            return Receipt(value=Outcome(failure=failure), spend=ONE_RUN, missing=True)
+        async with self._pool.member(name) as member:
+            receipt = await member.do("run", effects, unit, self._call_limit)
+        return replace(receipt, value=codec(Outcome).decode(receipt.value))  # pyright: ignore[reportReturnType, reportArgumentType]
+
+    async def grade(self, case: Case, outcome: Outcome, effects: Scope) -> Receipt[Scores]:
+        """Score an outcome on a worker."""
+        name = "score", case.content_id, 0
+        if self._pool.losses(name) >= _ENOUGH_LOSSES:
+            raise WorkerTrouble(
+                f"{_ENOUGH_LOSSES} workers ended while they scored '{case.id}'",
+                remedy="score it in this process: resume with --executor local",
+            )
+        async with self._pool.member(name) as member:
+            spelled = codec(Outcome).encode(outcome)
+            receipt = await member.do("grade", effects, case, spelled, self._metrics)
+        return replace(receipt, value=codec(Scores).decode(receipt.value))  # pyright: ignore[reportReturnType, reportArgumentType]

@@ -1,0 +1,87 @@
+"""The names that programs import from `trpc_agent_sdk.evaluation`, over burnish's own."""
+
+from burnish.compat.eval_sets import AgentEvaluator, EvalExecuter, EvaluateResult
+from burnish.compat.eval_sets import SetResult as EvalSetAggregateResult
+from burnish.compat.eval_types import (
+    ConversationScenario,
+    EvalCase,
+    EvalCaseResult,
+    EvalMetric,
+    EvalMetricResult,
+    EvalMetricResultDetails,
+    EvalMetricResultPerInvocation,
+    EvalSet,
+    EvalStatus,
+    IntermediateData,
+    Invocation,
+    LocalEvalSetsManager,
+    NotFoundError,
+    PassNC,
+    PerInvocationResult,
+    SessionInput,
+    load_eval_set_from_file,
+    pass_at_k,
+    pass_hat_k,
+)
+from burnish.compat.eval_types import EvalModel as EvalBaseModel
+from burnish.compat.eval_types import MetricEvaluation as EvaluationResult
+from burnish.compat.evaluators import (
+    CRITERION_REGISTRY,
+    EVALUATOR_REGISTRY,
+    CriterionRegistry,
+    CriterionType,
+    EvaluatorRegistry,
+)
+from burnish.compat.evaluators import EvaluatorBase as Evaluator
+from burnish.compat.optimizer.base import BaseOptimizer
+from burnish.compat.optimizer.entry import AgentOptimizer
+from burnish.compat.optimizer.reflective import OPTIMIZER_REGISTRY
+from burnish.metrics.criteria import FinalResponseCriterion, TextCriterion, ToolTrajectoryCriterion
+from burnish.metrics.criteria import JsonCriterion as JSONCriterion
+from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.judge_shapes import LlmJudgeCriterion as LLMJudgeCriterion
+from burnish.targets.prompts import TargetPrompt
+
+__all__ = [
+    "CRITERION_REGISTRY",
+    "EVALUATOR_REGISTRY",
+    "OPTIMIZER_REGISTRY",
+    "AgentEvaluator",
+    "AgentOptimizer",
+    "BaseOptimizer",
+    "ConversationScenario",
+    "CriterionRegistry",
+    "CriterionType",
+    "EvalBaseModel",
+    "EvalCase",
+    "EvalCaseResult",
+    "EvalConfig",
+    "EvalExecuter",
+    "EvalMetric",
+    "EvalMetricResult",
+    "EvalMetricResultDetails",
+    "EvalMetricResultPerInvocation",
+    "EvalSet",
+    "EvalSetAggregateResult",
+    "EvalStatus",
+    "EvaluateResult",
+    "EvaluationResult",
+    "Evaluator",
+    "EvaluatorRegistry",
+    "FinalResponseCriterion",
+    "IntermediateData",
+    "Invocation",
+    "JSONCriterion",
+    "LLMJudgeCriterion",
+    "LocalEvalSetsManager",
+    "NotFoundError",
+    "PassNC",
+    "PerInvocationResult",
+    "SessionInput",
+    "TargetPrompt",
+    "TextCriterion",
+    "ToolTrajectoryCriterion",
+    "load_eval_set_from_file",
+    "pass_at_k",
+    "pass_hat_k",
+]

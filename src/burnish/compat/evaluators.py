@@ -1,0 +1,223 @@
+"""Registries of evaluators and criteria: metrics and comparisons of a program's own."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, TypeAlias, cast
+
+from burnish.compat.eval_types import (
+    EvalStatus,
+    IntermediateData,
+    Invocation,
+    MetricEvaluation,
+)
+from burnish.core.content import Json, short_id
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.outcomes import ToolCall
+from burnish.core.protocols import Effects
+from burnish.datasets.evalset_shapes import FunctionCallShape
+from burnish.metrics.eval_factory import make_metrics, metric_kinds
+from burnish.metrics.eval_metrics import MetricItem
+from burnish.metrics.factory import MetricMaking
+from burnish.metrics.turns import TOOLS_UNKNOWN, ComputedMetric, Exchange, TurnMetric, Verdict
+from burnish.targets.user_code import qualified_name, source_hash
+
+Compare: TypeAlias = Callable[[Any, Any], bool]
+
+
+class CriterionType(StrEnum):
+    """The criteria whose comparison can be replaced."""
+
+    TEXT = "text"
+    JSON = "json"
+    TOOL_TRAJECTORY = "tool_trajectory"
+    FINAL_RESPONSE = "final_response"
+
+
+_METRIC_OF = {
+    CriterionType.TEXT: "final_response_avg_score",
+    CriterionType.JSON: "final_response_avg_score",
+    CriterionType.FINAL_RESPONSE: "final_response_avg_score",
+    CriterionType.TOOL_TRAJECTORY: "tool_trajectory_avg_score",
+}
+
+
+class EvaluatorBase(ABC):
+    """A metric of a program: made for an item of the configuration, asked for each turn."""
+
+    requires_reference: ClassVar[bool] = False
+
+    def __init__(self, eval_metric: MetricItem) -> None:
+        self.eval_metric = eval_metric
+
+    @abstractmethod
+    def evaluate_invocations(
+        self,
+        actual_invocations: list[Invocation],
+        expected_invocations: list[Invocation] | None,
+    ) -> Any:
+        """An EvaluationResult, or a coroutine of one."""
+
+
+class EvaluatorRegistry:
+    """Evaluators by the name of their metric, and comparisons of built-in metrics."""
+
+    def __init__(self) -> None:
+        self._added: dict[str, type[Any]] = {}
+        self.compares: dict[str, Compare] = {}
+        """By metric."""
+
+    def register(self, metric_name: str, evaluator_class: type[Any]) -> None:
+        """Use a class for a metric, instead of a built-in one if there is one of this name."""
+        self._added[metric_name] = evaluator_class
+
+    def list_registered(self) -> list[str]:
+        """The names of all metrics, sorted."""
+        return sorted({*metric_kinds(), *self._added})
+
+    def set_criterion_compare(self, metric_name: str, compare: Compare) -> None:
+        """Compare with `compare(actual, expected)`: two texts, or two lists of tool calls."""
+        if metric_name not in _METRIC_OF.values():
+            names = ", ".join(dict.fromkeys(_METRIC_OF.values()))
+            message = f"'{metric_name}' has no comparison to replace"
+            problem = Problem(where="metric_name", message=message, remedy=f"there are: {names}")
+            raise ConfigError([problem])
+        self.compares[metric_name] = compare
+
+    def get_evaluator(self, eval_metric: MetricItem) -> Any:
+        """An instance of a registered class."""
+        return self.get_evaluator_class(eval_metric)(eval_metric=eval_metric)
+
+    def get_evaluator_class(self, eval_metric: MetricItem) -> type[Any]:
+        """The registered class of a metric; ValueError for any other metric."""
+        try:
+            return self._added[eval_metric.metric_name]
+        except KeyError:
+            names = ", ".join(self._added) or "none"
+            message = (
+                f"no evaluator is registered for {eval_metric.metric_name}; there are: {names}"
+            )
+            raise ValueError(message) from None
+
+    def make(self, items: Sequence[MetricItem], making: MetricMaking) -> tuple[TurnMetric, ...]:
+        """The metrics of a configuration, in order."""
+        own = {item.metric_name: self._own(item) for item in items}
+        rest = [item for item in items if own[item.metric_name] is None]
+        built_in = {metric.name: metric for metric in make_metrics(rest, making)}
+        return tuple(own[item.metric_name] or built_in[item.metric_name] for item in items)
+
+    def _own(self, item: MetricItem) -> TurnMetric | None:
+        name, threshold = item.metric_name, item.threshold
+        if name in self._added:
+            return _Registered(name=name, threshold=threshold, evaluator=self.get_evaluator(item))
+        if item.kind in self.compares:
+            tools = item.kind == _METRIC_OF[CriterionType.TOOL_TRAJECTORY]
+            compare = self.compares[item.kind]
+            return _Compared(name=name, threshold=threshold, compare=compare, tools=tools)
+        return None
+
+
+class CriterionRegistry:
+    """Comparisons by type of criterion."""
+
+    def __init__(self, evaluators: EvaluatorRegistry) -> None:
+        self._evaluators = evaluators
+
+    def register(self, criterion_type: CriterionType | str, match_rule: Compare) -> None:
+        """Compare with `match_rule(actual, expected)` instead of the built-in rule."""
+        self._evaluators.set_criterion_compare(
+            _METRIC_OF[CriterionType(criterion_type)], match_rule
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared(ComputedMetric):
+    """1 if a function of the program says that actual and expected match."""
+
+    compare: Compare = field(repr=False)
+    tools: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        return _fingerprint(self, self.compare)
+
+    def compute(self, exchange: Exchange) -> Verdict | None:
+        if self.tools:
+            if exchange.turn.expected_calls is None:
+                return None
+            if not exchange.tools_known:
+                return Verdict.missing(TOOLS_UNKNOWN)
+            pair = _calls(exchange.tools), _calls(exchange.turn.expected_calls)
+        elif exchange.expected is None:
+            return None
+        else:
+            pair = exchange.reply, exchange.expected
+        name = getattr(self.compare, "__name__", "the comparison")
+        return Verdict.of(held=bool(self.compare(*pair)), reason=f"{name} found a difference")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Registered(TurnMetric):
+    """What a registered evaluator says of each turn."""
+
+    evaluator: Any = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        return _fingerprint(self, type(self.evaluator))
+
+    async def verdict(self, exchange: Exchange, *, effects: Effects) -> Verdict | None:
+        del effects
+        expected = None if exchange.expected is None else [expected_of(exchange)]
+        if expected is None and getattr(self.evaluator, "requires_reference", False):
+            return None
+        answer = self.evaluator.evaluate_invocations([actual_of(exchange)], expected)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        result = cast("MetricEvaluation", answer)
+        if result.overall_score is None or result.overall_eval_status is EvalStatus.NOT_EVALUATED:
+            return Verdict.missing(f"{type(self.evaluator).__name__} gave no score")
+        reasons = (each.reason for each in result.per_invocation_results)
+        return Verdict(
+            value=result.overall_score,
+            passed=result.overall_eval_status is EvalStatus.PASSED,
+            reason=next(filter(None, reasons), ""),
+        )
+
+
+def _fingerprint(metric: TurnMetric, function: Any) -> str:
+    source: list[Json] = [qualified_name(function), source_hash(function)]
+    return short_id([type(metric).__name__, metric.name, metric.threshold, *source])
+
+
+def actual_of(exchange: Exchange) -> Invocation:
+    """The turn as it went."""
+    return _invocation(exchange, exchange.reply, exchange.tools)
+
+
+def expected_of(exchange: Exchange) -> Invocation:
+    """The turn as it is expected."""
+    return _invocation(exchange, exchange.expected, exchange.turn.expected_calls or ())
+
+
+def _invocation(exchange: Exchange, reply: str | None, calls: Sequence[ToolCall]) -> Invocation:
+    final = None if reply is None else {"role": "model", "parts": [{"text": reply}]}
+    return Invocation.model_validate(
+        {
+            "invocation_id": f"{exchange.case.id}-{exchange.index + 1}",
+            "user_content": {"role": "user", "parts": [{"text": exchange.asked}]},
+            "final_response": final,
+            "intermediate_data": IntermediateData(tool_uses=_calls(calls)),
+        }
+    )
+
+
+def _calls(calls: Sequence[ToolCall]) -> list[FunctionCallShape]:
+    return [FunctionCallShape(name=each.name, args=dict(each.arguments)) for each in calls]
+
+
+EVALUATOR_REGISTRY = EvaluatorRegistry()
+"""The registry that AgentEvaluator uses."""
+CRITERION_REGISTRY = CriterionRegistry(EVALUATOR_REGISTRY)
+"""The comparisons that AgentEvaluator uses."""

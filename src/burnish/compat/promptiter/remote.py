@@ -1,0 +1,346 @@
+"""An agent in another process or language that speaks `GET /structure` and `POST /runs`."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from burnish.compat.promptiter import results
+from burnish.compat.promptiter.results import TokenUsage
+from burnish.compat.promptiter.shapes import (
+    Profile,
+    Snapshot,
+    Surface,
+    SurfaceOverride,
+    SurfaceValue,
+    Wire,
+    union_of,
+)
+from burnish.core.cases import Case
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.money import Spend
+from burnish.core.outcomes import Outcome, Step, ToolCall, Trace, Usage
+from burnish.core.protocols import Description, Effects, Receipt
+from burnish.core.structures import Edge, Node, Position, Structure, SurfaceType, position_id
+from burnish.core.surfaces import (
+    Candidate,
+    Demonstration,
+    DemosSurface,
+    Origin,
+    TextSurface,
+    Value,
+    placeholders_in,
+)
+from burnish.core.surfaces import Surface as Editable
+from burnish.targets.callables.http import LONGEST_BODY, HttpTarget
+from burnish.targets.callables.target import AgentUnreachable, TurnInput
+from burnish.targets.graph.surfaces import export_values
+from burnish.targets.user_code import agent_failure
+from burnish.targets.web import fetched
+
+_USER = "burnish"
+_FETCH_SECONDS = 15.0
+
+
+class RemoteMessage(Wire):
+    """A message of a run."""
+
+    role: str = ""
+    content: str = ""
+
+
+class RemoteRun(Wire):
+    """The answer to `POST /runs`."""
+
+    where = "run"
+
+    status: str = ""
+    messages: tuple[RemoteMessage, ...] = ()
+    execution_trace: results.Trace | None = None
+    error_message: str = ""
+
+    @property
+    def reply(self) -> str:
+        """The text of the trace, else the last message of the agent."""
+        said = self.execution_trace.output if self.execution_trace else None
+        if said is not None and said.text:
+            return said.text
+        spoken = [each.content for each in self.messages if each.role == "assistant"]
+        return spoken[-1] if spoken else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteAgent(HttpTarget):
+    """Asks the agent turn by turn, with a profile."""
+
+    profile: Json = None
+    """The overrides as the protocol has them; None for none."""
+    applied: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By SurfaceID, the surfaces of the target that it stands for."""
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    def request_body(self, turn: TurnInput, prompts: Mapping[str, Json]) -> Json:
+        del prompts
+        request: dict[str, Json] = {
+            "session": {"userId": _USER, "sessionId": turn.session},
+            "input": {"role": "user", "content": turn.input},
+            "runOptions": {"executionTraceEnabled": True},
+        }
+        return request if self.profile is None else {**request, "profile": self.profile}
+
+    def outcome_of(self, text: str) -> Outcome:
+        try:
+            answer = RemoteRun.from_json(json.loads(text))
+        except (ValueError, ConfigError) as error:
+            return agent_failure(f"the answer is not that of a run: {error}", "InvalidReply")
+        trace = Trace() if answer.execution_trace is None else self._trace(answer.execution_trace)
+        usage = sum((step.usage for step in trace.steps), Usage())
+        if answer.status == "incomplete":
+            raise AgentUnreachable(answer.error_message or "the run was not completed")
+        if answer.status == "failed" or answer.error_message:
+            failed = agent_failure(answer.error_message or "the run failed", "RemoteFailure")
+            return replace(failed, trace=trace, usage=usage)
+        return Outcome(replies=(answer.reply,), trace=trace, usage=usage, nano_usd=None)
+
+    def _trace(self, trace: results.Trace) -> Trace:
+        before: set[str] = set()
+        steps: list[Step] = []
+        for step in trace.steps:
+            known = (
+                name for each in step.applied_surface_ids for name in self.applied.get(each, ())
+            )
+            steps.append(
+                Step(
+                    id=step.step_id,
+                    node=step.node_id,
+                    predecessors=tuple(p for p in step.predecessor_step_ids if p in before),
+                    surfaces=tuple(dict.fromkeys(known)),
+                    input=step.input.text if step.input else None,
+                    output=step.output.text if step.output else None,
+                    tools=tuple(map(_tool_call, step.tools)),
+                    error=step.error,
+                    usage=_usage(step.usage),
+                    seconds=_seconds(step),
+                )
+            )
+            before.add(step.step_id)
+        return Trace(steps=tuple(steps))
+
+
+def _tool_call(record: results.ToolRecord) -> ToolCall:
+    arguments = record.arguments
+    if isinstance(arguments, str):  # Go keeps them as the model wrote them
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            arguments = {"arguments": arguments}
+    own = cast("dict[str, Json]", arguments) if isinstance(arguments, dict) else {}
+    return ToolCall(
+        id=record.id, name=record.name, arguments=own, result=record.result, error=record.error
+    )
+
+
+def _usage(usage: TokenUsage | None) -> Usage:
+    if usage is None:
+        return Usage()
+    return Usage(
+        requests=1, input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens
+    )
+
+
+def _seconds(step: results.Step) -> float:
+    try:
+        began, ended = (datetime.fromisoformat(at) for at in (step.started_at, step.ended_at))
+    except ValueError:
+        return 0.0
+    return max(0.0, (ended - began).total_seconds())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteTarget:
+    """A remote agent as a target: its snapshot says what can be edited."""
+
+    agent: RemoteAgent
+    snapshot: Snapshot
+    leaf: bool = True
+
+    @classmethod
+    def connect(cls, agent: RemoteAgent) -> "RemoteTarget":
+        """Ask the agent for its structure; raises ConfigError if there is no usable answer.
+
+        `agent.url` is the address of its app, below which `structure` and `runs` are.
+        """
+        base = agent.url.rstrip("/")
+        agent = replace(agent, url=f"{base}/runs")
+        at, headers = agent.request_parts()
+        structure = f"{at.removesuffix('/runs')}/structure"
+        limits = {"most_bytes": LONGEST_BODY, "seconds": _FETCH_SECONDS}
+        try:
+            answer = json.loads(fetched(structure, headers, **cast("dict[str, Any]", limits)))
+            return cls(agent=agent, snapshot=cls.parsed(answer)).with_traces()
+        except (ConnectionError, ValueError, ConfigError) as error:
+            message = f"{base}/structure gives no structure: {error}"
+            remedy = "start the agent, and name the address of its app"
+            raise ConfigError([Problem(where="url", message=message, remedy=remedy)]) from None
+
+    @classmethod
+    def parsed(cls, answer: Json) -> Snapshot:
+        """The snapshot in an answer to `GET /structure`; raises ConfigError if it is not one."""
+        data = answer if isinstance(answer, dict) else {}
+        found = next((v for k, v in data.items() if k.lower() == "structure"), None)
+        return Snapshot.from_json(found)
+
+    def with_traces(self) -> "RemoteTarget":
+        """The target, whose agent knows the surfaces that a trace may name."""
+        return replace(self, agent=replace(self.agent, applied=self.applied))
+
+    @property
+    def structure(self) -> Structure:
+        snapshot = self.snapshot
+        return Structure.of(
+            snapshot.entry_node_id,
+            [Node(id=n.node_id, kind=n.kind, name=n.name) for n in snapshot.nodes],
+            [Edge(source=e.from_node_id, to=e.to_node_id) for e in snapshot.edges],
+            self._positions,
+        )
+
+    @property
+    def surfaces(self) -> Sequence[Editable]:
+        return tuple(_editable(each) for each in self._positions if each.surface)
+
+    @property
+    def baseline(self) -> Candidate:
+        values = {each.surface: each.value for each in self._positions if each.surface}
+        return Candidate(values=values, origin=Origin(kind="baseline"))
+
+    @property
+    def applied(self) -> dict[str, tuple[str, ...]]:
+        """By the SurfaceIDs that a trace may have, the surfaces of this target."""
+        names: dict[str, tuple[str, ...]] = {}
+        for each in self._positions:
+            if each.surface:
+                whole = position_id(each.node, each.type)  # one surface for all tools of a node
+                for name in dict.fromkeys((each.id, whole)):
+                    names[name] = (*names.get(name, ()), each.surface)
+        return names
+
+    @property
+    def description(self) -> Description:
+        agent = self.agent
+        config: dict[str, Json] = {
+            "url": agent.url,
+            "headers": dict(agent.headers),
+            "timeout": agent.timeout,
+            "structure": self.snapshot.to_json(),
+            "version": agent.version,
+        }
+        return Description(kind="remote", config=config)
+
+    def check(self, candidate: Candidate) -> Sequence[Problem]:
+        known = self.baseline.values
+        return [
+            Problem(where=name, message="the remote agent has no such surface")
+            for name in candidate.values
+            if name not in known
+        ]
+
+    async def run(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+    ) -> Receipt[Outcome]:
+        agent = replace(self.agent, profile=self.sent_profile(candidate))
+        return await agent.run(candidate, case, draw=draw, effects=effects)
+
+    def estimate(self, case: Case) -> Spend:
+        return self.agent.estimate(case)
+
+    def profile(self, candidate: Candidate) -> Profile:
+        """What a candidate changes, in order of SurfaceID."""
+        overrides = [SurfaceOverride(surface_id=p.id, value=v) for p, v in self._changes(candidate)]
+        return Profile(structure_id=self.snapshot.structure_id, overrides=tuple(overrides))
+
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        """The values, and the profile for the agent's own deployment."""
+        del home
+        profile = json.dumps(self.profile(candidate).to_json(), indent=2, ensure_ascii=False)
+        return {**export_values(candidate.values), "profile.json": f"{profile}\n".encode()}
+
+    def _changes(self, candidate: Candidate) -> Iterator[tuple[Position, SurfaceValue]]:
+        for position in self._positions:
+            value = candidate.values.get(position.surface, position.value)
+            if position.surface and value != position.value:
+                yield position, union_of(position, value)
+
+    def sent_profile(self, candidate: Candidate) -> Json:
+        """What a candidate changes, as a run is sent it; None if nothing."""
+        overrides: list[Json] = [
+            {
+                "surfaceID": position.id,
+                "nodeID": position.node,
+                "type": position.type.value,
+                "value": {k: v for k, v in value.to_json().items() if v is not None},
+            }
+            for position, value in self._changes(candidate)
+        ]
+        if not overrides:
+            return None
+        return {"structureID": self.snapshot.structure_id, "overrides": overrides}
+
+    @cached_property
+    def _positions(self) -> tuple[Position, ...]:
+        made = (each for surface in self.snapshot.surfaces for each in _positions_of(surface))
+        return tuple(sorted(made, key=lambda position: position.id))
+
+
+def _positions_of(surface: Surface) -> Iterator[Position]:
+    """A surface as positions: one for each tool; models and skills cannot be edited."""
+    node, value, kind = surface.node_id, surface.value, SurfaceType(surface.type)
+
+    def at(found: Value, part: str = "", *, editable: bool = True, about: Json = None) -> Position:
+        name = position_id(node, kind, part)
+        return Position(
+            id=name,
+            node=node,
+            type=kind,
+            value=found,
+            part=part,
+            about=about,
+            surface=name if editable else "",
+        )
+
+    match kind:
+        case SurfaceType.TOOL:
+            for tool in value.tools or ():
+                about: Json = {"parameters": tool.input_schema, "returns": tool.output_schema}
+                yield at(tool.description, tool.id, about=about)
+        case SurfaceType.SKILL:
+            for skill in value.skills or ():
+                yield at(skill.description, skill.id, editable=False)
+        case SurfaceType.MODEL:
+            model = value.model
+            about = {"provider": model.provider} if model and model.provider else None
+            yield at(model.name if model else "", editable=False, about=about)
+        case SurfaceType.FEW_SHOT:
+            yield at(tuple(_demonstrations(value)))
+        case _:
+            yield at(value.text or "")
+
+
+def _demonstrations(value: SurfaceValue) -> Iterator[Demonstration]:
+    for example in value.few_shot or ():
+        texts = {message.role: message.content for message in example.messages}
+        yield Demonstration(input=texts.get("user", ""), output=texts.get("assistant", ""))
+
+
+def _editable(position: Position) -> Editable:
+    value = position.value
+    if isinstance(value, tuple):
+        return DemosSurface(id=position.id, max_demos=max(8, len(value)))
+    room = max(4 * len(str(value)), 2000)
+    return TextSurface(id=position.id, max_chars=room, placeholders=placeholders_in(str(value)))

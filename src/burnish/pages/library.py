@@ -1,0 +1,210 @@
+"""The runs that a viewer shows: found in folders, read once, and read again when they change."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from burnish.core.cases import Dataset
+from burnish.core.content import short_id
+from burnish.core.errors import BurnishError, RunNotFound
+from burnish.core.formatting import money, number, shorten
+from burnish.journal.sqlite_store import JOURNAL_FILE
+from burnish.pages.run_page import Adoption
+from burnish.runs.claims import verdict_cell
+from burnish.runs.directory import LOCK, NAME, RunRecord
+from burnish.runs.plugins import strategy_plugin
+from burnish.system import is_held
+
+_READ = 8
+"""Runs whose whole record stays in memory."""
+_DEEP = 6
+"""Folders below the named one in which runs are looked for."""
+
+
+class Adopter(Protocol):
+    """Adopts a run's best candidate for a viewer, with the checks of the command."""
+
+    def state(self, run: RunRecord) -> Adoption:
+        """What is possible now."""
+        ...
+
+    def adopt(self, run: RunRecord) -> str:
+        """Change the user's files; says why not, if there is nothing to change."""
+        ...
+
+    def undo(self, run: RunRecord) -> str:
+        """Put the user's files back; says why not, if there is nothing to undo."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """A run in the list."""
+
+    key: str
+    name: str
+    project: str
+    strategy: str
+    status: str
+    started: str
+    trials: int
+    accepted: int
+    verdict: str
+    score: str
+    """From baseline to best, as the claim has it."""
+    cost: str
+    best: float | None = None
+    """The score of its best candidate."""
+    data: str = ""
+    """The hash of its cases: scores on others cannot be compared."""
+    trouble: str = ""
+    """Why it cannot be read."""
+
+    def fits(self, words: str, status: str, verdict: str) -> bool:
+        """Whether it is what somebody looks for."""
+        text = f"{self.name} {self.project} {self.strategy}".lower()
+        return (
+            all(word in text for word in words.lower().split())
+            and status in ("", self.status)
+            and verdict in ("", self.verdict)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRuns:
+    """Runs, the newest first."""
+
+    runs: tuple[RunSummary, ...]
+    older: str = ""
+    """What `Library.runs` is asked for the runs after these; empty if there are none."""
+
+
+def run_key(folder: Path) -> str:
+    """The name of a run in addresses: two folders may have the same name."""
+    return short_id(str(folder.resolve()))
+
+
+def runs_below(folder: Path) -> Iterator[Path]:
+    """The folders of runs in a folder, without those inside of other runs."""
+    waiting = [(folder, 0)]
+    while waiting:
+        place, depth = waiting.pop()
+        if (place / NAME).is_file():
+            yield place
+        elif depth < _DEEP:
+            try:
+                inside = sorted(each for each in place.iterdir() if each.is_dir())
+            except OSError:
+                continue
+            waiting += [(each, depth + 1) for each in inside if not each.is_symlink()]
+
+
+_Stamp = tuple[tuple[int, int], ...]
+
+
+@dataclass
+class Library:
+    """The runs of a viewer, and what it may do with them."""
+
+    folders: Callable[[], Sequence[Path]]
+    cases: Callable[[RunRecord], Dataset | None]
+    adopter: Adopter
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _records: "OrderedDict[str, tuple[_Stamp, RunRecord]]" = field(
+        default_factory=OrderedDict[str, tuple[_Stamp, RunRecord]]
+    )
+    _summaries: dict[str, tuple[_Stamp, RunSummary]] = field(
+        default_factory=dict[str, tuple[_Stamp, RunSummary]]
+    )
+
+    def runs(self, after: str = "") -> ListedRuns:
+        """The newest runs, or older ones, after those of another list."""
+        del after  # one list has all of them
+        summaries = [self._summary(folder) for folder in self.folders()]
+        newest = sorted(summaries, key=lambda each: each.started, reverse=True)
+        return ListedRuns(runs=tuple(newest))
+
+    def folder(self, key: str) -> Path:
+        """The folder of a run; raises if the viewer does not show it."""
+        folder = next((each for each in self.folders() if run_key(each) == key), None)
+        if folder is None:
+            raise RunNotFound("there is no such run here", remedy="go back to the list of runs")
+        return folder
+
+    def record(self, key: str) -> RunRecord:
+        """A run as its folder has it now."""
+        return self._read(self.folder(key), key)
+
+    def stamp(self, folder: Path) -> _Stamp:
+        """Changes whenever the run does."""
+        files = (folder / JOURNAL_FILE, folder / f"{JOURNAL_FILE}-wal", folder / LOCK)
+        stats = [file.stat() if file.exists() else None for file in files]
+        times = [(0, 0) if stat is None else (stat.st_mtime_ns, stat.st_size) for stat in stats]
+        return (*times, (int(is_held(folder / LOCK)), 0))
+
+    def _read(self, folder: Path, key: str) -> RunRecord:
+        stamp = self.stamp(folder)
+        with self._lock:
+            stored = self._records.get(key)
+            if stored is not None and stored[0] == stamp:
+                self._records.move_to_end(key)
+                return stored[1]
+        record = RunRecord.read(folder)
+        with self._lock:
+            self._records[key] = (stamp, record)
+            while len(self._records) > _READ:
+                self._records.popitem(last=False)
+        return record
+
+    def _summary(self, folder: Path) -> RunSummary:
+        key, stamp = run_key(folder), self.stamp(folder)
+        stored = self._summaries.get(key)
+        if stored is not None and stored[0] == stamp:
+            return stored[1]
+        try:
+            summary = _summary_of(key, self._read(folder, key))
+        except BurnishError as error:
+            summary = _unreadable(key, folder, str(error))
+        self._summaries[key] = (stamp, summary)
+        return summary
+
+
+def _summary_of(key: str, run: RunRecord) -> RunSummary:
+    claim = run.claim
+    searched = strategy_plugin(run.header.strategy).proposes
+    scores = () if claim is None else (claim.baseline_score, claim.best_score)
+    return RunSummary(
+        key=key,
+        name=run.header.id,
+        project=Path(run.header.project.file).name,
+        strategy=run.header.strategy,
+        status=run.status,
+        started=run.header.started_at,
+        trials=run.trials,
+        accepted=run.accepted,
+        verdict=verdict_cell(claim) if searched else "measured",
+        score=" → ".join(map(number, scores if searched else scores[:1])) or "—",
+        cost=money(run.spent.usd),
+        best=None if claim is None else claim.best_score,
+        data=run.header.inputs.get("data", ""),
+    )
+
+
+def _unreadable(key: str, folder: Path, trouble: str) -> RunSummary:
+    return RunSummary(
+        key=key,
+        name=folder.name,
+        project="",
+        strategy="",
+        status="damaged",
+        started="",
+        trials=0,
+        accepted=0,
+        verdict="—",
+        score="—",
+        cost="—",
+        trouble=shorten(trouble, 200),
+    )

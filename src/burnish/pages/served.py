@@ -1,0 +1,211 @@
+"""The pages that a viewer serves, each made from its address."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from burnish.core.errors import RunNotFound
+from burnish.core.formatting import visible
+from burnish.pages.cases import Answers, CaseDetail, ComparedCases
+from burnish.pages.document import Place, render
+from burnish.pages.evaluation_page import EvaluationPage
+from burnish.pages.library import Library, RunSummary
+from burnish.pages.report_file import evaluation_of, html_report
+from burnish.pages.run_page import SERVED, RunReportPage
+from burnish.pages.several_runs import MOST, comparison_html, trend_chart
+from burnish.pages.trials import TrialDetail, TrialLine, trial_detail, trial_lines
+from burnish.reports.case_lines import CaseLine, case_lines, group_counts
+from burnish.runs.directory import RunRecord
+
+Query = Mapping[str, Sequence[str]]
+FIRST_PARTS = frozenset({"", "compare", "runs"})
+"""The first parts of the addresses of pages."""
+_ROWS = 100
+"""Rows of one page of a table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """One page of a long list, and the way to the others."""
+
+    number: int
+    pages: int
+    total: int
+    previous: str = ""
+    next: str = ""
+
+    @classmethod
+    def of(cls, total: int, query: Query) -> "Cut":
+        pages = max(1, -(-total // _ROWS))
+        text = first(query, "page")
+        number = min(max(1, int(text) if text.isdecimal() and len(text) < 9 else 1), pages)
+        rest = {name: values for name, values in query.items() if name != "page"}
+
+        def link(page: int) -> str:
+            inside = 1 <= page <= pages
+            return f"?{urlencode({**rest, 'page': [str(page)]}, doseq=True)}" if inside else ""
+
+        return cls(
+            number=number,
+            pages=pages,
+            total=total,
+            previous=link(number - 1),
+            next=link(number + 1),
+        )
+
+    @property
+    def rows(self) -> slice:
+        return slice((self.number - 1) * _ROWS, self.number * _ROWS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PartOfRun:
+    """One page of the cases or trials of a run, without the rest of what its own page shows."""
+
+    run: RunRecord
+    groups: Mapping[str, int] = field(default_factory=dict[str, int])
+    cases: ComparedCases | None = None
+    trials: tuple[TrialLine, ...] = ()
+    case_details: tuple[CaseDetail, ...] = ()
+    trial_details: tuple[TrialDetail, ...] = ()
+    all_trials: int = 0
+    """None further than these."""
+
+
+def first(query: Query, name: str) -> str:
+    """The first value of a name in a query, or nothing."""
+    return next(iter(query.get(name, ())), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedPages:
+    """Makes each page of a viewer."""
+
+    library: Library
+    place: Place
+
+    def at(self, parts: Sequence[str], query: Query, *, message: str = "") -> str | None:
+        """The page at an address, given by its parts; None if there is none.
+
+        A message is shown on the page of a run.
+        """
+        match parts:
+            case [""]:
+                return self.runs(query)
+            case ["compare"]:
+                return self.compare(query)
+            case ["runs", key]:
+                return self.run(key, message=message)
+            case ["runs", key, "cases"]:
+                return self.cases(key, query)
+            case ["runs", key, "cases", split, name]:
+                return self.case(key, split, name)
+            case ["runs", key, "trials"]:
+                return self.trials(key, query)
+            case ["runs", key, "trials", number] if number.isdecimal() and len(number) < 9:
+                return self.trial(key, int(number))
+            case ["runs", key, "report.html"]:
+                return self.file(key)
+            case _:
+                return None
+
+    def runs(self, query: Query) -> str:
+        """The list of runs."""
+        after = first(query, "after")
+        listed = self.library.runs(after)
+        summaries = listed.runs
+        search = {name: visible(first(query, name)) for name in ("find", "status", "verdict")}
+        fitting = [
+            each
+            for each in summaries
+            if each.fits(search["find"], search["status"], search["verdict"])
+        ]
+        cut = Cut.of(len(fitting), query)
+        older = {**{name: value for name, value in search.items() if value}, "after": listed.older}
+        context: dict[str, object] = {
+            "title": "Runs",
+            "after": after,
+            "older": f"?{urlencode(older)}" if listed.older else "",
+            "runs": fitting[cut.rows],
+            "cut": cut,
+            "search": search,
+            "statuses": _distinct(summaries, "status"),
+            "verdicts": _distinct(summaries, "verdict"),
+            "total": len(summaries),
+            "trend": trend_chart(fitting),
+        }
+        return render("runs.html.j2", context, place=self.place)
+
+    def run(self, key: str, *, message: str = "") -> str:
+        """The page about a run, or about a measurement."""
+        record = self.library.record(key)
+        if (report := evaluation_of(record)) is not None:
+            return EvaluationPage.of(record, report).to_html(self.place)
+        adoption = self.library.adopter.state(record)
+        page = RunReportPage.of(
+            record, cases=self.library.cases(record), adoption=adoption, limits=SERVED
+        )
+        return self._of_run("run.html.j2", key, page, message=message)
+
+    def cases(self, key: str, query: Query) -> str:
+        """All cases of a run, page by page."""
+        record, lines = self._lines(key)
+        group = first(query, "group")
+        fitting = [line for line in lines if group in ("", line.group)]
+        cut = Cut.of(len(fitting), query)
+        shown = ComparedCases(lines=tuple(fitting[cut.rows]), total=0)
+        page = _PartOfRun(run=record, groups=group_counts(lines), cases=shown)
+        return self._of_run("case_list.html.j2", key, page, cut=cut)
+
+    def case(self, key: str, split: str, name: str) -> str:
+        """What is known about one case, to be put into a page."""
+        record, lines = self._lines(key)
+        line = next((each for each in lines if (each.split, each.case) == (split, name)), None)
+        if line is None:
+            raise RunNotFound(f"the run has no case '{name}' in {split}")
+        detail = Answers.read(record).detail(line, self.library.cases(record))
+        return render("case.html.j2", {"detail": detail}, place=self.place)
+
+    def trials(self, key: str, query: Query) -> str:
+        """All trials of a run, page by page."""
+        record = self.library.record(key)
+        lines = trial_lines(record)
+        cut = Cut.of(len(lines), query)
+        page = _PartOfRun(run=record, trials=lines[cut.rows])
+        return self._of_run("trial_list.html.j2", key, page, cut=cut)
+
+    def trial(self, key: str, number: int) -> str:
+        """Everything about one trial, to be put into a page."""
+        record = self.library.record(key)
+        line = next((each for each in trial_lines(record) if each.number == number), None)
+        if line is None:
+            raise RunNotFound(f"the run has no trial {number}")
+        context = {"detail": trial_detail(record, line)}
+        return render("trial.html.j2", context, place=self.place)
+
+    def compare(self, query: Query) -> str:
+        """Two runs case by case, or more of them side by side."""
+        keys = [*query.get("run", ())]
+        if not 2 <= len(keys) <= MOST:
+            remedy = "mark them in the list of runs"
+            raise RunNotFound(f"choose 2 to {MOST} runs to compare", remedy=remedy)
+        return comparison_html([self.library.record(key) for key in keys], self.place)
+
+    def file(self, key: str) -> str:
+        """The page about a run as one file."""
+        record = self.library.record(key)
+        return html_report(record, self.library.cases(record))
+
+    def _lines(self, key: str) -> tuple[RunRecord, Sequence[CaseLine]]:
+        record = self.library.record(key)
+        return record, case_lines(record, self.library.cases(record))
+
+    def _of_run(
+        self, template: str, key: str, page: RunReportPage | _PartOfRun, **more: object
+    ) -> str:
+        context = {"page": page, "title": page.run.header.id, "key": key, **more}
+        return render(template, context, place=self.place)
+
+
+def _distinct(summaries: Sequence[RunSummary], name: str) -> list[str]:
+    return sorted({getattr(each, name) for each in summaries})

@@ -1,0 +1,206 @@
+"""What ends a search in the middle of a trial: nobody answers, or a limit is exceeded.
+
+Both are decided on results in the order in which they are used, so that a replay decides the same.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from burnish.core.comparisons import one_line
+from burnish.core.errors import BaselineUnmeasured, EndpointDown
+from burnish.core.evaluations import CaseResult
+from burnish.core.money import Spend
+from burnish.core.trials import StopReason
+from burnish.journal.limits import Meter
+
+GIVE_UP_AFTER_ALIKE = 10
+"""So many failures of the infrastructure in a row that are all alike end a run."""
+_RETRY = "start a new run that retries what is missing: --fork RUN --retry-missing"
+_DROPPED = "the current trial was dropped, since it costs more than expected"
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+")
+"""Addresses, ports and counts differ between errors that are alike."""
+
+
+class LimitExceeded(Exception):
+    """A trial costs more than a limit leaves; it is dropped, and the search is over."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason.detail)
+        self.reason = reason
+
+
+def outage(result: CaseResult, judged: Sequence[str]) -> str:
+    """Why nobody answered in a run of a case: neither the agent nor a judge; empty if they did.
+
+    `judged` are the metrics that ask a model and that count.
+    """
+    if result.outcome.missing and result.outcome.failure is not None:
+        return result.outcome.failure.message
+    scores = (score for score in result.scores if score.unreachable and score.metric in judged)
+    return next((score.reason for score in scores), "")
+
+
+def unjudged(result: CaseResult, judged: Sequence[str]) -> str:
+    """Why no model could score a run of a case, although it was asked; empty if it did."""
+    scores = (score for score in result.scores if score.missing and score.metric in judged)
+    return next((score.reason for score in scores if not score.unreachable), "")
+
+
+class Used(Protocol):
+    """A result that is about to be used."""
+
+    @property
+    def outage(self) -> str: ...
+    @property
+    def unjudged(self) -> str: ...
+    @property
+    def spends(self) -> Mapping[str, Spend]: ...
+    @property
+    def run(self) -> str: ...
+
+
+class Outages:
+    """Counts failures that are alike, in a row."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self.count = 0
+
+    def add(self, reason: str) -> bool:
+        """Count a result, with an empty reason if it is there; whether there were too many."""
+        alike = _VARYING.sub("#", reason)
+        self.count = self.count + 1 if alike and alike == self._last else bool(alike)
+        self._last = alike
+        return self.too_many
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the last results, and so many of them, failed alike."""
+        return self.count >= GIVE_UP_AFTER_ALIKE
+
+
+class _BlockBreaker:
+    """Ends a block once its own results show that the search, or the candidate, is over.
+
+    Whoever uses them in order comes to the same conclusion: the results before them count too.
+    Without a limit, only outages end it. `verdicts` counts what judges could not score.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        exceeded: Callable[[Spend], StopReason | None] | None,
+        verdicts: Outages | None,
+    ) -> None:
+        self._outages = Outages()
+        self._verdicts = verdicts
+        self._meter = Meter(before=meter)
+        self._spent = meter.spent
+        self._exceeded = exceeded
+
+    def ends(self, done: Used) -> bool:
+        """Whether this result is the last one that can be of use."""
+        self._meter.use(done.spends)
+        away = self._outages.add(done.outage)
+        if not done.unjudged:
+            self._verdicts = None
+        mute = self._verdicts is not None and self._verdicts.add(done.unjudged)
+        spent = self._spent + self._meter.spent
+        return away or mute or (self._exceeded is not None and self._exceeded(spent) is not None)
+
+
+class Breakers:
+    """Counts results as they are used, and ends a search that cannot go on.
+
+    `exceeded` says which limit an amount exceeds. Nothing ends while recorded trials are replayed:
+    the run went on there.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        exceeded: Callable[[Spend], StopReason | None],
+        replaying: Callable[[], bool],
+    ) -> None:
+        self._meter = meter
+        self._limit = exceeded
+        self._replaying = replaying
+        self._runs = Outages()
+        self._roles: dict[str, Outages] = {}
+        self._verdicts: Outages | None = Outages()
+        """None as soon as a run could be scored."""
+
+    def block(self, *, incumbent: bool) -> _BlockBreaker | None:
+        """What may end the next block of the incumbent, or of another candidate, early."""
+        if not self._replaying():
+            verdicts = None if self._verdicts is None else Outages()
+            return _BlockBreaker(self._meter, self._limit, verdicts)
+        # What was left out because a candidate could not be reached is not in the journal.
+        return None if incumbent else _BlockBreaker(self._meter, None, None)
+
+    def use(self, done: Used, *, whole: bool, outages: Outages) -> None:
+        """Count a result. Raises LimitExceeded, or BaselineUnmeasured if no judge ever judges.
+
+        `whole` is false for the last result of a block that was ended early. `outages` counts
+        those of the same evaluation.
+        """
+        self._meter.use(done.spends, run=done.run)
+        self._runs.add(done.outage)
+        outages.add(done.outage)
+        mute = self._is_mute(done.unjudged)
+        if self._replaying():
+            return
+        reason = self._limit(self._meter.spent)
+        if reason is not None:
+            raise LimitExceeded(replace(reason, detail=f"{reason.detail}; {_DROPPED}"))
+        # A block that was ended without another reason was ended for this one.
+        if mute or (not whole and done.unjudged):
+            raise _unjudged_run(done.unjudged)
+        if not whole and not outages.too_many:
+            # Another candidate used the same results meanwhile, so that they cost nothing here.
+            raise LimitExceeded(StopReason(code="max_calls", detail=_DROPPED))
+
+    def in_doubt(self, outages: Outages) -> bool:
+        """Whether so many runs of an evaluation failed alike, or so many of the whole search.
+
+        The latter depends on which of several evaluations ends first, and decides nothing in a
+        replay.
+        """
+        return outages.too_many or (self._runs.too_many and not self._replaying())
+
+    def require_answers(self, reason: str, *, answered: bool) -> None:
+        """Settle a doubt: somebody else answered, or EndpointDown is raised."""
+        if answered:
+            self._runs = Outages()
+        elif not self._replaying():
+            raise _endpoint_down("runs of cases", reason)
+
+    def count_role(self, role: str, reason: str) -> None:
+        """Count a request to a role, with an empty reason if somebody answered."""
+        too_many = self._roles.setdefault(role, Outages()).add(reason)
+        if too_many and not self._replaying():
+            raise _endpoint_down(f"requests to the {role}", reason)
+
+    def _is_mute(self, reason: str) -> bool:
+        """Whether no run could be scored so far, and so many were tried."""
+        if not reason:
+            self._verdicts = None
+        return self._verdicts is not None and self._verdicts.add(reason)
+
+
+def _endpoint_down(what: str, reason: str) -> EndpointDown:
+    return EndpointDown(
+        f"{GIVE_UP_AFTER_ALIKE} {what} in a row failed in the same way: {one_line(reason)}",
+        remedy=f"fix the cause, then {_RETRY}",
+    )
+
+
+def _unjudged_run(reason: str) -> BaselineUnmeasured:
+    return BaselineUnmeasured(
+        f"{GIVE_UP_AFTER_ALIKE} runs of cases in a row could not be scored, since their judge gave "
+        f"no usable answer: {one_line(reason)}",
+        remedy=f"fix its model, prompt or settings, then {_RETRY}",
+    )

@@ -1,0 +1,200 @@
+"""Reserves for each run of a client what it may spend, and settles what it spent."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from burnish.core.errors import BurnishError
+from burnish.core.money import Spend
+from burnish.journal.limits import Budget
+from burnish.projects.clients import NotAllowed
+from burnish.runs.directory import look_into
+from burnish.server.runs import NotHere, RunPlace, RunPlaces
+from burnish.server.stores.accounts import (
+    MEGABYTE,
+    AccountLimits,
+    Amounts,
+    Charge,
+    ChargeExists,
+    LimitReached,
+)
+from burnish.server.stores.records import RunExists, RunMissing, RunStore
+from burnish.server.tokens import Client, ClientLimits, Period
+
+_log = logging.getLogger("burnish.server")
+_Key = tuple[str, str]
+"""App and run."""
+_REFINEMENT = ""
+"""The app of refinements, which belong to no app."""
+
+
+def refinement_key() -> _Key:
+    """The key of a new refinement; it names the process, which alone drives it."""
+    return _REFINEMENT, f"{_process()}:{secrets.token_hex(8)}"
+
+
+def _process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _is_abandoned(run_id: str) -> bool:
+    """Whether the process of a refinement has ended without settling it."""
+    host, pid, _ = run_id.rsplit(":", 2)
+    if host != socket.gethostname() or f"{host}:{pid}" == _process():
+        return False
+    return not psutil.pid_exists(int(pid))
+
+
+def limits_of(client: Client, now: datetime | None = None) -> AccountLimits:
+    """A client's limits as accounts know them, in the period of a moment."""
+    own = client.limits
+    storage = None if own.max_storage is None else own.max_storage * MEGABYTE
+    period = own.per or Period.EVER
+    begin = period.begin(now or datetime.now(UTC))
+    return AccountLimits(
+        amounts=_amounts(own),
+        runs=own.max_runs,
+        storage=storage,
+        since=0.0 if begin is None else begin.timestamp(),
+        period=period.words,
+    )
+
+
+def _amounts(limits: ClientLimits | Budget) -> Amounts:
+    return Amounts(
+        max_usd=limits.max_usd,
+        max_calls=limits.max_calls,
+        max_tokens=limits.max_tokens,
+        max_minutes=limits.max_minutes,
+    )
+
+
+class Accounting:
+    """The accounts of a service's clients."""
+
+    def __init__(self, store: RunStore, places: RunPlaces) -> None:
+        self._store = store
+        self._places = places
+        self._accounts = store.accounts
+
+    async def reserve(
+        self, client: Client, key: _Key, budget: Budget, *, again: bool = False
+    ) -> Amounts:
+        """What a run may spend: its own budget, cut to what is left of the client's limits."""
+        if again and await self._accounts.charge(key) is None:
+            again = False  # it was started before there were accounts
+        reserve = self._accounts.reserve_again if again else self._accounts.reserve
+        wish, limits = _amounts(budget), limits_of(client)
+        try:
+            try:
+                return await reserve(client.account, key, wish, limits)
+            except LimitReached:
+                # A run may have ended a moment ago.
+                if not await self.settle_finished(client.account):
+                    raise
+                return await reserve(client.account, key, wish, limits)
+        except ChargeExists:
+            raise RunExists(*key) from None
+
+    async def granted(self, key: _Key) -> Amounts | None:
+        """What a run may spend; None if no client started it."""
+        charge = await self._accounts.charge(key)
+        return None if charge is None else charge.granted
+
+    async def drop(self, key: _Key) -> None:
+        """Undo the reservation for a run that was not started."""
+        await self._accounts.drop(key)
+
+    async def forget(self, key: _Key) -> None:
+        """Free the name of a deleted run; what it spent stays spent."""
+        await self._accounts.forget(key)
+
+    async def settle(self, key: _Key, place: RunPlace | None) -> None:
+        """Count what a finished run has spent; everything reserved if that cannot be read."""
+        spent, size = None, 0
+        if place is not None:
+            try:
+                spent, size = await asyncio.to_thread(_measured, place)
+            except (BurnishError, OSError) as error:
+                _log.warning("what run %s/%s spent cannot be read: %s", *key, error)
+        await self._accounts.settle(key, spent, size)
+
+    async def settle_finished(self, account: str = "") -> int:
+        """Settle every run that is finished, and return how many there were."""
+        settled = 0
+        for charge in await self._accounts.open_charges(account):
+            if charge.app_name == _REFINEMENT:
+                if _is_abandoned(charge.run_id):
+                    await self.settle((_REFINEMENT, charge.run_id), None)
+                    settled += 1
+            elif await self._settle_charge(charge):
+                settled += 1
+        return settled
+
+    async def _settle_charge(self, charge: Charge) -> bool:
+        key = (charge.app_name, charge.run_id)
+        place: RunPlace | None = None
+        try:
+            record = await self._store.get(*key, result=False)
+            if not record.status.finished:
+                return False
+            place = self._places.of(record)
+        except RunMissing:
+            return False  # it is being stored just now
+        except NotHere:
+            pass
+        await self.settle(key, place)
+        return True
+
+    async def check_owner(self, client: Client, key: _Key) -> None:
+        """Refuse to change the run of another token."""
+        charge = await self._accounts.charge(key)
+        if not client.owns(None if charge is None else charge.account):
+            message = f'run "{key[1]}" belongs to another token'
+            raise NotAllowed(message, remedy="use a token with the scope admin")
+
+    async def upload(self, client: Client, name: str, size: int) -> None:
+        """Record a dataset; refused if another token has it, or if it does not fit."""
+        await self.check_dataset_owner(client, name)
+        await self._accounts.upload(client.account, name, size, limits_of(client))
+
+    async def check_dataset_owner(self, client: Client, name: str) -> None:
+        """Refuse to change the dataset of another token."""
+        if not client.owns(await self._accounts.uploader(name)):
+            message = f"the dataset '{name}' belongs to another token"
+            raise NotAllowed(message, remedy="choose another name")
+
+
+def _measured(place: RunPlace) -> tuple[Amounts, int]:
+    """What a run was billed for, and the size of its folder."""
+    if not place.fetch():
+        return Amounts.of(Spend(), seconds=0.0), 0
+    with look_into(place.folder) as journal:
+        amounts = Amounts.of(journal.billed, seconds=journal.active_seconds)
+    files = (path for path in place.folder.rglob("*") if not path.is_symlink())
+    return amounts, sum(path.stat().st_size for path in files if path.is_file())
+
+
+def stop_at(folder: Path, granted: Amounts) -> Callable[[], str]:
+    """Why the run in a folder may not go on, for runs without a budget of their own."""
+    budget = Budget(**granted.limits())
+
+    def look() -> str:
+        try:
+            with look_into(folder) as journal:
+                spent, minutes = journal.billed, journal.active_seconds / 60
+        except BurnishError:
+            return ""  # it has not begun
+        reason = budget.spend_limit(spent)
+        if reason is None and budget.max_minutes is not None and minutes >= budget.max_minutes:
+            return f"max_minutes: {minutes:.1f} of {budget.max_minutes:g} minutes"
+        return "" if reason is None else f"{reason.code}: {reason.detail}"
+
+    return look

@@ -1,0 +1,182 @@
+"""The user's Python functions: how they run, what they return, and which prompts they ask for."""
+
+import asyncio
+import contextvars
+import inspect
+import os
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from burnish.core.content import Json
+from burnish.core.outcomes import Failure, FailureKind, Outcome
+from burnish.metrics.text_matching import spelled
+from burnish.system.user_functions import file_fingerprint
+from burnish.tracing.steps import applied
+
+
+def agent_failure(message: str, error: str) -> Outcome:
+    """The outcome of an agent that failed."""
+    return Outcome(
+        failure=Failure(kind=FailureKind.AGENT, message=message, error=error), nano_usd=None
+    )
+
+
+def of_value(value: object) -> Outcome:
+    """The outcome of a function that returned text, structured data or an outcome."""
+    if isinstance(value, Outcome):
+        return value
+    if isinstance(value, str):
+        return Outcome(replies=(value,), nano_usd=None)
+    if value is None:
+        message = "the agent returned None instead of a reply"
+        return agent_failure(message, "InvalidReply")
+    try:
+        data: Json = to_jsonable_python(value)
+    except (PydanticSerializationError, ValueError) as error:
+        cause = f"the agent returned {type(value).__name__}, which is neither text nor JSON"
+        return agent_failure(f"{cause}: {error}", "InvalidReply")
+    return Outcome(replies=(spelled(data),), data=data, nano_usd=None)
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:
+    """Call a function in a new thread. If cancelled, the thread is left to itself."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except StopIteration as stop:
+            # A future cannot hold it: it would end whatever loop waits for it.
+            error = RuntimeError(f"the agent raised StopIteration: {stop}")
+        except BaseException as raised:  # noqa: BLE001 - raised again where it is awaited
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), daemon=True, name="burnish agent").start()
+    return await future
+
+
+def is_async(function: object) -> bool:
+    """Whether calling the function returns a coroutine."""
+    while isinstance(function, partial):
+        function = function.func  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    call = getattr(function, "__call__", None)  # noqa: B004 - its kind matters, not whether it has one
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def qualified_name(function: Callable[..., Any]) -> str:
+    """The name of a function as `module:name`."""
+    inner = function.func if isinstance(function, partial) else function
+    named = inner if hasattr(inner, "__qualname__") else type(inner)
+    return f"{getattr(named, '__module__', 'builtins')}:{named.__qualname__}"
+
+
+def source_hash(function: Any) -> str:
+    """A hash of the file that defines a function or class; empty if it has none."""
+    try:
+        return file_fingerprint(inspect.getsourcefile(function))
+    except TypeError:
+        return ""  # made in C, or typed into a console
+
+
+# -- The texts of the current candidate ------------------------------------------------------------
+
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrentPrompts:
+    """The texts of one candidate, for one run of one case."""
+
+    texts: Mapping[str, str]
+    make_folder: Callable[[], Path]
+    """Returns the folder with the texts as files, made when first needed."""
+    used: set[str] = field(default_factory=set[str])
+    """The fields that were requested by name."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the texts as files."""
+        return self.make_folder()
+
+
+_CURRENT: ContextVar[CurrentPrompts | None] = ContextVar("burnish_prompts", default=None)
+
+
+def prompt(
+    name: str, path: str | os.PathLike[str] | None = None, *, default: str | None = None
+) -> str:
+    """The text of a prompt field: the candidate's while a run is active.
+
+    Otherwise the content of the file, or the default, so that an agent in production needs no other
+    code. Inside a `burnish.step` it is one of the surfaces of that step. A thread that the agent
+    starts does not belong to the run, unless `burnish.carry` takes it there.
+    """
+    current = _CURRENT.get()
+    if current is not None and name in current.texts:
+        current.used.add(name)
+        applied(name)
+        return current.texts[name]
+    if path is not None:
+        return Path(path).read_bytes().decode().removeprefix(_BOM)
+    if default is not None:
+        return default
+    raise KeyError(_no_prompt(name, current))
+
+
+def prompts_folder(default: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of the candidate's prompt files; `default` while no run is active."""
+    current = _CURRENT.get()
+    if current is not None:
+        return current.folder
+    if default is not None:
+        return Path(default)
+    raise LookupError(
+        "no run is active, so there is no folder of prompts: give a fallback, "
+        'such as burnish.prompts_folder("prompts")'
+    )
+
+
+def current_prompts() -> CurrentPrompts | None:
+    """The current candidate's texts, or None."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def providing(prompts: CurrentPrompts) -> Generator[None, None, None]:
+    """Provide these prompts to everything called inside the block."""
+    token = _CURRENT.set(prompts)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def _no_prompt(name: str, current: CurrentPrompts | None) -> str:
+    if current is not None:
+        return f'no prompt field "{name}": there are {", ".join(current.texts) or "none"}'
+    return (
+        f'no run is active, so there is no prompt "{name}": give a fallback, '
+        f'such as burnish.prompt("{name}", "prompts/{name}.md") or default="…"'
+    )

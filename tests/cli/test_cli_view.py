@@ -1,0 +1,98 @@
+"""`burnish view` and the `--html` flags: where pages are written, and who may open them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.console import START, Burnish, refused
+
+pytest.importorskip("jinja2", reason="pages need the extra `view`")
+pytest.importorskip("plotly", reason="pages need the extra `view`")
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_and_a_comparison_become_files(burnish: Burnish, finished: Path) -> None:
+    said = burnish("runs", "report", "done", "--html")
+    assert (said.code, said.out) == (0, f"page     {finished / 'report.html'}\n")
+    page = (finished / "report.html").read_text(encoding="utf-8")
+    assert page.index('id="verdict"') < page.index('id="changes"') < page.index('id="cases"')
+    assert burnish("runs", "compare", "done", "done", "--html", "both.html").code == 0
+    assert "Side by side" in Path("both.html").read_text(encoding="utf-8")
+    refused(
+        burnish("runs", "compare", "done", "done", "--html", "gone/both.html"),
+        "there is no folder gone",
+    )
+
+
+def test_a_run_writes_its_page_by_itself_unless_told_not_to(
+    burnish: Burnish, finished: Path, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not (finished / "report.html").exists()
+    monkeypatch.delenv("BURNISH_HTML")
+    assert burnish("optimize", str(toy), "-q", "-o", "again").code == 0
+    page = Path("again/report.html").read_text(encoding="utf-8")
+    assert "Content-Security-Policy" in page
+
+
+def test_a_measurement_becomes_a_file(burnish: Burnish, tmp_path: Path) -> None:
+    rows = [
+        {
+            "name": name,
+            "input": f"{name}?",
+            "expected": "yes",
+            "recorded": {"replies": [f"{name} <script>alert(1)</script>"]},
+        }
+        for name in ("one", "two")
+    ]
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "metrics.yaml").write_text("- {type: standard, metric: equality}\n")
+    said = burnish(
+        "eval", str(cases), "--metrics", "metrics.yaml", "--progress", "none", "--html", "page.html"
+    )
+    assert said.code == 1
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "Failed: 2 of 2 cases fail." in page
+    assert "two &lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script>alert(1)" not in page
+
+
+def test_what_is_not_a_run_is_refused(burnish: Burnish, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    refused(burnish("view", "empty"), "there is no run in empty")
+    refused(burnish("view", "nobody"), "there is no run 'nobody'")
+
+
+def test_the_viewer_prints_a_link_and_ends_with_ctrl_c(finished: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", START, "view", "--no-browser"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        cwd=finished.parent,
+    ) as viewer:
+        assert viewer.stdout is not None
+        limit = threading.Timer(120, viewer.kill)  # then the line below is empty
+        limit.start()
+        try:
+            link = re.search(r"http://127\.0\.0\.1:\d+/enter\S+", viewer.stdout.readline())
+            assert link is not None
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with opener.open(link[0], timeout=120) as answer:
+                assert "done" in answer.read().decode()
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(link[0], timeout=120)
+            viewer.send_signal(signal.SIGINT)
+            assert viewer.wait(120) == 0
+        finally:
+            limit.cancel()
+            viewer.kill()

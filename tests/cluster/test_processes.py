@@ -1,0 +1,193 @@
+"""Workers that are real processes: killed, stopped, elsewhere, of another version."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from burnish.runs.directory import RunRecord
+from tests.cluster.worlds import function_project
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash]
+
+BURNISH = (str(Path(sys.executable).with_name("burnish")),)
+DASK = (sys.executable, "-m", "dask")
+KEY = "sk-only-for-workers-0123456789"
+SUICIDAL = """\
+import os, signal
+from pathlib import Path
+
+HERE = Path(os.environ["CLUSTER_TEST_FOLDER"])
+
+def answer(query):
+    with open(HERE / "calls", "a") as calls:
+        calls.write(f"{query}\\n")
+    if query == "ask 3" and not (HERE / "died").exists():
+        (HERE / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return query.upper()
+"""
+WAITING = """\
+import os, time
+from pathlib import Path
+
+HERE = Path(os.environ["CLUSTER_TEST_FOLDER"])
+
+def answer(query):
+    (HERE / f"pid-{os.getpid()}").touch()
+    time.sleep(3600)
+"""
+UPLOADED = """\
+import os
+
+def answer(query):
+    here, key = __file__, os.environ["WORKER_KEY"]
+    return query.upper() if "burnish-" in here else f"not uploaded: {here} {key}"
+"""
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "CLUSTER_TEST_FOLDER": str(folder), **more}
+
+
+def evaluate(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [*BURNISH, "eval", "bot.yaml", *flags]
+    return subprocess.run(
+        command, cwd=folder, env=environment(folder, **more), capture_output=True, text=True
+    )
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = (folder / "results" / "eval").iterdir()
+    return run
+
+
+def wait_for(happened: Callable[[], Any], process: "subprocess.Popen[str]") -> None:
+    """Wait until something has happened, as long as the process lives."""
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def test_a_killed_worker_and_another_number_of_workers(tmp_path: Path) -> None:
+    function_project(tmp_path, SUICIDAL, cases=8, module="bot_that_dies")
+    done = evaluate(tmp_path, "--executor", "processes", "--workers", "2", "--concurrency", "2")
+    assert done.returncode == 0, done.stderr
+    assert "8 passed, of 8" in done.stdout
+    record = RunRecord.read(only_run(tmp_path))
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert set(calls) == {f"ask {n}" for n in range(8)}
+    lost = record.billed.calls - record.spent.calls
+    assert record.spent.calls == 8
+    assert 1 <= lost <= 2
+    assert len(calls) <= record.billed.calls
+
+    resumed = evaluate(tmp_path, "--executor", "local", "--resume", only_run(tmp_path).name)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (tmp_path / "calls").read_text().splitlines() == calls
+
+
+def test_a_second_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
+    function_project(tmp_path, WAITING, cases=2, module="bot_that_sleeps")
+    command = [*BURNISH, "eval", "bot.yaml", "--executor", "processes", "--workers", "1"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_for(lambda: [*tmp_path.glob("pid-*")], process)
+        workers = [int(path.name.removeprefix("pid-")) for path in tmp_path.glob("pid-*")]
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+        events = only_run(tmp_path) / "events.jsonl"
+        wait_for(lambda: "stopping" in events.read_text(), process)
+        assert all(map(psutil.pid_exists, workers))
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 2, errors
+    assert not any(map(psutil.pid_exists, workers))
+
+
+@contextmanager
+def dask(folder: Path, *args: str, log: str, **more: str) -> Generator["subprocess.Popen[str]"]:
+    """A process of Dask, with everything that it logs in a file."""
+    debug = {"DASK_LOGGING__DISTRIBUTED": "debug"}
+    with (
+        (folder / log).open("w") as output,
+        subprocess.Popen(
+            [*DASK, *args],
+            cwd=folder,
+            env={**environment(folder), **debug, **more},
+            stdout=output,
+            stderr=output,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def scheduler(folder: Path) -> Generator[str]:
+    """A scheduler of Dask; its address."""
+    file = folder / "scheduler.json"
+    listens = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    with dask(
+        folder, "scheduler", *listens, "--scheduler-file", str(file), log="scheduler.log"
+    ) as process:
+        wait_for(lambda: file.exists() and file.read_text().endswith("}"), process)
+        yield json.loads(file.read_text())["address"]
+
+
+def worker_args(address: str) -> tuple[str, ...]:
+    return ("worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard")
+
+
+def test_a_cluster_elsewhere_gets_the_folder_and_the_key(tmp_path: Path) -> None:
+    project, machine = tmp_path / "project", tmp_path / "machine"
+    project.mkdir()
+    machine.mkdir()
+    function_project(project, UPLOADED, cases=3, module="bot_that_travels")
+    with scheduler(machine) as address, dask(machine, *worker_args(address), log="worker.log"):
+        done = evaluate(
+            project,
+            *("--executor", "dask", "--address", address),
+            *("--upload", ".", "--send-key", "WORKER_KEY"),
+            WORKER_KEY=KEY,
+        )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "3 passed, of 3" in done.stdout
+    logs = [(machine / name).read_text() for name in ("scheduler.log", "worker.log")]
+    assert all(logs)
+    assert not any(KEY in log for log in logs)
+    assert not [*machine.rglob("bot_that_travels.py")]
+
+
+def test_another_version_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    function_project(tmp_path, UPLOADED, cases=1, module="bot_of_today")
+    old = tmp_path / "old" / "burnish-0.0.1.dist-info"
+    old.mkdir(parents=True)
+    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: burnish\nVersion: 0.0.1\n")
+    with (
+        scheduler(tmp_path) as address,
+        dask(tmp_path, *worker_args(address), log="w.log", PYTHONPATH=str(old.parent)),
+    ):
+        done = evaluate(tmp_path, "--executor", "dask", "--address", address)
+    assert done.returncode == 1
+    assert "has burnish 0.0.1, but this run has" in done.stderr + done.stdout
+    assert "on the workers" in done.stderr + done.stdout
+    assert RunRecord.read(only_run(tmp_path)).billed.calls == 0

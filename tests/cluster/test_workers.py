@@ -1,0 +1,234 @@
+"""The laws hold with workers: one journal, one bill, one order, whoever does the work."""
+
+import asyncio
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.cluster.sealing import Opener, seal
+from burnish.core.errors import ConfigError, WorkerTrouble
+from burnish.core.evaluations import Evaluation
+from burnish.journal.limits import EndpointLimit, Limits
+from burnish.runs.driver import drive
+from burnish.runs.setup import start
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import ModelReply, ScriptedServer
+from tests.cluster.worlds import (
+    WorkersHere,
+    agent_project,
+    function_project,
+    loaded,
+    measured,
+    story,
+    with_workers,
+)
+
+KEY = "sk-of-the-worker-1234567890"
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.setenv("CLUSTER_KEY", KEY)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield
+    for name in {*sys.modules} - before:
+        if name.startswith("bot_"):
+            del sys.modules[name]
+
+
+class Endpoint:
+    """A model that answers in capitals, and counts."""
+
+    def __init__(self, each: Callable[[int], object] = lambda number: None) -> None:
+        self.calls: list[str] = []
+        self._each = each
+
+    def __call__(self, request: HttpRequest) -> ModelReply:
+        query = str(request.json["messages"][-1]["content"])
+        self.calls.append(query)
+        self._each(len(self.calls))
+        return ModelReply(text=query.upper())
+
+
+def passed(result: Evaluation) -> list[bool | None]:
+    return [each.passed(["equality"]) for each in result.results]
+
+
+async def test_workers_measure_the_same_as_the_process_of_the_run(tmp_path: Path) -> None:
+    async with ScriptedServer(answers=Endpoint()) as server:
+        path = agent_project(tmp_path, server.base_url, cases=6)
+        alone = loaded(path)
+        expected, ending = await measured(alone, alone.setup, tmp_path / "alone")
+        prepared, transport = loaded(path), WorkersHere(tmp_path)
+        setup = with_workers(prepared.setup, transport)
+        result, remote = await measured(prepared, setup, tmp_path / "remote")
+    assert story(result) == story(expected)
+    assert passed(result) == [True] * 6
+    assert (remote.spent, remote.billed) == (ending.spent, ending.billed)
+    assert not any(KEY.encode() in letter for letter in transport.sent)
+
+
+async def test_a_lost_worker_costs_its_calls_in_flight_and_nothing_is_paid_twice(
+    tmp_path: Path,
+) -> None:
+    killed: list[asyncio.Task[None]] = []
+
+    def kill_one(number: int) -> None:
+        if number == 4:
+            killed.append(asyncio.ensure_future(transport.kill("worker 0")))
+
+    endpoint = Endpoint(kill_one)
+    async with ScriptedServer(answers=endpoint) as server:
+        path = agent_project(tmp_path, server.base_url, cases=8)
+        prepared, transport = loaded(path), WorkersHere(tmp_path)
+        result, ending = await measured(
+            prepared, with_workers(prepared.setup, transport), tmp_path / "run"
+        )
+        await asyncio.gather(*killed)
+        paid = len(endpoint.calls)
+        again = loaded(path)
+        one = with_workers(again.setup, WorkersHere(tmp_path, count=1))
+        replayed, after = await measured(again, one, tmp_path / "run", again=True)
+    assert passed(result) == [True] * 8
+    assert ending.spent.calls == 8
+    assert ending.billed.calls >= paid >= 8  # what was in flight may not have reached the model
+    assert story(replayed) == story(result)
+    assert len(endpoint.calls) == paid
+    assert (after.spent, after.billed) == (ending.spent, ending.billed)
+
+
+async def test_a_worker_that_was_out_of_sight_is_used_again(tmp_path: Path) -> None:
+    endpoint = Endpoint(lambda number: transport.lose_sight("worker 0") if number == 1 else None)
+    async with ScriptedServer(answers=endpoint) as server:
+        path = agent_project(tmp_path, server.base_url, cases=4)
+        prepared, transport = loaded(path), WorkersHere(tmp_path, count=1)
+        result, ending = await measured(
+            prepared, with_workers(prepared.setup, transport), tmp_path / "run"
+        )
+    assert passed(result) == [True] * 4
+    assert transport.opened == ["worker 0"] * 2
+    assert ending.spent.calls == 4
+    assert ending.billed.calls >= len(endpoint.calls)
+
+
+async def test_the_limit_of_an_endpoint_holds_over_all_workers(tmp_path: Path) -> None:
+    most = 0
+
+    class Watched(Limits):
+        held = 0
+
+        def place(self, endpoint: str):
+            nonlocal most
+            most = max(most, max(self._held()))
+            return super().place(endpoint)
+
+        def _held(self) -> list[int]:
+            return [2 - places._value for places in self._places.values()] or [0]  # pyright: ignore[reportPrivateUsage]
+
+    limits = Watched(default=EndpointLimit(concurrency=2))
+    async with ScriptedServer(answers=Endpoint()) as server:
+        path = agent_project(tmp_path, server.base_url, cases=8)
+        prepared = loaded(path)
+        setup = with_workers(prepared.setup, WorkersHere(tmp_path, count=3), limits=limits)
+        result, _ = await measured(prepared, setup, tmp_path / "run")
+    assert passed(result) == [True] * 8
+    assert most == 2
+
+
+async def test_a_case_that_no_worker_survives_is_missing(tmp_path: Path) -> None:
+    endpoint = Endpoint()
+    async with ScriptedServer(answers=endpoint) as server:
+        path = agent_project(tmp_path, server.base_url, cases=1)
+        prepared, transport = loaded(path), WorkersHere(tmp_path, count=4)
+
+        def kill_it(number: int) -> None:
+            asyncio.ensure_future(transport.kill(f"worker {number - 1}"))  # noqa: RUF006
+
+        endpoint._each = kill_it  # pyright: ignore[reportPrivateUsage]
+        setup = replace(prepared.setup, concurrency=1)
+        result, ending = await measured(prepared, with_workers(setup, transport), tmp_path / "run")
+    (missing,) = result.results
+    assert missing.outcome.missing
+    assert missing.outcome.failure is not None
+    assert "3 workers ended" in missing.outcome.failure.message
+    assert (ending.spent.calls, ending.billed.calls) == (0, 3)
+
+
+async def test_a_stop_ends_the_work_of_workers(tmp_path: Path) -> None:
+    source = (
+        "import asyncio\n"
+        "BEGUN, ASKED, ENDED = asyncio.Event(), [], []\n"
+        "async def answer(query):\n"
+        "    ASKED.append(query)\n"
+        "    BEGUN.set()\n"
+        "    try:\n"
+        "        await asyncio.Event().wait()\n"
+        "    finally:\n"
+        "        ENDED.append(query)\n"
+    )
+    path = function_project(tmp_path, source, cases=3, module="bot_that_waits")
+    prepared = loaded(path)
+    run = start(with_workers(prepared.setup, WorkersHere(tmp_path)), folder=tmp_path / "run")
+    work = asyncio.create_task(drive(run))
+    bot: Any = sys.modules["bot_that_waits"]
+    await bot.BEGUN.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await run.close()
+    assert sorted(bot.ENDED) == sorted(bot.ASKED)
+
+
+async def test_other_files_on_a_worker_are_refused(tmp_path: Path) -> None:
+    path = function_project(
+        tmp_path, "def answer(query): return query.upper()\n", cases=2, module="bot_that_differs"
+    )
+    prepared = loaded(path)
+    setup = with_workers(prepared.setup, WorkersHere(tmp_path))
+    run = start(setup, folder=tmp_path / "run")
+    (tmp_path / "bot_that_differs.py").write_text("def answer(query): return query\n")
+    try:
+        with pytest.raises(WorkerTrouble, match="not the same there"):
+            await drive(run)
+    finally:
+        await run.close()
+    # One case was refused; the other one was cancelled while it waited, and may be counted.
+    assert run.billed.calls <= 1
+
+
+def test_what_cannot_be_sent_is_refused_before_the_start(tmp_path: Path) -> None:
+    path = function_project(tmp_path, "def answer(q): return q\n", cases=1, module="bot_of_files")
+    (tmp_path / "prompt.md").write_text("Be loud.", encoding="utf-8")
+    path.write_text(
+        "kind: prompts\ntarget: {python: bot_of_files:answer}\nprompts: {system: prompt.md}\n"
+        "isolation: source\ntrain: cases.jsonl\nmetrics: [{type: standard, metric: equality}]\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError, match="one at a time"):
+        loaded(path, executor="processes")
+
+
+@pytest.mark.parametrize(
+    "flags", [{"executor": "dask"}, {"executor": "dask", "address": "tcp://h:1", "workers": 2}]
+)
+def test_dask_needs_a_scheduler_or_a_number_of_workers(
+    tmp_path: Path, flags: dict[str, object]
+) -> None:
+    path = function_project(tmp_path, "def answer(q): return q\n", cases=1, module="bot_nowhere")
+    with pytest.raises(ConfigError, match="either a scheduler or a number"):
+        loaded(path, **flags)
+
+
+def test_a_sealed_key_is_read_by_its_worker_only() -> None:
+    opener = Opener()
+    sealed = seal({"WORKER_KEY": KEY}, opener.public_key)
+    assert KEY.encode() not in pickle.dumps(sealed)
+    assert opener.open(sealed) == {"WORKER_KEY": KEY}
+    with pytest.raises(ValueError, match="ecryption failed"):
+        Opener().open(sealed)

@@ -1,0 +1,290 @@
+"""Programs written for tRPC-Agent's evaluation: its types, runners, registries and pass rates."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from burnish.compat.eval_sets import CasesFailed
+from burnish.compat.evaluation import (
+    CRITERION_REGISTRY,
+    EVALUATOR_REGISTRY,
+    OPTIMIZER_REGISTRY,
+    AgentEvaluator,
+    BaseOptimizer,
+    CriterionType,
+    EvalCase,
+    EvalConfig,
+    EvalSet,
+    EvalStatus,
+    EvaluationResult,
+    Evaluator,
+    IntermediateData,
+    Invocation,
+    LocalEvalSetsManager,
+    NotFoundError,
+    TargetPrompt,
+    load_eval_set_from_file,
+    pass_at_k,
+    pass_hat_k,
+)
+
+QUICKSTART: dict[str, Any] = {
+    "evalSetId": "weather",
+    "evalCases": [
+        {
+            "evalId": "shanghai",
+            "conversation": [
+                {
+                    "userContent": {"role": "user", "parts": [{"text": "Weather in Shanghai?"}]},
+                    "finalResponse": {"role": "model", "parts": [{"text": "18°C"}]},
+                    "intermediateData": {
+                        "toolUses": [{"name": "get_weather", "args": {"city": "Shanghai"}}]
+                    },
+                }
+            ],
+            "sessionInput": {"appName": "weather", "userId": "user", "state": {}},
+        }
+    ],
+}
+TOOLS = EvalConfig(criteria={"tool_trajectory_avg_score": 1.0, "final_response_avg_score": 1.0})
+TEXT = EvalConfig(criteria={"final_response_avg_score": 1.0})
+
+
+def weather() -> EvalSet:
+    return EvalSet.model_validate(QUICKSTART)
+
+
+class Sessions:
+    """A session service that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    async def get_session(self, *, app_name: str, user_id: str, session_id: str) -> object:
+        del app_name, user_id
+        return session_id if session_id in self.made else None
+
+    async def create_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        assert (app_name, user_id) == ("weather", "user")
+        self.made.append(session_id)
+
+
+class Runner:
+    """A runner whose agent calls one tool and then answers."""
+
+    app_name = "weather"
+
+    def __init__(self, city: str = "Shanghai") -> None:
+        self.session_service = Sessions()
+        self._city = city
+
+    async def run_async(
+        self, *, user_id: str, session_id: str, new_message: Any
+    ) -> AsyncIterator[Any]:
+        assert user_id == "user"
+        assert session_id in self.session_service.made
+        assert new_message.parts[0].text == "Weather in Shanghai?"
+        call = SimpleNamespace(id="t1", name="get_weather", args={"city": self._city})
+        yield event(SimpleNamespace(function_call=call))
+        answer = SimpleNamespace(id="t1", name="get_weather", response={"t": 18})
+        yield event(SimpleNamespace(function_response=answer))
+        yield event(SimpleNamespace(text="18"), partial=True)
+        yield event(SimpleNamespace(text="18°C"), final=True)
+
+
+def event(part: Any, *, partial: bool = False, final: bool = False) -> Any:
+    content = SimpleNamespace(role="model", parts=[part])
+    return SimpleNamespace(content=content, partial=partial, is_final_response=lambda: final)
+
+
+@pytest.fixture(autouse=True)
+def registries() -> Iterator[None]:
+    """Leave the registries as they were."""
+    added, compares = dict(EVALUATOR_REGISTRY._added), dict(EVALUATOR_REGISTRY.compares)  # pyright: ignore[reportPrivateUsage]
+    yield
+    EVALUATOR_REGISTRY._added = added  # pyright: ignore[reportPrivateUsage]
+    EVALUATOR_REGISTRY.compares = compares
+
+
+def test_the_types_read_and_write_both_spellings() -> None:
+    eval_set = weather()
+    conversation = eval_set.eval_cases[0].conversation
+    assert conversation is not None
+    assert conversation[0].intermediate_data is not None
+    assert eval_set.model_dump(by_alias=True, exclude_unset=True) == QUICKSTART
+    plain = json.loads(eval_set.model_dump_json(exclude_none=True))
+    assert plain["eval_cases"][0]["session_input"]["app_name"] == "weather"
+    assert (
+        EvalSet.model_validate_json(json.dumps(plain)).case_file.cases == weather().case_file.cases
+    )
+    made = Invocation(
+        user_content={"parts": [{"text": "Hi"}]},  # pyright: ignore[reportArgumentType]
+        intermediate_data=IntermediateData(tool_uses=[]),
+    )
+    assert made.invocation_id == ""
+    with pytest.raises(ValueError, match="user_contents"):
+        Invocation.model_validate({"user_contents": {}})
+    assert [int(each) for each in EvalStatus] == [1, 2, 3]
+
+
+async def test_a_runner_is_an_agent_whose_tools_are_known() -> None:
+    runner = Runner()
+    result = await AgentEvaluator.evaluate_eval_set(
+        weather(), runner=runner, eval_config=TOOLS, num_runs=2
+    )
+    assert len(set(runner.session_service.made)) == 2
+    runs = result.results_by_eval_set_id["weather"].eval_results_by_eval_id["shanghai"]
+    assert [run.run_id for run in runs] == [1, 2]
+    assert {run.final_eval_status for run in runs} == {EvalStatus.PASSED}
+    turn = runs[0].eval_metric_result_per_invocation[0]
+    assert turn.actual_invocation.intermediate_data.tool_uses[0].args == {"city": "Shanghai"}  # pyright: ignore
+    assert [each.metric_name for each in turn.eval_metric_results] == [
+        "tool_trajectory_avg_score",
+        "final_response_avg_score",
+    ]
+
+
+async def test_a_wrong_call_fails_and_the_executer_keeps_the_result(tmp_path: Path) -> None:
+    path = tmp_path / "weather.evalset.json"
+    path.write_text(json.dumps(QUICKSTART), encoding="utf-8")
+    (tmp_path / "test_config.json").write_text(TOOLS.model_dump_json(include={"criteria"}))
+    executer = AgentEvaluator.get_executer(path, runner=Runner("Beijing"), num_runs=3)
+    assert executer.get_result() is None
+    with pytest.raises(CasesFailed, match="tool_trajectory_avg_score"):
+        await executer.evaluate()
+    result = executer.get_result()
+    assert result is not None
+    nc = AgentEvaluator.parse_pass_nc(result)["weather"]
+    assert nc == (3, 0)
+    assert AgentEvaluator.pass_at_k(nc.n, nc.c, 2) == 0
+    dumped = result.results_by_eval_set_id["weather"].eval_results_by_eval_id["shanghai"][0]
+    assert dumped.model_dump(by_alias=True, mode="json")["finalEvalStatus"] == 2
+
+
+async def test_an_agent_that_reports_no_tools_has_no_score_for_them() -> None:
+    async def agent(query: str) -> str:
+        del query
+        return "18°C"
+
+    with pytest.raises(CasesFailed, match="missing"):
+        await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TOOLS)
+
+
+def test_pass_rates_of_repeated_runs() -> None:
+    assert pass_at_k(4, 1, 2) == pytest.approx(0.5)
+    assert (pass_at_k(5, 5, 3), pass_at_k(5, 0, 3)) == (1, 0)
+    assert pass_hat_k(4, 2, 3) == pytest.approx(0.125)
+    for wrong in ((3, 4, 1), (3, 1, 0), (3, 1, 4)):
+        with pytest.raises(ValueError, match=r"k cannot|must be"):
+            pass_at_k(*wrong)
+
+
+class Short(Evaluator):
+    """Passes short replies."""
+
+    async def evaluate_invocations(
+        self, actual_invocations: list[Invocation], expected_invocations: Any
+    ) -> EvaluationResult:
+        final: Any = actual_invocations[0].final_response
+        reply: str = final.parts[0].text
+        assert expected_invocations[0].final_response.parts[0].text == "18°C"
+        assert self.eval_metric.metric_name == "short"
+        held = len(reply) < 10
+        return EvaluationResult(overall_score=float(held), overall_eval_status=EvalStatus.of(held))
+
+
+async def test_registered_evaluators_and_comparisons_score() -> None:
+    EVALUATOR_REGISTRY.register("short", Short)
+    assert {"short", "response_match_score"} <= set(EVALUATOR_REGISTRY.list_registered())
+
+    async def agent(query: str) -> str:
+        return "18 degrees" if "long" in query else "18°c"
+
+    config = EvalConfig(criteria={"short": 1.0})
+    await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=config)
+    with pytest.raises(CasesFailed):
+        await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TEXT)
+
+    def same_letters(actual: str, expected: str) -> bool:
+        return actual.casefold() == expected.casefold()
+
+    CRITERION_REGISTRY.register(CriterionType.TEXT, same_letters)
+    await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TEXT)
+
+
+def test_eval_sets_in_files(tmp_path: Path) -> None:
+    manager = LocalEvalSetsManager(str(tmp_path))
+    manager.create_eval_set("weather", "mine")
+    with pytest.raises(ValueError, match="already exists"):
+        manager.create_eval_set("weather", "mine")
+    case = weather().eval_cases[0]
+    manager.add_eval_case("weather", "mine", case)
+    assert manager.list_eval_sets("weather") == ["mine"]
+    assert manager.get_eval_case("weather", "mine", "shanghai") == case
+    path = tmp_path / "weather" / "mine.evalset.json"
+    assert load_eval_set_from_file(path, "mine").eval_cases == [case]
+    manager.update_eval_case("weather", "mine", case.model_copy(update={"eval_mode": "trace"}))
+    changed = manager.get_eval_case("weather", "mine", "shanghai")
+    assert isinstance(changed, EvalCase)
+    assert changed.eval_mode == "trace"
+    manager.delete_eval_case("weather", "mine", "shanghai")
+    with pytest.raises(NotFoundError):
+        manager.delete_eval_case("weather", "mine", "shanghai")
+    path.write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="Failed to load"):
+        load_eval_set_from_file(path, "mine")
+
+
+def test_thresholds_of_the_framework_stop() -> None:
+    limits = {"a": 0.5, "b": 0.9}
+
+    def required(metrics: object) -> dict[str, float]:
+        stop = SimpleNamespace(required_metrics=metrics)
+        return BaseOptimizer.resolve_required_thresholds(stop, limits)
+
+    assert required("all") == limits
+    assert required(["b", "unknown"]) == {"b": 0.9}
+    assert required(None) == required([]) == {}
+    meets = BaseOptimizer.metrics_meet_thresholds
+    assert meets({"a": 0.5, "b": 1.0}, limits)
+    assert not meets({"a": 0.5}, limits)
+    assert not meets({"a": 1.0}, {})
+    assert "gepa_reflective" in OPTIMIZER_REGISTRY.list_registered()
+
+
+async def test_trouble_with_prompt_files_is_what_python_raises(tmp_path: Path) -> None:
+    path = tmp_path / "system.md"
+    path.write_bytes(b"\xff")
+    target = TargetPrompt().add_path("system", path)
+    with pytest.raises(ValueError, match="not UTF-8"):
+        await target.read_all()
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as missing:
+        await target.read_all()
+    assert missing.value.errno == 2
+    path.mkdir()
+    with pytest.raises(OSError, match="cannot"):
+        await target.write_all({"system": "New."})
+
+
+async def test_write_all_raises_what_a_callback_raised(tmp_path: Path) -> None:
+    path = tmp_path / "system.md"
+    path.write_text("Old.", encoding="utf-8")
+    refused = PermissionError("the store is closed")
+
+    async def read() -> str:
+        return ""
+
+    async def write(text: str) -> None:
+        del text
+        raise refused
+
+    target = TargetPrompt().add_path("system", path).add_callback("store", read=read, write=write)
+    with pytest.raises(PermissionError) as raised:
+        await target.write_all({"system": "New.", "store": "New."})
+    assert raised.value is refused
+    assert path.read_text(encoding="utf-8") == "Old."

@@ -1,0 +1,164 @@
+"""Processes forked from one that has imported burnish: a second of imports is paid once.
+
+A forked process is one of its own: it has its folder, variables, streams and signals, and can be
+killed. Tests of how a program starts want a fresh one: `tests.cli.console.child`.
+"""
+
+import atexit
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any, cast
+
+_ROOT = Path(__file__).resolve().parents[1]
+_SERVE = "import sys; from tests.fork_server import serve; serve(int(sys.argv[1]))"
+_IMPORTED = (
+    *("burnish.cli.program", "burnish.cli.optimization", "burnish.cli.evaluation"),
+    *("burnish.cli.execution", "burnish.plugins", "burnish.projects.launch", "burnish.testing"),
+)
+_NUMBER = struct.Struct("i")
+_LONGEST = 1 << 20
+
+
+class ForkedProcess(subprocess.Popen[str]):
+    """A process that the server forks and waits for; in all else it is like any other."""
+
+    def __init__(
+        self,
+        code: str,
+        *args: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int] = (subprocess.DEVNULL, subprocess.PIPE, subprocess.PIPE),
+    ) -> None:
+        self._order = {"code": code, "args": args, "cwd": str(cwd), "env": {**env}}
+        self._status, self._far_end = socket.socketpair()
+        stdin, stdout, stderr = streams
+        super().__init__(
+            ["forked", *args],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def _execute_child(self, *settings: Any) -> None:
+        """What `Popen` calls to start the program, with both ends of each pipe."""
+        pipes = settings[10:16]
+        with self._far_end:
+            given = [pipes[0], pipes[3], pipes[5], self._far_end.fileno()]
+            socket.send_fds(_server(), [json.dumps(self._order).encode()], given)
+        cast("Any", self)._close_pipe_fds(*pipes)
+        self.pid = self._told()
+        self._child_created = True
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        with self._status:
+            return self.pid, self._told()
+
+    def _told(self) -> int:
+        return _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
+
+
+@cache
+def _server() -> socket.socket:
+    """The line to the server of this worker, which ends with it."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with far:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(far.fileno())],
+            cwd=_ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[far.fileno()],
+        )
+    atexit.register(process.wait)
+    atexit.register(near.close)  # the last that is registered comes first
+    return near
+
+
+# -- In the server ---------------------------------------------------------------------------------
+
+
+def serve(number: int) -> None:
+    """Fork a process for each order, until nobody is left to give one."""
+    before = {*os.environ}
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    set_by_imports = {name: os.environ[name] for name in {*os.environ} - before}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait
+    line = socket.socket(fileno=number)
+    while True:
+        text, given, _, _ = socket.recv_fds(line, _LONGEST, 4)
+        if not text:
+            return
+        if os.fork() == 0:
+            line.close()
+            order = json.loads(text)
+            order["env"] = {**set_by_imports, **order["env"]}
+            if _is_the_process(given[3]):
+                # It returns, so that the interpreter ends as that of any program does.
+                _become(order, given)
+                return
+        for each in given:
+            os.close(each)
+
+
+def _is_the_process(status: int) -> bool:
+    """Fork once more: one is the process, and the other tells how it ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return True
+    for number in range(3):
+        os.close(number)
+    os.write(status, _NUMBER.pack(pid))
+    os.write(status, _NUMBER.pack(os.waitpid(pid, 0)[1]))
+    os._exit(0)
+
+
+def _become(order: dict[str, Any], given: list[int]) -> None:
+    for number, stream in enumerate(given[:3]):
+        os.dup2(stream, number)
+    os.closerange(3, max(given) + 1)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    paths = filter(None, order["env"].get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:1] = ["", *paths]
+    sys.argv = ["-c", *order["args"]]
+    sys.stdin, sys.stdout, sys.stderr = _stream(0, "r"), _stream(1, "w"), _stream(2, "w")
+    program = ModuleType("__main__")
+    sys.modules["__main__"] = program
+    exec(compile(order["code"], "<string>", "exec"), program.__dict__)
+
+
+def _stream(number: int, mode: str) -> IO[str]:
+    """As Python opens it: a terminal shows each line at once, and so does stderr."""
+    each_line = 1 if number == 2 or os.isatty(number) or "PYTHONUNBUFFERED" in os.environ else -1
+    errors = "backslashreplace" if number == 2 else "strict"
+    opened = os.fdopen(number, mode, each_line, encoding="utf-8", errors=errors, closefd=False)
+    return cast("IO[str]", opened)

@@ -1,0 +1,122 @@
+"""What a test may not leave behind in the process for the next one on the same worker."""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+_PYTESTS_OWN = "PYTEST_CURRENT_TEST"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SECONDS = 60
+"""How long a thread that is about to end may take; only a leak takes that long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessState:
+    """What all tests of a worker share: import path, variables, folder, signals, threads."""
+
+    path: list[str]
+    """The list itself: a test that replaces it and not its content leaks too."""
+    entries: tuple[str, ...]
+    variables: Mapping[str, str]
+    folder: str
+    handlers: Mapping[signal.Signals, Any]
+    threads: frozenset[threading.Thread]
+
+    @classmethod
+    def now(cls) -> Self:
+        """As it is."""
+        return cls(
+            path=sys.path,
+            entries=tuple(sys.path),
+            variables=_variables(),
+            folder=_folder(),
+            handlers={number: signal.getsignal(number) for number in _SIGNALS},
+            threads=_threads(),
+        )
+
+    def leaks(self, *projects: Path, threads: bool = True, seconds: float = _SECONDS) -> list[str]:
+        """What differs now, in words; everything but threads is put back.
+
+        A folder below `projects` on the import path is no leak: burnish adds the folder of the
+        project whose functions it imports, and it is taken off here.
+        """
+        return [
+            *self._path_leaks(projects),
+            *self._variable_leaks(),
+            *self._folder_leaks(),
+            *self._handler_leaks(),
+            *(self._thread_leaks(seconds) if threads else ()),
+        ]
+
+    def _path_leaks(self, projects: Sequence[Path]) -> Iterator[str]:
+        if sys.path is not self.path:
+            yield "sys.path is another list"
+        elif sys.path == [*self.entries]:
+            return
+        added = [each for each in sys.path if each not in self.entries]
+        missing = [each for each in self.entries if each not in sys.path]
+        sys.path = self.path
+        sys.path[:] = self.entries
+        yield from (f"sys.path has lost {each}" for each in missing)
+        foreign = [each for each in added if not any(map(Path(each).is_relative_to, projects))]
+        yield from (f"sys.path has gained {each}" for each in foreign)
+
+    def _variable_leaks(self) -> Iterator[str]:
+        now = _variables()
+        if now == self.variables:
+            return
+        for name in sorted(now.keys() | self.variables.keys()):
+            before = self.variables.get(name)
+            if now.get(name) == before:
+                continue
+            if before is None:
+                del os.environ[name]
+                yield f"the variable {name} is set"
+            else:
+                os.environ[name] = before
+                yield f"the variable {name} is {'changed' if name in now else 'gone'}"
+
+    def _folder_leaks(self) -> Iterator[str]:
+        if (now := _folder()) != self.folder:
+            os.chdir(self.folder)
+            yield f"the working directory is {now or 'one that is gone'}"
+
+    def _handler_leaks(self) -> Iterator[str]:
+        for number, before in self.handlers.items():
+            if (now := signal.getsignal(number)) != before:
+                signal.signal(number, before)
+                yield f"the handler of {number.name} is {now}"
+
+    def _thread_leaks(self, seconds: float) -> Iterator[str]:
+        # A service that a wider fixture runs in a thread starts others whenever it needs them.
+        if len(self.threads) > 1 or not _threads() - self.threads:
+            return
+        end = time.monotonic() + seconds
+        while (left := _threads() - self.threads) and time.monotonic() < end:
+            gc.collect()  # a pool that nobody refers to any more ends its threads
+            next(iter(left)).join(0.1)
+        yield from (f"the thread {thread.name} is running" for thread in left)
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != _PYTESTS_OWN}
+
+
+def _folder() -> str:
+    """Where the process is; empty if that is no more."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def _threads() -> frozenset[threading.Thread]:
+    """Those that keep a process from ending."""
+    return frozenset(thread for thread in threading.enumerate() if not thread.daemon)

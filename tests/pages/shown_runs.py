@@ -1,0 +1,137 @@
+"""Runs to show: small, scripted, and with texts that would do harm if a page believed them."""
+
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from burnish.cli.view_pages import ProjectAdopter
+from burnish.core.cases import Case, Dataset, Split, Turn
+from burnish.core.evaluations import Objective
+from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
+from burnish.core.surfaces import (
+    Candidate,
+    Demonstration,
+    DemosSurface,
+    NumberSurface,
+    Origin,
+    TextSurface,
+)
+from burnish.core.trials import Decision, Proposal, SplitResult, Trial, Verdict
+from burnish.pages.library import Library
+from burnish.pages.viewer import Viewer
+from burnish.projects import optimize
+from burnish.runs.directory import RunRecord
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup
+from burnish.testing import ExpectedText, ScriptedTarget
+from tests.runs.small import Plan
+
+HARM = "<script>document.title='harmed'</script><img src=x onerror=alert(1)>"
+"""What an agent, a case or a proposer may say."""
+START = "You answer questions. Be rude at times."
+BETTER = f"You answer questions with care. Be kind. {HARM}"
+
+
+def case(name: str, expected: str = "yes") -> Case:
+    """A case that asks something harmful."""
+    return Case(name=name, turns=(Turn(input=f"{name}? {HARM}", expected=expected),), labels=("a",))
+
+
+TRAIN = (case("always"), case("fixed"), case("broken"), case("never"))
+DATASET = Dataset(
+    train=TRAIN,
+    holdout=(case("held-1"), case("held-2")),
+    test=tuple(case(f"sealed-{n}") for n in range(12)),
+)
+
+
+def shown_run(folder: Path) -> RunRecord:
+    """A finished run: one rejected trial, one accepted, and a sealed test that shows a gain."""
+    setup = Setup(
+        target=ScriptedTarget(
+            respond=_respond,
+            surfaces=(
+                TextSurface(id="instructions"),
+                NumberSurface(id="temperature", low=0, high=1),
+                DemosSurface(id="demonstrations"),
+            ),
+            values={"instructions": START, "temperature": 0.5, "demonstrations": ()},
+        ),
+        metrics=(ExpectedText(),),
+        objective=Objective(weights={"expected_text": 1.0}),
+        dataset=DATASET,
+        strategy=Plan(steps=_search()),
+    )
+    optimize(setup, folder)
+    return RunRecord.read(folder)
+
+
+@contextmanager
+def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
+    """A viewer of some runs, in another thread."""
+    library = Library(
+        folders=lambda: list(folders), cases=lambda _: cases, adopter=ProjectAdopter()
+    )
+    viewer = Viewer(library)
+    thread = threading.Thread(target=viewer.serve, daemon=True)
+    thread.start()
+    try:
+        yield viewer
+    finally:
+        viewer.close()
+        thread.join(120)
+        assert not thread.is_alive()
+
+
+def _respond(candidate: Candidate, case: Case, draw: int) -> Outcome:
+    del draw
+    careful = "care" in str(candidate.values["instructions"])
+    right = {"always": True, "fixed": careful, "broken": not careful, "never": False}
+    passes = right.get(case.id, careful)
+    answer = f"{'yes' if passes else 'no'} {HARM}"
+    tool = ToolCall(name="look_up", arguments={"what": HARM}, result="a fact")
+    step = Step(id="1", node="answer", input=case.input, output=answer, tools=(tool,), seconds=0.2)
+    return Outcome(replies=(answer,), trace=Trace(steps=(step,)), seconds=0.4)
+
+
+def _search() -> Callable[[Run], Awaitable[None]]:
+    async def steps(run: Run) -> None:
+        start = run.target.baseline
+        demo = Demonstration(input=f"shown {HARM}", output="yes")
+        worse = start.child({"temperature": 0.9}, origin=Origin(note=f"warmer {HARM}"))
+        better = start.child(
+            {"instructions": BETTER, "temperature": 0.2, "demonstrations": (demo,)},
+            origin=Origin(note="kinder"),
+        )
+        await _record(run, start)
+        await _record(run, worse, Verdict.REJECT)
+        await _record(run, better, Verdict.ACCEPT)
+        run.advance(better)
+
+    return steps
+
+
+async def _record(run: Run, candidate: Candidate, verdict: Verdict | None = None) -> None:
+    results = {
+        split: SplitResult.of(await run.evaluate(candidate, split=split), run.objective)
+        for split in (Split.TRAIN, Split.HOLDOUT)
+    }
+    decision, proposals = None, ()
+    if verdict is not None:
+        numbers = {"train_improvement": 0.25, "noise_bar": 0.1, "best_train_mean_before": 0.5}
+        decision = Decision(
+            gate="script", verdict=verdict, code="better", reason="as planned", numbers=numbers
+        )
+        proposals = (Proposal(role="critic", request={"saw": HARM}, answer={"said": HARM}),)
+    run.record(
+        Trial(
+            candidate=candidate,
+            phase="baseline" if verdict is None else "words",
+            touched=tuple(candidate.values),
+            proposals=proposals,
+            train=results[Split.TRAIN],
+            holdout=results[Split.HOLDOUT],
+            decision=decision,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Hostile input: what others wrote must cost nothing but itself."""

@@ -1,0 +1,101 @@
+"""The check after every test sees what a test left behind, and puts it back."""
+
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.leaks import ProcessState
+
+
+def test_nothing_left_is_no_leak(tmp_path: Path) -> None:
+    assert ProcessState.now().leaks(tmp_path) == []
+
+
+def test_the_import_path(tmp_path: Path) -> None:
+    before, entries = ProcessState.now(), [*sys.path]
+    gone = sys.path.pop()
+    sys.path.insert(0, "/somewhere")
+    assert before.leaks(tmp_path) == [
+        f"sys.path has lost {gone}",
+        "sys.path has gained /somewhere",
+    ]
+    assert sys.path == entries
+
+
+def test_an_import_path_that_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before, own = ProcessState.now(), sys.path
+    sys.path = [*sys.path]
+    assert before.leaks(tmp_path) == ["sys.path is another list"]
+    assert sys.path is own
+
+
+def test_the_folder_of_a_project_is_taken_off_the_import_path(tmp_path: Path) -> None:
+    before, entries = ProcessState.now(), [*sys.path]
+    sys.path.insert(0, str(tmp_path / "project"))
+    assert before.leaks(tmp_path) == []
+    assert sys.path == entries
+
+
+def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LEAKS_NEW", raising=False)
+    monkeypatch.setenv("LEAKS_OLD", "as it was")
+    monkeypatch.setenv("LEAKS_OTHER", "as it was")
+    before = ProcessState.now()
+    os.environ |= {"LEAKS_NEW": "1", "LEAKS_OLD": "2"}
+    del os.environ["LEAKS_OTHER"]
+    assert before.leaks(tmp_path) == [
+        "the variable LEAKS_NEW is set",
+        "the variable LEAKS_OLD is changed",
+        "the variable LEAKS_OTHER is gone",
+    ]
+    assert before.variables == ProcessState.now().variables
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = ProcessState.now()
+    (tmp_path / "away").mkdir()
+    os.chdir(tmp_path / "away")
+    (tmp_path / "away").rmdir()
+    assert before.leaks(tmp_path) == ["the working directory is one that is gone"]
+    assert Path.cwd() == tmp_path
+
+
+def test_signal_handlers(tmp_path: Path) -> None:
+    before = ProcessState.now()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert before.leaks(tmp_path) == ["the handler of SIGTERM is 1"]
+    assert ProcessState.now() == before
+
+
+def test_a_thread_that_does_not_end(tmp_path: Path) -> None:
+    end = threading.Event()
+    before = replace(ProcessState.now(), threads=frozenset({threading.main_thread()}))
+    thread = threading.Thread(target=end.wait, name="leak")
+    thread.start()
+    try:
+        assert "the thread leak is running" in before.leaks(tmp_path, seconds=0)
+    finally:
+        end.set()
+    assert "the thread leak is running" not in before.leaks(tmp_path)
+    assert not thread.is_alive()
+
+
+def test_threads_of_a_service_that_was_there_before(tmp_path: Path) -> None:
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait) for _ in range(2)]
+    threads[0].start()
+    before = ProcessState.now()
+    threads[1].start()
+    try:
+        assert before.leaks(tmp_path, seconds=0) == []
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
