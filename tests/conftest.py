@@ -72,15 +72,12 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:  # pyrig
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing(  # pyright: ignore[reportUnusedFunction]
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Generator[None]:
     """Fails a test that the next one on this worker would notice."""
     before, temporary = ProcessState.now(), Path(tempfile.gettempdir()).resolve()
     yield
-    # A loop that the tests of a module share keeps its threads until the last of them.
-    loop = request.node.get_closest_marker("asyncio")
-    shared = loop is not None and "loop_scope" in loop.kwargs
-    if leaks := before.leaks(tmp_path_factory.getbasetemp(), temporary, threads=not shared):
+    if leaks := before.leaks(tmp_path_factory.getbasetemp(), temporary):
         pytest.fail("the test left behind: " + "; ".join(leaks), pytrace=False)
 
 

@@ -1,11 +1,8 @@
 """What a test may not leave behind in the process for the next one on the same worker."""
 
-import gc
 import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +10,14 @@ from typing import Any, Self
 
 _PYTESTS_OWN = "PYTEST_CURRENT_TEST"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_SECONDS = 60
-"""How long a thread that is about to end may take; only a leak takes that long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessState:
-    """What all tests of a worker share: import path, variables, folder, signals, threads."""
+    """What all tests of a worker share: import path, variables, folder, signals.
+
+    Not threads: a pool that a wider fixture holds starts them whenever it needs one.
+    """
 
     path: list[str]
     """The list itself: a test that replaces it and not its content leaks too."""
@@ -27,7 +25,6 @@ class ProcessState:
     variables: Mapping[str, str]
     folder: str
     handlers: Mapping[signal.Signals, Any]
-    threads: frozenset[threading.Thread]
 
     @classmethod
     def now(cls) -> Self:
@@ -38,11 +35,10 @@ class ProcessState:
             variables=_variables(),
             folder=_folder(),
             handlers={number: signal.getsignal(number) for number in _SIGNALS},
-            threads=_threads(),
         )
 
-    def leaks(self, *projects: Path, threads: bool = True, seconds: float = _SECONDS) -> list[str]:
-        """What differs now, in words; everything but threads is put back.
+    def leaks(self, *projects: Path) -> list[str]:
+        """What differs now, in words; it is put back.
 
         A folder below `projects` on the import path is no leak: burnish adds the folder of the
         project whose functions it imports, and it is taken off here.
@@ -52,7 +48,6 @@ class ProcessState:
             *self._variable_leaks(),
             *self._folder_leaks(),
             *self._handler_leaks(),
-            *(self._thread_leaks(seconds) if threads else ()),
         ]
 
     def _path_leaks(self, projects: Sequence[Path]) -> Iterator[str]:
@@ -94,16 +89,6 @@ class ProcessState:
                 signal.signal(number, before)
                 yield f"the handler of {number.name} is {now}"
 
-    def _thread_leaks(self, seconds: float) -> Iterator[str]:
-        # A service that a wider fixture runs in a thread starts others whenever it needs them.
-        if len(self.threads) > 1 or not _threads() - self.threads:
-            return
-        end = time.monotonic() + seconds
-        while (left := _threads() - self.threads) and time.monotonic() < end:
-            gc.collect()  # a pool that nobody refers to any more ends its threads
-            next(iter(left)).join(0.1)
-        yield from (f"the thread {thread.name} is running" for thread in left)
-
 
 def _variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != _PYTESTS_OWN}
@@ -115,8 +100,3 @@ def _folder() -> str:
         return str(Path.cwd())
     except FileNotFoundError:
         return ""
-
-
-def _threads() -> frozenset[threading.Thread]:
-    """Those that keep a process from ending."""
-    return frozenset(thread for thread in threading.enumerate() if not thread.daemon)

@@ -3,8 +3,6 @@
 import os
 import signal
 import sys
-import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,30 +70,3 @@ def test_signal_handlers(tmp_path: Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     assert before.leaks(tmp_path) == ["the handler of SIGTERM is 1"]
     assert ProcessState.now() == before
-
-
-def test_a_thread_that_does_not_end(tmp_path: Path) -> None:
-    end = threading.Event()
-    before = replace(ProcessState.now(), threads=frozenset({threading.main_thread()}))
-    thread = threading.Thread(target=end.wait, name="leak")
-    thread.start()
-    try:
-        assert "the thread leak is running" in before.leaks(tmp_path, seconds=0)
-    finally:
-        end.set()
-    assert "the thread leak is running" not in before.leaks(tmp_path)
-    assert not thread.is_alive()
-
-
-def test_threads_of_a_service_that_was_there_before(tmp_path: Path) -> None:
-    end = threading.Event()
-    threads = [threading.Thread(target=end.wait) for _ in range(2)]
-    threads[0].start()
-    before = ProcessState.now()
-    threads[1].start()
-    try:
-        assert before.leaks(tmp_path, seconds=0) == []
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
