@@ -39,8 +39,10 @@ _ROOM = 4 << 30
 def pytest_configure(config: pytest.Config) -> None:
     """Temporary files go to memory if there is room: runs flush theirs, and disks take their time.
 
-    The variable is pytest's own. Workers get their folder from the process that starts them.
+    The variable is pytest's own. Workers get their folder from the process that starts them. The
+    embedded model gets one thread: a machine that runs tests has no core to spare later.
     """
+    os.environ.setdefault("BURNISH_LOCAL_THREADS", "1")
     if config.option.basetemp is None and _has_room():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 

@@ -12,10 +12,16 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Message
+from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Usage
 from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
-from burnish.models.embedded.backend import Chunk, EngineShape, default_threads
+from burnish.models.embedded.backend import (
+    Chunk,
+    EngineShape,
+    default_threads,
+    engine_threads,
+)
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef, ModelSettings
 from tests.models.gguf_files import gguf
@@ -272,5 +278,23 @@ async def test_without_the_engine_the_extra_is_named(
         await EmbeddedBackend().complete(ref, HELLO, draw=0)
 
 
-def test_a_small_machine_gives_one_thread() -> None:
-    assert [default_threads(cores) for cores in (1, 2, 4, 6, 8, 64)] == [1, 1, 1, 3, 4, 8]
+@pytest.mark.parametrize(
+    ("cores", "busy", "threads"),
+    [(1, 0, 1), (2, 0, 2), (2, 1, 1), (4, 1, 3), (4, 9, 1), (6, 0, 3), (8, 5, 4), (64, 0, 8)],
+)
+def test_threads_leave_busy_cores_alone(cores: int, busy: int, threads: int) -> None:
+    assert default_threads(cores, busy) == threads
+
+
+@pytest.mark.parametrize("named", ["0", "-1", "two"])
+def test_a_number_of_threads_that_is_none(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_LOCAL_THREADS", named)
+    with pytest.raises(ConfigError, match="BURNISH_LOCAL_THREADS"):
+        engine_threads()
+
+
+def test_a_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_LOCAL_THREADS", "3")
+    assert engine_threads() == 3
+    monkeypatch.delenv("BURNISH_LOCAL_THREADS")
+    assert engine_threads() >= 1

@@ -1,6 +1,7 @@
 """From an empty folder and the wheel to an adopted improvement, with no file written by hand."""
 
 import asyncio
+import shlex
 import shutil
 import sys
 from collections.abc import AsyncGenerator
@@ -148,7 +149,7 @@ async def test_a_langgraph_program(installed: Installed, folder: Path, model: st
 
 async def test_a_command(installed: Installed, folder: Path, model: str) -> None:
     program(folder, "desk.py", COMMAND)
-    words = ("--command", f"{sys.executable} desk.py", "--model", "openai:desk")
+    words = ("--command", f"{shlex.quote(sys.executable)} desk.py", "--model", "openai:desk")
     fine(await installed("init", "--yes", *words, "--base-url", model))
     await improve(installed, "burnish.yaml", folder / "prompts/triage.md")
 

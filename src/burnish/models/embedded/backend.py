@@ -32,12 +32,18 @@ from burnish.models.embedded.files import (
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef, is_loopback
 
+_CHUNK = 64
+_SMALL = 4
+"""Cores of a machine on which every one counts."""
+_LOOKS, _BETWEEN_LOOKS = 5, 0.02
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineShape:
     """How much of the machine an engine uses."""
 
-    threads: int = field(default_factory=lambda: default_threads(_cores()))
+    threads: int | None = None
+    """None: as `default_threads` has it for the moment at which a model is loaded."""
     context: int = 4096
     """Tokens of a prompt and its answer together."""
     slots: int = 1
@@ -88,9 +94,24 @@ def start_server(
         ) from error
 
 
-def default_threads(cores: int) -> int:
-    """One on a small machine: two threads on a busy machine wait for each other at every step."""
-    return 1 if cores <= 4 else min(8, cores // 2)
+def default_threads(cores: int, busy: int) -> int:
+    """The idle cores of a small machine, half of a large one.
+
+    The threads wait for each other at every step: one that shares its core slows all of them
+    down. How many there are changes no answer.
+    """
+    return max(1, cores - busy if cores <= _SMALL else min(8, cores // 2))
+
+
+def engine_threads() -> int:
+    """How many threads a model that is loaded now gets."""
+    if named := os.environ.get("BURNISH_LOCAL_THREADS"):
+        if not named.isdecimal() or int(named) < 1:
+            raise ConfigError(
+                [f"BURNISH_LOCAL_THREADS is {named!r}"], remedy="give a whole number, 1 or more"
+            )
+        return int(named)
+    return default_threads(_cores(), _busy())
 
 
 def _cores() -> int:
@@ -99,31 +120,51 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
+def _busy() -> int:
+    """How many threads other than this one run or wait for a core, at the worst of some moments."""
+    counts: list[int] = []
+    for _ in range(_LOOKS):
+        try:
+            running = Path("/proc/loadavg").read_text().split()[3].partition("/")[0]
+        except OSError:  # not Linux
+            return 1
+        counts.append(int(running) - 1)
+        time.sleep(_BETWEEN_LOOKS)
+    return max(counts)
+
+
 def _params(engine: Any, path: Path, shape: EngineShape) -> Any:
     params = engine.CommonParams()
     params.model.path = str(path)
     params.n_parallel = shape.slots
     params.n_ctx = shape.context * shape.slots
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = shape.threads
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
+        shape.threads or engine_threads()
+    )
     # Tokens of a prompt between two looks at whether anybody still waits for the answer.
-    params.n_batch = params.n_ubatch = 64
+    params.n_batch = _CHUNK
+    together = _tokens_at_once(path)
+    params.n_ubatch = together or _CHUNK
     params.verbosity = -1
     params.warmup = params.fit_params = params.cache_idle_slots = False
     params.cache_ram_mib = params.n_ctx_checkpoints = 0
-    params.cache_prompt = _is_repeatable(path)
+    params.cache_prompt = together is not None
     # With flash attention, what is left of an earlier prompt changes the next answer.
     params.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     return params
 
 
-def _is_repeatable(path: Path) -> bool:
-    """Whether the beginning of a prompt may be cached without changing the next answer.
+def _tokens_at_once(path: Path) -> int | None:
+    """In what groups a prompt is computed if its beginning may be cached; none if it may not.
 
-    It may if the arithmetic of a token does not depend on how many are computed together:
-    measured for the known models on x86, bit by bit. Elsewhere equal answers are worth the time.
+    It may if the arithmetic of a token does not depend on how many are computed together, or
+    the next answer would depend on the one before. On x86 it does not for the known models:
+    measured, bit by bit. Elsewhere their tokens are computed one by one, which for models this
+    small costs less than a cache saves. For other models equal answers are worth the time.
     """
-    measured = {carried.file for carried in KNOWN.values()}
-    return path.name in measured and platform.machine().lower() in {"x86_64", "amd64"}
+    if path.name not in {carried.file for carried in KNOWN.values()}:
+        return None
+    return _CHUNK if platform.machine().lower() in {"x86_64", "amd64"} else 1
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
