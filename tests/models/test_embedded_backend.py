@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Message
-from burnish.core.errors import ConfigError
 from burnish.core.outcomes import Usage
 from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
@@ -289,7 +288,7 @@ def test_threads_leave_busy_cores_alone(cores: int, busy: int, threads: int) -> 
 @pytest.mark.parametrize("named", ["0", "-1", "two"])
 def test_a_number_of_threads_that_is_none(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BURNISH_LOCAL_THREADS", named)
-    with pytest.raises(ConfigError, match="BURNISH_LOCAL_THREADS"):
+    with pytest.raises(ModelRefused, match="BURNISH_LOCAL_THREADS"):
         engine_threads()
 
 

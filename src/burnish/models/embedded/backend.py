@@ -107,8 +107,8 @@ def engine_threads() -> int:
     """How many threads a model that is loaded now gets."""
     if named := os.environ.get("BURNISH_LOCAL_THREADS"):
         if not named.isdecimal() or int(named) < 1:
-            raise ConfigError(
-                [f"BURNISH_LOCAL_THREADS is {named!r}"], remedy="give a whole number, 1 or more"
+            raise ModelRefused(
+                f"BURNISH_LOCAL_THREADS is {named!r}", remedy="give a whole number, 1 or more"
             )
         return int(named)
     return default_threads(_cores(), _busy())
