@@ -233,6 +233,60 @@ def test_a_baseline_does_not_change_the_exit_code(burnish: Burnish, tmp_path: Pa
     assert burnish(*args, "--baseline", "bad.json").code == 0
 
 
+NAMES = [f"case {n}" for n in range(8)]
+
+
+def test_only_a_regression_fails_the_gate(burnish: Burnish, tmp_path: Path) -> None:
+    cases = write(tmp_path, BAD, *(recorded(name, "yes") for name in NAMES))
+    args = ("eval", str(cases), "--metrics", "metrics.yaml", "-q")
+    assert burnish(*args, "--json", "before.json").code == 1
+    gate = (*args, "--baseline", "before.json", "--fail-on", "regression")
+    same = burnish(*gate)
+    assert same.code == 0
+    assert "since    no regression: nothing is worse beyond chance" in same.lines
+    write(tmp_path, BAD, *(recorded(name, "no" if name == "case 0" else "yes") for name in NAMES))
+    assert burnish(*gate).code == 0  # one of nine may be chance
+    write(tmp_path, BAD, *(recorded(name, "no") for name in NAMES))
+    worse = burnish(*gate)
+    assert worse.code == 1
+    assert "since    a regression: equality fell by 0.89" in worse.lines
+    write(
+        tmp_path,
+        BAD,
+        *(recorded(name, "yes") for name in NAMES[1:]),
+        lost("case 0", "infrastructure"),
+    )
+    away = burnish(*gate)
+    assert away.code == 1
+    assert "since    cannot tell: 1 case missing" in away.lines
+
+
+def test_a_gate_for_regressions_needs_a_baseline(burnish: Burnish, tmp_path: Path) -> None:
+    cases = write(tmp_path, GOOD)
+    said = burnish("eval", str(cases), "--metrics", "metrics.yaml", "--fail-on", "regression")
+    assert said.code == 3
+    assert "name it: --baseline REPORT" in said.err
+
+
+def test_a_comment_on_a_pull_request(burnish: Burnish, tmp_path: Path) -> None:
+    hostile = "@team | `x` ![](http://a/b)"
+    cases = write(tmp_path, GOOD, recorded(hostile, "no"), recorded("worse", "yes"))
+    args = ("eval", str(cases), "--metrics", "metrics.yaml", "-q")
+    assert burnish(*args, "--json", "before.json", "--markdown", "alone.md").code == 1
+    alone = Path("alone.md").read_text(encoding="utf-8").splitlines()
+    assert alone[0] == "### `cases` failed: 1 of 3 cases fails"
+    assert any(line.startswith("| `equality` | 0.67 | [") for line in alone)
+    write(tmp_path, GOOD, recorded(hostile, "yes"), recorded("worse", "no"))
+    assert burnish(*args, "--baseline", "before.json", "--markdown", "now.md").code == 1
+    now = Path("now.md").read_text(encoding="utf-8").splitlines()
+    assert "Fixed, 1 case: `@team \\| 'x' ![](http://a/b)`" in now
+    assert "Broken, 1 case: `worse`" in now
+    assert any("may be chance" in line for line in now)
+    assert any(line.endswith(": no regression: nothing is worse beyond chance.") for line in now)
+    assert now[-1].startswith("cases 2 passed, 1 failed, of 3 · ")
+    assert "spent " in now[-1]
+
+
 def test_the_noise_check(burnish: Burnish, tmp_path: Path) -> None:
     cases = write(tmp_path, GOOD, BAD)
     said = burnish("eval", str(cases), "--metrics", "metrics.yaml", "--aa", "3", "-o", "aa")

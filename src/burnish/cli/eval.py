@@ -104,6 +104,9 @@ def evaluate(
     junit_file: Annotated[
         Path | None, _report("--junit", metavar="FILE", help="As JUnit XML.")
     ] = None,
+    markdown_file: Annotated[
+        Path | None, _report("--markdown", metavar="FILE", help="As a comment on a pull request.")
+    ] = None,
     html_file: Annotated[
         Path | None, _report("--html", metavar="FILE", help="As a page for the browser.")
     ] = None,
@@ -111,6 +114,10 @@ def evaluate(
         str | None,
         _report(metavar="REPORT", help="Compare with a --json report or an earlier run."),
     ] = None,
+    fail_on: Annotated[
+        options.FailOn,
+        _report(help="Exit code 1: a failing case, or only what is worse than --baseline."),
+    ] = options.FailOn.FAILURE,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -129,8 +136,10 @@ def evaluate(
         resume=resume,
         json_file=json_file,
         junit_file=junit_file,
+        markdown_file=markdown_file,
         html_file=html_file,
         baseline=baseline,
+        fail_on=fail_on,
         progress="none" if quiet else progress,
         quiet=quiet,
     )

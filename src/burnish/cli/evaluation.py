@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from burnish.cli.execution import chosen_progress, resumable
-from burnish.cli.options import EVAL_USAGE_EXIT
+from burnish.cli.options import EVAL_USAGE_EXIT, FailOn
 from burnish.cli.progress import (
     FOR_PROGRAMS,
     Progress,
@@ -39,10 +39,17 @@ from burnish.projects.measurements import (
 )
 from burnish.reports import evaluation_text
 from burnish.reports.evaluation import EvalReport, to_junit
-from burnish.reports.evaluation_page import heading, totals_lines, verdict
+from burnish.reports.evaluation_page import (
+    heading,
+    regression,
+    summary,
+    totals_lines,
+    verdict,
+)
 from burnish.reports.evaluation_text import case_table, metric_table
 from burnish.reports.progress import WIDTH
 from burnish.reports.rendering import NAME as REPORT
+from burnish.reports.rendering import to_markdown
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord, find_run
 from burnish.runs.driver import Ending
@@ -62,8 +69,10 @@ class EvalRequest:
     resume: str | None = None
     json_file: str | None = None
     junit_file: Path | None = None
+    markdown_file: Path | None = None
     html_file: Path | None = None
     baseline: str | None = None
+    fail_on: FailOn = FailOn.FAILURE
     progress: str = "auto"
     quiet: bool = False
 
@@ -85,13 +94,26 @@ class EvalRequest:
             message = f"{self.output_dir} already exists"
             problems.append(Problem(where="-o", message=message, remedy=remedy))
         json_file = None if self.json_file in (None, _STDOUT) else Path(self.json_file)
-        files = {"--json": json_file, "--junit": self.junit_file, "--html": self.html_file}
+        if self.gates_regressions and self.baseline is None:
+            message = "a regression is one against a baseline"
+            remedy = "name it: --baseline REPORT"
+            problems.append(Problem(where="--fail-on", message=message, remedy=remedy))
+        files = {
+            "--json": json_file,
+            "--junit": self.junit_file,
+            "--markdown": self.markdown_file,
+            "--html": self.html_file,
+        }
         problems += [p for flag, path in files.items() for p in _cannot_write(flag, path)]
         if self.html_file is not None and not can_render():
             message = "a page for the browser needs jinja2 and plotly"
             remedy = "pip install 'burnish[view]'"
             problems.append(Problem(where="--html", message=message, remedy=remedy))
         return problems
+
+    @property
+    def gates_regressions(self) -> bool:
+        return self.fail_on is FailOn.REGRESSION
 
     @property
     def patches(self) -> Flags:
@@ -143,6 +165,8 @@ def _show_report(
     if command:
         again = f"{command} --baseline {run_name(folder)}"
         console.print(Text(f"next     {again}"), soft_wrap=True)
+    if report.baseline is not None:
+        _say(console, "since", regression(report))
     shade = "green" if report.ok else ("red" if report.totals.failed else "yellow")
     console.print(Text(verdict(report), f"bold {shade}"))
 
@@ -218,8 +242,14 @@ def evaluate_agent(
         _show_report(console, measured, _command(measurement), quiet=request.quiet, headed=headed)
     if measured.ending.interrupted:
         raise typer.Exit(2)
-    if measured.report is None or not measured.report.ok:
+    if measured.report is None or not _holds(measured.report, request):
         raise typer.Exit(1)
+
+
+def _holds(report: EvalReport, request: EvalRequest) -> bool:
+    if not request.gates_regressions or report.baseline is None:
+        return report.ok
+    return not report.baseline.regressions and not report.totals.missing
 
 
 def _write(measured: Measured, report: EvalReport, request: EvalRequest) -> None:
@@ -227,6 +257,8 @@ def _write(measured: Measured, report: EvalReport, request: EvalRequest) -> None
         from burnish.pages.report_file import html_report
 
         write_atomic(request.html_file, html_report(RunRecord.read(measured.ending.folder)))
+    if request.markdown_file is not None:
+        write_atomic(request.markdown_file, to_markdown(summary(report)))
     if request.junit_file is not None:
         write_atomic(request.junit_file, to_junit(report))
     if request.json_file == _STDOUT:

@@ -1,6 +1,7 @@
 """Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -62,6 +63,16 @@ def file_kinds(incomplete: str) -> list[str]:
 
 EVAL_USAGE_EXIT = 3
 """The exit code of `eval` for a configuration or a command line that is wrong."""
+
+
+class FailOn(StrEnum):
+    """What makes the exit code 1."""
+
+    FAILURE = "failure"
+    """A case that fails or is missing."""
+    REGRESSION = "regression"
+    """A metric that is worse than in the baseline beyond chance, or cannot be compared."""
+
 
 _limit, _output = in_panel("Limits"), in_panel("Output")
 

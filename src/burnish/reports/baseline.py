@@ -76,6 +76,15 @@ class BaselineComparison:
     silent: tuple[str, ...] = ()
     """The metrics that the baseline has scores of, and this has not a single one of."""
 
+    @property
+    def regressions(self) -> list[str]:
+        """What is worse beyond chance, in words; a metric that fell silent may hide anything."""
+        worse = [each for each in self.metrics if each.distinguishable and each.difference < 0]
+        return [
+            *(f"{each.metric} fell by {-each.difference:.2f}" for each in worse),
+            *(f"{metric} has no score any more" for metric in self.silent),
+        ]
+
 
 def compare_rows(
     now: Sequence[CaseRow],

@@ -1,7 +1,7 @@
 """A measurement in sentences: while it runs, its verdict, its totals, and the page about it."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import commonest_reason
@@ -17,6 +17,7 @@ from burnish.core.formatting import (
     counted,
     duration,
     number,
+    shorten,
     spending,
 )
 from burnish.reports.baseline import BaselineComparison, ChangeKind, MetricChange, Noise
@@ -144,6 +145,17 @@ def change_words(each: MetricChange) -> str:
     return f"may be chance{lost}"
 
 
+def regression(report: EvalReport) -> str:
+    """Whether something is worse than in the baseline, beyond chance, in words."""
+    assert report.baseline is not None
+    worse = report.baseline.regressions
+    if worse:
+        return f"a regression: {'; '.join(worse)}"
+    if report.totals.missing:
+        return f"cannot tell: {counted(report.totals.missing, 'case')} missing"
+    return "no regression: nothing is worse beyond chance"
+
+
 def repeats_note(comparison: BaselineComparison) -> str:
     """Said where the two sides were repeated differently."""
     before, now = comparison.repeats
@@ -190,6 +202,45 @@ class MeasureLines(ProgressLines):
         return "resuming; nothing is paid for twice"
 
 
+_METRIC_HEADS = ("metric", "mean", "95 % interval", "threshold", "cases that pass", "missing")
+_CHANGE_HEADS = ("metric", "cases", "before", "after", "difference", "")
+_NAMED = 20
+"""Cases of one kind that a summary names."""
+
+
+def summary(report: EvalReport) -> Iterator[Section]:
+    """What reviewers of a change want to know: the verdict, what moved and how surely, the cost.
+
+    Names are code, since where this is posted they could be mentions, links or images.
+    """
+    yield Heading(f"{_code(report.about.agent)} {verdict(report)}", level=3)
+    compared = report.baseline
+    if compared is None:
+        yield Table(
+            _METRIC_HEADS, tuple((_code(e.metric), *metric_cells(e)) for e in report.metrics)
+        )
+    else:
+        changes = ((_code(each.metric), *_change_cells(each)) for each in compared.metrics)
+        yield Table(_CHANGE_HEADS, tuple(changes))
+        for lead, kind in (("Fixed", ChangeKind.NEW_PASS), ("Broken", ChangeKind.NEW_FAIL)):
+            yield from _named(lead, [one.case for one in compared.cases if one.change is kind])
+        yield Text.of(f"Since {_code(compared.baseline or 'the baseline')}: {regression(report)}.")
+    shown = ("cases", "crashed", "missing", "latency", "spent")
+    facts = ((label, words) for label, words in totals_lines(report) if label in shown)
+    yield Text.of(" · ".join(f"{label} {words}" for label, words in facts))
+
+
+def _named(lead: str, cases: Sequence[str]) -> Iterator[Section]:
+    if cases:
+        more = f" and {len(cases) - _NAMED:,} more" if len(cases) > _NAMED else ""
+        names = ", ".join(map(_code, cases[:_NAMED]))
+        yield Text.of(f"{lead}, {counted(len(cases), 'case')}: {names}{more}")
+
+
+def _code(text: str) -> str:
+    return "`" + shorten(text, 60).replace("`", "'").replace("|", "\\|") + "`"
+
+
 def _short(run: RunRecord, reason: str) -> Iterator[Section]:
     ended = f" ({cell(reason, WHOLE_REASON)})" if reason else ""
     yield Text.of(f"A measurement, {run.status}{ended}.")
@@ -209,8 +260,7 @@ def _page(report: EvalReport) -> Iterator[Section]:
     yield Text.of(f"**{cell(heading(report), 200)}: {verdict(report)}**")
     yield Facts(tuple((label, cell(words, 200)) for label, words in totals_lines(report)))
     yield Heading("Metrics")
-    heads = ("metric", "mean", "95 % interval", "threshold", "cases that pass", "missing")
-    yield Table(heads, tuple((cell(e.metric), *metric_cells(e)) for e in report.metrics))
+    yield Table(_METRIC_HEADS, tuple((cell(e.metric), *metric_cells(e)) for e in report.metrics))
     if report.baseline is not None:
         yield from _baseline(report.baseline)
     if report.noise is not None:
@@ -221,21 +271,16 @@ def _page(report: EvalReport) -> Iterator[Section]:
 def _baseline(comparison: BaselineComparison) -> Iterator[Section]:
     yield Heading(f"Since {cell(comparison.baseline) or 'the baseline'}")
     yield Text.of(f"{change_counts(comparison)}.")
-    rows = (
-        (
-            cell(each.metric),
-            str(each.cases),
-            two(each.before),
-            two(each.after),
-            f"{each.difference:+.3f} {interval(each.low, each.high)}",
-            change_words(each),
-        )
-        for each in comparison.metrics
-    )
-    yield Table(("metric", "cases", "before", "after", "difference", ""), tuple(rows))
+    rows = ((cell(each.metric), *_change_cells(each)) for each in comparison.metrics)
+    yield Table(_CHANGE_HEADS, tuple(rows))
     if comparison.silent:
         names = cell(", ".join(comparison.silent))
         yield Text.of(f"Scored before, but not now: {names}.")
+
+
+def _change_cells(each: MetricChange) -> tuple[str, ...]:
+    moved = f"{each.difference:+.3f} {interval(each.low, each.high)}"
+    return str(each.cases), two(each.before), two(each.after), moved, change_words(each)
 
 
 def _noise(noise: Noise) -> Iterator[Section]:
