@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from burnish.cli.evaluation import read_report
 from burnish.cli.execution import chosen_progress, resumable
 from burnish.cli.progress import view
 from burnish.core.cases import Split
@@ -20,7 +21,10 @@ from burnish.datasets.splits import split
 from burnish.metrics.agreement import Agreement
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import Disagreement, JudgeChecked, prepare_judge_check
+from burnish.reports.case_audit import CaseAudit, Doubt, audit_cases
 from burnish.reports.rendering import Columns
+
+_SHOWN = 10
 
 
 def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:
@@ -63,6 +67,35 @@ def _row(facts: SplitFacts) -> Iterator[str]:
     small = facts.smallest_difference
     yield from (facts.name, str(facts.cases), str(facts.turns), labels or "—", usual)
     yield f"{small:.2f}" if math.isfinite(small) else "nothing"
+
+
+def audit_measured_cases(names: list[str], *, as_json: bool) -> None:
+    """Read the measurements and print the cases that should be looked at."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError([Problem(where=name, message="named twice") for name in twice])
+    audit = audit_cases({name: read_report(name, name) for name in names})
+    if as_json:
+        typer.echo(json.dumps(codec(CaseAudit).encode(audit), indent=2, ensure_ascii=False))
+        return
+    several = counted(len(names), "measurement")
+    typer.echo(f"audited  {counted(audit.cases, 'case')} with a verdict in {several}")
+    table = Columns("case", "doubt", "evidence", cut=("case",), folded=("evidence",))
+    listed = [each for each in audit.found if each.doubt is not Doubt.NEVER_FAILS]
+    for each in listed:
+        table.add(each.case, each.doubt.value, each.evidence)
+    if listed:
+        table.show()
+    else:
+        typer.echo("no case is in doubt")
+    if easy := audit.of(Doubt.NEVER_FAILS):
+        shown = ", ".join(each.case for each in easy[:_SHOWN])
+        more = f" and {len(easy) - _SHOWN} more" if len(easy) > _SHOWN else ""
+        typer.echo(f"easy     {len(easy)} of {audit.cases} never fail here: {shown}{more}")
+        typer.echo("         they guard against regressions, and cannot show an improvement")
+    if len(names) == 1:
+        typer.echo(
+            "note     whether a case is mislabelled takes measurements of two agents or more"
+        )
 
 
 def convert_cases(
@@ -131,9 +164,6 @@ def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
             [Problem(where=str(path), message="this file already exists") for path in there],
             remedy="use --force to overwrite it",
         )
-
-
-_SHOWN = 10
 
 
 def check_judges(labels: Path, flags: Flags, *, progress: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`burnish data`: convert, split, check, judge-check."""
+"""`burnish data`: convert, split, check, audit, judge-check."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,6 +84,28 @@ def check(
     from burnish.cli.case_reports import check_cases
 
     check_cases(files, near=near, as_json=as_json)
+
+
+@app.command(rich_help_panel=_CASES)
+def audit(
+    measurements: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MEASUREMENT...",
+            autocompletion=options.run_ids,
+            help="Runs of `burnish eval` over the same cases, or their --json reports.",
+        ),
+    ],
+    *,
+    as_json: options.AsJson = False,
+) -> None:
+    """Look for cases that are likely mislabelled, contradict others, always or never fail.
+
+    Measurements of different agents are the best evidence: models, prompts, versions.
+    """
+    from burnish.cli.case_reports import audit_measured_cases
+
+    audit_measured_cases(measurements, as_json=as_json)
 
 
 @app.command("judge-check", rich_help_panel=_JUDGES)

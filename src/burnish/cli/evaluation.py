@@ -123,8 +123,8 @@ class EvalRequest:
         return {**self.flags, "repeats": self.noise_sweeps, SET: [*settings, "noise=true"]}
 
 
-def _read_baseline(name: str) -> EvalReport:
-    """An earlier report: a file, the folder of a run, or a run's id."""
+def read_report(name: str, where: str) -> EvalReport:
+    """An earlier report: a file, the folder of a run, or a run's id; `where` is named if not."""
     path = Path(name)
     if path.exists() and not (path.is_dir() and (path / HEADER).exists()):
         return EvalReport.read(path)
@@ -132,7 +132,7 @@ def _read_baseline(name: str) -> EvalReport:
         return EvalReport.read(find_run(name))
     except RunNotFound as error:
         message = f"there is no file '{name}', and {error.message}"
-        problem = Problem(where="--baseline", message=message, remedy=error.remedy)
+        problem = Problem(where=where, message=message, remedy=error.remedy)
         raise ConfigError([problem]) from None
 
 
@@ -210,7 +210,8 @@ def evaluate_agent(
     try:
         if problems := request.problems():
             raise ConfigError(problems)
-        baseline = None if request.baseline is None else _read_baseline(request.baseline)
+        named = request.baseline
+        baseline = None if named is None else read_report(named, "--baseline")
         progress = chosen_progress(request.progress)
         resumed = None if request.resume is None else find_run(request.resume)
         measurement = load(request.agent, request.patches, resume=resumed)
