@@ -56,6 +56,13 @@ def test_a_function_cases_and_the_name_of_a_metric() -> None:
     assert burnish.evaluate is evaluate
 
 
+def test_a_notebook_shows_the_verdict_and_the_metrics() -> None:
+    found = evaluate(shout, CASES, ["equality"])
+    shown = getattr(found, "_repr_markdown_")().splitlines()  # noqa: B009 - as notebooks ask
+    assert shown[0].endswith(" failed: 1 of 2 cases fails")
+    assert "| `equality` | 0.50 |" in shown[4]
+
+
 def test_nothing_is_left_behind_unless_a_folder_is_named(tmp_path: Path) -> None:
     assert evaluate(shout, CASES, ["equality"]).folder is None
     assert list(known_runs()) == []

@@ -23,8 +23,14 @@ from burnish.projects.file_kinds import RecordedCases
 from burnish.projects.launch import launch, launched, start_or_resume, write_page
 from burnish.reports.evaluation import NAME, About, Bill, EvalReport
 from burnish.reports.evaluation_cases import CaseRow, Complaint, Trouble, complaints_of, unwell
-from burnish.reports.evaluation_page import MeasureLines, evaluation_page, two, verdict
-from burnish.reports.rendering import write_report
+from burnish.reports.evaluation_page import (
+    MeasureLines,
+    evaluation_page,
+    summary,
+    two,
+    verdict,
+)
+from burnish.reports.rendering import to_markdown, write_report
 from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import Header, RunRecord, forget_run
 from burnish.runs.draft import Draft
@@ -81,6 +87,9 @@ class Evaluated:
         """The verdict, and each case that does not pass with expected, actual and reason."""
         explanations = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
         return "\n".join([verdict(self.report), *explanations])
+
+    def _repr_markdown_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        return to_markdown(summary(self.report))
 
     def require(self) -> "Evaluated":
         """Returns itself if everything passes; otherwise raises an AssertionError that explains."""
