@@ -241,7 +241,7 @@ async def test_runs_that_cannot_go_on_here_are_left_with_the_reason(tmp_path: Pa
 
 async def test_two_managers_drive_each_run_once_and_cancel_for_each_other(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'runs.db'}"
-    limits = ServiceLimits(running=2, lease_seconds=6.0)
+    limits = ServiceLimits(running=1, lease_seconds=20.0)  # any of them may take either run
     doors = [Door(), Door()]
     one, two = [
         manager_of(
@@ -256,6 +256,7 @@ async def test_two_managers_drive_each_run_once_and_cancel_for_each_other(tmp_pa
         await asyncio.gather(*map(knocked, doors))
         owners = {(await one.get("desk", run)).owner for run in "ab"}
         assert owners == {one.launcher.owner, two.launcher.owner}
+        by_one = (await one.get("desk", "b")).owner == one.launcher.owner
         await two.cancel("desk", "a")
         assert (await until(one, "desk", "a", RunStatus.CANCELED)).error == "run canceled"
         await two.recover()
@@ -263,7 +264,8 @@ async def test_two_managers_drive_each_run_once_and_cancel_for_each_other(tmp_pa
             door.open.set()
         ended = await one.wait("desk", "b")
     assert ended.status is RunStatus.SUCCEEDED
-    assert len(doors[1].asked) == len(set(doors[1].asked)), "b was driven twice"
+    asked = doors[0 if by_one else 1].asked
+    assert len(asked) == len(set(asked)), "b was driven twice"
 
 
 class Losing(MemoryRunStore):

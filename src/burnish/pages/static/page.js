@@ -137,6 +137,7 @@
     const fold = event.target;
     if (fold.open && fold.dataset.src) load(fold);
   }, true);
+  all("details[open][data-src]").forEach(load); // opened before this script was there
 
   function copies(within) {
     all("[data-copy]", within).forEach((button) => button.addEventListener("click", async () => {
