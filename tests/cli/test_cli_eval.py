@@ -261,6 +261,21 @@ def test_only_a_regression_fails_the_gate(burnish: Burnish, tmp_path: Path) -> N
     assert "since    cannot tell: 1 case missing" in away.lines
 
 
+def test_other_cases_do_not_get_through_the_gate(burnish: Burnish, tmp_path: Path) -> None:
+    cases = write(tmp_path, *(recorded(name, "yes") for name in NAMES))
+    args = ("eval", str(cases), "--metrics", "metrics.yaml", "-q")
+    assert burnish(*args, "--json", "before.json").code == 0
+    gate = (*args, "--baseline", "before.json", "--fail-on", "regression")
+    write(tmp_path, *(recorded(name, "yes") for name in NAMES[2:]))
+    fewer = burnish(*gate)
+    assert fewer.code == 0
+    assert any(line.endswith("; of its cases 2 are gone and 0 rewritten") for line in fewer.lines)
+    write(tmp_path, GOOD)
+    others = burnish(*gate)
+    assert others.code == 1
+    assert any("cannot tell: no case has a score on both sides" in line for line in others.lines)
+
+
 def test_a_gate_for_regressions_needs_a_baseline(burnish: Burnish, tmp_path: Path) -> None:
     cases = write(tmp_path, GOOD)
     said = burnish("eval", str(cases), "--metrics", "metrics.yaml", "--fail-on", "regression")

@@ -248,9 +248,10 @@ def evaluate_agent(
 
 
 def _holds(report: EvalReport, request: EvalRequest) -> bool:
-    if not request.gates_regressions or report.baseline is None:
+    compared = report.baseline
+    if not request.gates_regressions or compared is None:
         return report.ok
-    return not report.baseline.regressions and not report.totals.missing
+    return not (compared.regressions or compared.unknown or report.totals.missing)
 
 
 def _write(measured: Measured, report: EvalReport, request: EvalRequest) -> None:

@@ -78,11 +78,18 @@ class BaselineComparison:
 
     @property
     def regressions(self) -> list[str]:
-        """What is worse beyond chance, in words; a metric that fell silent may hide anything."""
+        """What is worse beyond chance, in words."""
         worse = [each for each in self.metrics if each.distinguishable and each.difference < 0]
+        return [f"{each.metric} fell by {-each.difference:.2f}" for each in worse]
+
+    @property
+    def unknown(self) -> list[str]:
+        """What may hide a regression, in words: scores and cases that are there no more."""
+        fewer = [each for each in self.metrics if each.lost]
         return [
-            *(f"{each.metric} fell by {-each.difference:.2f}" for each in worse),
             *(f"{metric} has no score any more" for metric in self.silent),
+            *(f"{each.metric} no longer scores {each.lost} of its cases" for each in fewer),
+            *([] if self.metrics else ["no case has a score on both sides"]),
         ]
 
 

@@ -147,13 +147,17 @@ def change_words(each: MetricChange) -> str:
 
 def regression(report: EvalReport) -> str:
     """Whether something is worse than in the baseline, beyond chance, in words."""
-    assert report.baseline is not None
-    worse = report.baseline.regressions
-    if worse:
-        return f"a regression: {'; '.join(worse)}"
-    if report.totals.missing:
-        return f"cannot tell: {counted(report.totals.missing, 'case')} missing"
-    return "no regression: nothing is worse beyond chance"
+    compared = report.baseline
+    assert compared is not None
+    if compared.regressions:
+        return f"a regression: {'; '.join(compared.regressions)}"
+    gone = compared.counts.get(ChangeKind.ONLY_THERE, 0)
+    other = compared.counts.get(ChangeKind.REWRITTEN, 0)
+    left = f"; of its cases {gone} are gone and {other} rewritten" if gone or other else ""
+    lost = [f"{counted(report.totals.missing, 'case')} missing"] if report.totals.missing else []
+    if unknown := [*compared.unknown, *lost]:
+        return f"cannot tell: {'; '.join(unknown)}{left}"
+    return f"no regression: nothing is worse beyond chance{left}"
 
 
 def repeats_note(comparison: BaselineComparison) -> str:
