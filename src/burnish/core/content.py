@@ -38,7 +38,11 @@ NotBlank: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_not_bl
 Json = JsonValue
 
 _ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,  # A circle is too deep, which is found without looking for circles.
 )
 
 

@@ -48,6 +48,11 @@ class Spend:
         return None if self.unpriced else to_usd(self.nano_usd)
 
     def __add__(self, other: "Spend") -> "Spend":
+        # Most sums are with nothing, and every case makes a dozen.
+        if other is NOTHING:
+            return self
+        if self is NOTHING:
+            return other
         return Spend(
             metric_calls=self.metric_calls + other.metric_calls,
             calls=self.calls + other.calls,

@@ -67,6 +67,23 @@ _SECRET_IN_JSON = re.compile(rf'(?:{"|".join(_NAME_CUES)})[^"]*"\s*:\s*"')
 _REFERENCE = re.compile(r"\s*([a-z]+\s+)?\$\{[a-z_]\w*\}\s*", re.IGNORECASE)
 
 
+def _finder(cues: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a text has one of these words: at once if it is short, one by one if it is long."""
+    words = tuple(cues)
+    any_of_them = re.compile("|".join(map(re.escape, words)))
+
+    def found(text: str) -> bool:
+        if len(text) < 1_000:
+            return any_of_them.search(text) is not None
+        return any(word in text for word in words)
+
+    return found
+
+
+_has_cue = _finder(_CUES)
+_has_name_cue = _finder(_NAME_CUES)
+
+
 def _written_forms(secret: str) -> Iterator[str]:
     raw = secret.encode("utf-8", "surrogatepass")
     yield secret
@@ -165,8 +182,8 @@ class Redactor:
         lowered = document.lower()
         return not (
             (self.shapes == "known-keys" and may_have_keys(document))
-            or any(cue in lowered for cue in _CUES)
-            or (any(n in lowered for n in _NAME_CUES) and _SECRET_IN_JSON.search(lowered))
+            or _has_cue(lowered)
+            or (_has_name_cue(lowered) and _SECRET_IN_JSON.search(lowered))
         )
 
     def json(self, value: JsonValue, *, spared: str = "") -> JsonValue:
@@ -278,12 +295,8 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 _KEY_SHAPES = tuple((cues, re.compile(pattern)) for cues, pattern in _KINDS)
-_KEY_CUES = tuple(cue for cues, _ in _KINDS for cue in cues)
-
-
-def may_have_keys(text: str) -> bool:
-    """Whether a text may contain such a key; False is certain, and cheap."""
-    return any(cue in text for cue in _KEY_CUES)
+may_have_keys = _finder(cue for cues, _ in _KINDS for cue in cues)
+"""Whether a text may contain such a key; False is certain, and cheap."""
 
 
 def replace_keys(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
