@@ -100,9 +100,11 @@ def _without_shapes(text: str, *, known_keys: bool, spared: str) -> str:
         is_spared = spared and secret.rstrip(".-_") in spared
         return match[0] if is_spared else f"{match[1]}{MARKER}"
 
-    if known_keys:
+    if known_keys and may_have_keys(text):
         text = replace_keys(text, replaced)
     lowered = text.lower()
+    if not _has_cue(lowered):
+        return text
     for cue, pattern in _SHAPES:
         if cue in lowered:
             text = pattern.sub(replaced, text)
