@@ -14,11 +14,11 @@ from burnish.strategies.coordinate.numeric import (
     Observation,
     Point,
     SearchSpace,
-    at_unit,
     best_expected_improvement,
     ratio,
 )
 from burnish.strategies.coordinate.settings import CoordinateSettings
+from burnish.strategies.scales import at_unit
 
 LINE = NumberSurface(id="x", low=0.0, high=1.0)
 LOG = NumberSurface(id="x", low=0.001, high=10.0, log=True)

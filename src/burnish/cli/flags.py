@@ -89,10 +89,13 @@ class FieldsCommand(TyperCommand):
     """The groups of flags that it has; all of them where none is named."""
     explains: ClassVar[bool] = True
     """Whether a flag that it does not have is refused with the name of who has it."""
+    implied: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """By flag, another flag and its value, which it stands for where the other is not given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Find out what the run is about, add its flags, then parse as usual."""
         own = [*self.params]
+        args = [*args, *self._implied_by(args)]
         looking = {"-h", "--help"} & set(args)
         made = self.flags_in_help(args) if looking else self.flags(args, own)
         flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
@@ -107,6 +110,13 @@ class FieldsCommand(TyperCommand):
         finally:
             if not (looking or ctx.resilient_parsing):
                 self.params = own
+
+    def _implied_by(self, args: Sequence[str]) -> Iterator[str]:
+        # A resumed run has its description already.
+        if _value(args, "--resume") is None:
+            for flag, (other, value) in self.implied.items():
+                if _value(args, flag) is not None and _value(args, other) is None:
+                    yield from (other, value)
 
     def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
         """The flags of the run that these arguments are about."""

@@ -1,7 +1,8 @@
 """`burnish optimize`, also known as `burnish test optimize`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -13,6 +14,8 @@ _look, _output = options.in_panel("Look first"), options.in_panel("Output")
 
 class OptimizeCommand(FieldsCommand):
     """Its flags are the fields of the run: of every run, of its target, and of its strategy."""
+
+    implied: ClassVar[Mapping[str, tuple[str, str]]] = {"--goal": ("--strategy", "frugal")}
 
 
 def optimize(

@@ -121,6 +121,9 @@ class OfferRule:
     max_missing: float = MAX_MISSING
     splits: tuple[Split, ...] = (Split.HOLDOUT,)
     """Where it may not be worse, as far as both were measured there."""
+    saves: Literal["", "cheaper", "faster"] = ""
+    """What the run is to save; then the score may be lower by the margin."""
+    margin: float = 0.0
 
 
 def not_worse(

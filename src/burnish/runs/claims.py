@@ -51,6 +51,8 @@ def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Clai
         missing=sealed.missing,
         verdict=verdict if changed else "unchanged",
         reason=reason if changed else "",
+        score_change=sealed.score_change,
+        margin=sealed.margin,
     )
 
 
@@ -127,16 +129,27 @@ def _scores_words(claim: Claim) -> str:
     words = f"{name} {before} → {after}"
     if (gain := claim.gain) is None:
         return words
-    return f"{words}   gain {number(gain.mean)} [{number(gain.low)}, {number(gain.high)}]"
+    if claim.margin is None:
+        return f"{words}   gain {_interval_words(gain)}"
+    words = f"{words}   saved {_interval_words(gain)}"
+    if claim.score_change is None:
+        return words
+    return f"{words}; score {_interval_words(claim.score_change)}"
+
+
+def _interval_words(interval: Interval) -> str:
+    return f"{number(interval.mean)} [{number(interval.low)}, {number(interval.high)}]"
 
 
 def _verdict_words(claim: Claim) -> str:
     if claim.verdict == "improved":
-        return "improved"
+        within = "a saving, and the score loses"
+        return "improved" if claim.margin is None else f"{within} no more than {claim.margin:g}"
     if claim.verdict == "worse":
         return f"worse than the baseline{f': {claim.reason}' if claim.reason else ''}"
     if claim.gain is None or claim.reason:
-        return f"no gain is shown: {claim.reason or 'there are too few cases'}"
+        what = "gain" if claim.margin is None else "harmless saving"
+        return f"no {what} is shown: {claim.reason or 'there are too few cases'}"
     return "not distinguishable from noise"
 
 
@@ -155,8 +168,8 @@ def claim_summary(claim: Claim | None) -> str:
         return verdict_cell(claim)
     if claim.gain is None:
         return claim_label(claim)
-    gain = f"gain {number(claim.gain.mean)} [{number(claim.gain.low)}, {number(claim.gain.high)}]"
-    return f"{claim.basis}: {gain}, {claim.verdict}"
+    what = "gain" if claim.margin is None else f"saved {claim.primary},"
+    return f"{claim.basis}: {what} {_interval_words(claim.gain)}, {claim.verdict}"
 
 
 def sealed_words(sealed: SealedResult) -> str:

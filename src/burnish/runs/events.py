@@ -243,7 +243,9 @@ class SealedResult(EventData):
     """The result of the sealed test."""
 
     kinds: ClassVar[tuple[str, ...]] = ("sealed_test",)
-    optional: ClassVar[frozenset[str]] = frozenset({"primary", "fault", "unchecked"})
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {"primary", "fault", "unchecked", "score_change", "margin"}
+    )
 
     baseline_score: float | None
     best_score: float | None
@@ -257,6 +259,10 @@ class SealedResult(EventData):
     unchecked: str | None = None
     """Why nobody can tell whether the best one is better, whatever the interval shows: too much is
     missing, or a constraint that the baseline keeps could not be checked."""
+    score_change: Interval | None = None
+    """If something else than the score is to be gained, the change of the score,"""
+    margin: float | None = None
+    """and how much lower it may be."""
 
 
 ClaimBasis: TypeAlias = Literal["sealed test", "fresh draws", "selected on holdout"]
@@ -269,6 +275,7 @@ class Claim(EventData):
     """What a run may say of its winner, compared with the baseline."""
 
     kinds: ClassVar[tuple[str, ...]] = ("claim",)
+    optional: ClassVar[frozenset[str]] = frozenset({"score_change", "margin"})
 
     candidate: str = ""
     """The winner; a run that searched on may have another one later."""
@@ -287,6 +294,10 @@ class Claim(EventData):
     """`improved` only if the whole interval is above zero."""
     reason: str = ""
     """Why nothing more can be said."""
+    score_change: Interval | None = None
+    """If the run is to save something, the change of the score, with its interval."""
+    margin: float | None = None
+    """How much lower the score may be in such a run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,13 @@
 """What is measured once the search is over: a second judge, the sealed test, the winner again."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import Comparison, Pair, broken_constraint, cases, compare
 from burnish.core.content import short_id
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Penalties, mean
+from burnish.core.savings import SAVED_WORDS, saving, unit_of
 from burnish.core.statistics import Interval, paired_interval, unpaired_interval
 from burnish.core.strict_gate import OfferRule
 from burnish.core.surfaces import EPSILON, Candidate
@@ -90,9 +91,11 @@ async def _sealed_test(run: Run) -> SealedResult:
         best_score=seen.after,
         gain=seen.gain if run.changed else None,
         missing=seen.missing,
-        primary=_primary(run) or None,
+        primary=seen.saves or _primary(run) or None,
         fault=seen.fault or None,
         unchecked=(seen.unchecked or None) if run.changed else None,
+        score_change=seen.score_change,
+        margin=run.offers.rule.margin if seen.saves else None,
     )
     run.directory.journal.set_mark("sealed_done", "yes")
     run.tell(result, "sealed_test")
@@ -154,11 +157,13 @@ async def _confirmed(run: Run) -> Claim:
             split=run.deciding_split.value,
             baseline_score=seen.before,
             best_score=seen.after,
-            primary=_primary(run),
+            primary=seen.saves or _primary(run),
             gain=seen.gain,
             missing=seen.missing,
             verdict=verdict,
             reason=reason,
+            score_change=seen.score_change,
+            margin=run.offers.rule.margin if seen.saves else None,
         ),
     )
 
@@ -251,9 +256,45 @@ class _Compared:
     unchecked: str = ""
     """Why nobody can tell, whatever the interval shows: a constraint that the baseline keeps could
     not be checked, or too much is missing."""
+    saves: str = ""
+    """What is compared instead of the score: an amount that is to be saved."""
+    score_change: Interval | None = None
 
 
 def _compare(
+    before: Evaluation, after: Evaluation, objective: Objective, rule: OfferRule
+) -> _Compared:
+    compared = _by_score(before, after, objective, rule)
+    return _by_saving(before, after, objective, rule, compared) if rule.saves else compared
+
+
+def _by_saving(
+    before: Evaluation, after: Evaluation, objective: Objective, rule: OfferRule, seen: _Compared
+) -> _Compared:
+    """What is saved, if the score is shown to stay within the margin."""
+    unit = unit_of(before, faster=rule.saves == "faster")
+    saved = None if unit is None else saving(after, before, objective, unit)
+    if unit is None or saved is None:
+        return replace(seen, gain=None, unchecked="what it costs is not known on both sides")
+    change, allowed = saved.score, f"{rule.margin:g} may be lost"
+    fault, unchecked = seen.fault, seen.unchecked
+    if change.high < -rule.margin:
+        fault = fault or f"the score falls by {-change.mean:.3f}, {allowed}"
+    elif not saved.within(rule.margin):
+        unchecked = unchecked or f"the score may be lower by {-change.low:.3f}, {allowed}"
+    return replace(
+        seen,
+        before=saved.before,
+        after=saved.after,
+        gain=saved.saved,
+        fault=fault,
+        unchecked=unchecked,
+        saves=SAVED_WORDS[unit],
+        score_change=change,
+    )
+
+
+def _by_score(
     before: Evaluation, after: Evaluation, objective: Objective, rule: OfferRule
 ) -> _Compared:
     primary = "" if rule.primary == "loss" else rule.primary

@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +12,7 @@ from burnish.core.content import stream
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import mean
 from burnish.core.surfaces import EPSILON, ChoiceSurface, NumberSurface, Scalar, value_key
+from burnish.strategies.scales import at_unit, grid_place, on_grid, rounded, unit, values_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -39,7 +39,7 @@ class SearchSpace:
     @cached_property
     def size(self) -> float:
         """How many points there are; infinite where an axis is continuous."""
-        return math.prod(map(_values_of, self.axes))
+        return math.prod(map(values_of, self.axes))
 
     def key(self, point: Point) -> tuple[bytes, ...]:
         return tuple(value_key(_to_optuna(axis, point[axis.id])) for axis in self.axes)
@@ -47,66 +47,6 @@ class SearchSpace:
     def contains(self, point: Point) -> bool:
         """Whether the point is within all bounds and on all grids."""
         return not any(axis.problems(point[axis.id]) for axis in self.axes)
-
-
-def _values_of(axis: Axis) -> float:
-    """How many values an axis has; infinite where it is continuous."""
-    if isinstance(axis, ChoiceSurface):
-        return len(axis.choices)
-    if axis.low == axis.high:
-        return 1
-    if axis.step is not None:
-        return math.floor((axis.high - axis.low) / axis.step + 1e-9) + 1
-    return math.floor(axis.high) - math.ceil(axis.low) + 1 if axis.integer else math.inf
-
-
-def _grid_place(axis: NumberSurface, value: float) -> int:
-    """Which place of its grid a value has, on an axis with a step."""
-    return round((value - axis.low) / (axis.step or 1))
-
-
-def _on_grid(axis: NumberSurface, place: int) -> int | float:
-    """The value at a place of the grid, as a person would write it: 0.3, not 0.3000…04."""
-    value = Decimal(str(axis.low)) + place * Decimal(str(axis.step or 1))
-    return int(value) if axis.integer else float(value)
-
-
-def unit(axis: NumberSurface, value: float) -> float:
-    """A number as a share of its range, on the scale it is searched on."""
-    if axis.high == axis.low:
-        return 0.5
-    if axis.log:
-        return math.log(value / axis.low) / math.log(axis.high / axis.low)
-    return (value - axis.low) / (axis.high - axis.low)
-
-
-def at_unit(axis: NumberSurface, share: float) -> int | float:
-    """The number at a share of its range; the nearest one where not every number will do."""
-    if axis.log:
-        value = axis.low * (axis.high / axis.low) ** share
-    else:
-        value = axis.low + share * (axis.high - axis.low)
-    if axis.step is not None:
-        return _on_grid(axis, min(_grid_place(axis, value), int(_values_of(axis)) - 1))
-    if axis.integer:
-        return min(math.floor(axis.high), max(math.ceil(axis.low), round(value)))
-    return value
-
-
-_DISTINCT = 100
-"""Roughly how many values of a continuous axis can be told apart."""
-
-
-def rounded(axis: NumberSurface, value: float) -> float:
-    """A number of a continuous axis as a person would write it: 0.58, not 0.578085…
-
-    It is rounded to the power of ten that is nearest to a hundredth of the range, or of the value
-    on a log scale. The bounds count as round, whatever they are.
-    """
-    reach = value * math.log(axis.high / axis.low) if axis.log else axis.high - axis.low
-    digits = -round(math.log10(reach / _DISTINCT)) if reach > 0 else 0
-    near = [round(value, digits), axis.low, axis.high]
-    return min((v for v in near if axis.low <= v <= axis.high), key=lambda v: abs(v - value))
 
 
 QUANTILE = 0.25
@@ -274,7 +214,7 @@ def _distribution(axis: Axis) -> "BaseDistribution":
     if axis.step is not None:
         # Places of the grid: optuna's own steps neither go with a log scale nor with an end
         # that is off the grid, and add up rounding errors.
-        return IntDistribution(0, int(_values_of(axis)) - 1)
+        return IntDistribution(0, int(values_of(axis)) - 1)
     if axis.integer:
         return IntDistribution(math.ceil(axis.low), math.floor(axis.high), log=axis.log)
     return FloatDistribution(axis.low, axis.high, log=axis.log)
@@ -283,12 +223,12 @@ def _distribution(axis: Axis) -> "BaseDistribution":
 def _to_optuna(axis: Axis, value: Scalar) -> Scalar:
     if isinstance(axis, ChoiceSurface) or axis.step is None:
         return value
-    return _grid_place(axis, float(value))
+    return grid_place(axis, float(value))
 
 
 def _from_optuna(axis: Axis, value: Scalar) -> Scalar:
     if isinstance(axis, NumberSurface) and axis.step is not None:
-        return _on_grid(axis, int(value))
+        return on_grid(axis, int(value))
     if isinstance(axis, ChoiceSurface) or axis.integer:
         return value
     return rounded(axis, float(value))

@@ -25,7 +25,6 @@ from burnish.models.roles import ModelRole
 from burnish.runs.probe import Probed
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.headroom import DeadAxis
-from burnish.strategies.coordinate.numeric import at_unit
 from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.trials import (
     AttemptResult,
@@ -40,6 +39,7 @@ from burnish.strategies.coordinate.trials import (
     trace_texts,
     with_room,
 )
+from burnish.strategies.scales import at_unit
 
 _AxisType = TypeVar("_AxisType", bound=Surface)
 

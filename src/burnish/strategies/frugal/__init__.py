@@ -1,0 +1,1 @@
+"""The cheapest candidate that is not worse than the baseline by more than a margin."""

@@ -1,0 +1,320 @@
+"""The strategy `frugal`: change one thing at a time, keep what saves and does not harm.
+
+It asks no model: other choices (such as a cheaper model), fewer demonstrations, other numbers, and
+texts without some of their lines and sentences.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, TypeAlias
+
+from burnish.core.cases import Split
+from burnish.core.comparisons import decide
+from burnish.core.content import Share, short_id
+from burnish.core.errors import BaselineUnmeasured, Problem
+from burnish.core.evaluations import Evaluation, Objective
+from burnish.core.formatting import number
+from burnish.core.money import Spend
+from burnish.core.protocols import Role, Target
+from burnish.core.savings import SAVED_WORDS, Saved, Saving, saving, unit_of
+from burnish.core.strict_gate import OfferRule
+from burnish.core.surfaces import (
+    Candidate,
+    ChoiceSurface,
+    DemosSurface,
+    NumberSurface,
+    Origin,
+    Surface,
+    TextSurface,
+    Value,
+)
+from burnish.core.trials import Decision, SplitResult, Trial
+from burnish.runs.baseline_checks import require_baseline
+from burnish.runs.run import Run
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.parts import LineageStep, Part, SurfaceParts, parts_of
+from burnish.strategies.race import BLOCK, Course, Stopped, may_end_early, race
+from burnish.strategies.scales import at_unit, rounded, unit
+from burnish.system.settings import Access, Door
+
+Goal: TypeAlias = Literal["cheaper", "faster"]
+MAX_MISSING = 0.25
+_MOVABLE = (ChoiceSurface, DemosSurface, NumberSurface, TextSurface)
+
+
+class FrugalSettings(StrategySettings):
+    """What is saved, and what that may cost."""
+
+    goal: Annotated[Goal, Door(flag="*", panel="Options", http=Access.CLIENT)] = "cheaper"
+    """What to save: money (tokens, where nothing has a price), or time."""
+    margin: Annotated[Share, Door(flag="*", panel="Options", http=Access.CLIENT)] = 0.05
+    """How much lower the score may be, from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    candidate: Candidate
+    holdout: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Move:
+    """One thing that may be changed."""
+
+    surface: str
+    value: Value
+    note: str
+    smaller: "tuple[Part, ...]" = ()
+    """What to take out instead where this is missed as a whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frugal:
+    """Goes over the surfaces until nothing more can be saved."""
+
+    settings: FrugalSettings = field(default_factory=FrugalSettings)
+    surfaces: tuple[str, ...] | None = None
+    """Those that may be changed; None means all."""
+    name: str = "frugal"
+
+    @property
+    def fingerprint(self) -> str:
+        return short_id([self.name, 1, self.settings.model_dump(), list(self.surfaces or ())])
+
+    @property
+    def roles(self) -> Sequence[Role[Any, Any]]:
+        return ()
+
+    @property
+    def offer_rule(self) -> OfferRule:
+        settings = self.settings
+        return OfferRule(tolerance=settings.margin, margin=settings.margin, saves=settings.goal)
+
+    def mismatch(self, target: Target) -> Sequence[Problem]:
+        if self._movable(target):
+            return ()
+        return (Problem(message="there is nothing to save: no text, number, choice or demo"),)
+
+    def _movable(self, target: Target) -> list[Surface]:
+        return [
+            surface
+            for surface in target.surfaces
+            if isinstance(surface, _MOVABLE)
+            and (self.surfaces is None or surface.id in self.surfaces)
+        ]
+
+    async def search(self, run: Run) -> None:
+        if run.stop_reason(self._need(run)) is not None:
+            return
+        start = await self._baseline(run)
+        unit = unit_of(start.holdout, faster=self.settings.goal == "faster")
+        if unit is None:
+            raise BaselineUnmeasured(
+                "nothing can be saved: the runs report neither a cost nor tokens",
+                remedy="give the model a price, report usage from the agent, or use --goal faster",
+            )
+        try:
+            await _Descent(run, self, start, unit).go()
+        except Stopped:
+            return
+
+    async def _baseline(self, run: Run) -> _Measured:
+        start = run.target.baseline
+        held = await run.evaluate(start, split=Split.HOLDOUT, repeats=self.settings.repeats)
+        result = SplitResult.of(held, run.objective)
+        run.record(Trial(candidate=start, phase="baseline", holdout=result))
+        run.advance(start)
+        require_baseline(run, held, max_missing=MAX_MISSING)
+        return _Measured(candidate=start, holdout=held)
+
+    def _need(self, run: Run) -> Spend:
+        return run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)
+
+    def moves(self, target: Target, candidate: Candidate) -> Iterator[_Move]:
+        """What may be changed in a candidate, the largest savings first."""
+        surfaces = self._movable(target)
+        for surface in surfaces:
+            yield from _other_values(surface, candidate.values[surface.id])
+        yield from _removals(surfaces, candidate)
+
+
+class _Descent:
+    """The way from the baseline to the cheapest candidate that is as good."""
+
+    def __init__(self, run: Run, strategy: Frugal, start: _Measured, unit: Saved) -> None:
+        self._run = run
+        self._strategy = strategy
+        self._margin = strategy.settings.margin
+        self._repeats = strategy.settings.repeats
+        self._start = start
+        self._best = start
+        self._unit: Saved = unit
+        self._tried = {start.candidate.id}
+
+    async def go(self) -> None:
+        """Until no move saves any more."""
+        cycle, saved = 0, True
+        while saved:
+            cycle += 1
+            saved = False
+            moves = self._moves()
+            while moves:
+                move = moves.popleft()
+                took = await self._try(move, cycle)
+                saved |= took
+                if took:
+                    # What was taken out changes the places of what is left.
+                    moves = self._moves()
+                else:
+                    moves += _without(self._run, self._best.candidate, move)
+
+    def _moves(self) -> deque[_Move]:
+        return deque(self._strategy.moves(self._run.target, self._best.candidate))
+
+    async def _try(self, move: _Move, cycle: int) -> bool:
+        """Whether the change saves without harm; recorded whatever its result."""
+        run = self._run
+        origin = Origin(by=self._strategy.name, kind=run_kind(move), note=move.note)
+        candidate = self._best.candidate.child({move.surface: move.value}, origin=origin)
+        if candidate.id in self._tried:
+            return False
+        self._tried.add(candidate.id)
+        first = run.dataset.holdout[:BLOCK]
+        need = run.estimate(Split.HOLDOUT, cases=first, repeats=self._repeats)
+        if run.stop_reason(need) is not None:
+            raise Stopped
+        trial = Trial(candidate=candidate, cycle=cycle, phase=origin.kind, touched=(move.surface,))
+        if problems := await run.check(candidate, parent=self._best.candidate):
+            run.record(replace(trial, problems=tuple(problems)))
+            return False
+        held, decision = await self._decided(candidate)
+        run.record(replace(trial, holdout=SplitResult.of(held, run.objective), decision=decision))
+        if not decision.accepted:
+            return False
+        run.advance(candidate)
+        self._best = _Measured(candidate=candidate, holdout=held)
+        return True
+
+    async def _decided(self, candidate: Candidate) -> tuple[Evaluation, Decision]:
+        run = self._run
+        # A few cases show whether it saves anything; whether it harms takes all of them.
+        first = await run.evaluate(
+            candidate, split=Split.HOLDOUT, cases=run.dataset.holdout[:BLOCK], repeats=self._repeats
+        )
+        if (lost := self._costs_more(first)) is not None:
+            return first, lost
+        course = Course(
+            order=run.dataset.holdout,
+            incumbent=self._start.holdout,
+            repeats=self._repeats,
+            block=BLOCK,
+            early=may_end_early(self._start.holdout, run.objective),
+            slack=self._margin,
+        )
+        (heat,) = await race(run, [candidate], course)
+        if heat.lost is not None:
+            return heat.evaluation, heat.lost
+        return heat.evaluation, self._decide(heat.evaluation)
+
+    def _costs_more(self, first: Evaluation) -> Decision | None:
+        seen = saving(first, self._best.holdout, self._run.objective, self._unit)
+        if seen is None or seen.saved.mean > 0:
+            return None
+        return decide("frugal", "dearer", self._saving_words(seen), _numbers(seen, self._margin))
+
+    def _decide(self, held: Evaluation) -> Decision:
+        objective, margin = self._run.objective, self._margin
+        beside = saving(held, self._best.holdout, objective, self._unit)
+        seen = saving(held, self._start.holdout, objective, self._unit)
+        missing = len(held.cases) - len(held.only(_known(held, objective)).cases)
+        if beside is None or seen is None or missing > MAX_MISSING * len(held.cases):
+            return decide("frugal", "missing", "cannot tell: too many results are missing", {})
+        numbers = _numbers(seen, margin)
+        if beside.saved.mean <= 0 or (self._unit == "seconds" and beside.saved.low <= 0):
+            return decide("frugal", "dearer", self._saving_words(beside), numbers)
+        before, after = seen.scores
+        words = f"score {number(before)} → {number(after)}, {margin:g} may be lost"
+        # A case counts as lost where it is missing: a candidate may be the reason.
+        if seen.score.mean < -margin or missing > margin * len(held.cases):
+            return decide("frugal", "worse", words, numbers)
+        return decide("frugal", "better", f"{self._saving_words(beside)}; {words}", numbers)
+
+    def _saving_words(self, seen: Saving) -> str:
+        more = "less" if seen.saved.mean > 0 else "more"
+        amount = f"{number(seen.before)} → {number(seen.after)} {SAVED_WORDS[self._unit]}"
+        return f"{abs(seen.share):.0%} {more}: {amount}"
+
+
+def run_kind(move: _Move) -> str:
+    """The phase of a move, for the trials table."""
+    return "remove" if move.note.startswith("without ") else "change"
+
+
+def _known(held: Evaluation, objective: Objective) -> set[str]:
+    return {case for case in held.cases if objective.case_score(held, case) is not None}
+
+
+def _numbers(seen: Saving, margin: float) -> dict[str, float]:
+    return {
+        "before": seen.before,
+        "after": seen.after,
+        "saved": seen.saved.mean,
+        "score_change": seen.score.mean,
+        "margin": margin,
+    }
+
+
+def _other_values(surface: Surface, now: Value) -> Iterator[_Move]:
+    """Other choices, the ends of a number's range and what is halfway to them."""
+    values: list[Value] = []
+    if isinstance(surface, ChoiceSurface):
+        values = [*surface.choices]
+    elif isinstance(surface, NumberSurface) and isinstance(now, int | float):
+        values = [at_unit(surface, share) for share in (0.0, 1.0)]
+        values += [_halfway(surface, now, share) for share in (0.0, 1.0)]
+    for value in values:
+        if value != now:
+            yield _Move(surface=surface.id, value=value, note=f"{surface.id}: {now} → {value}")
+
+
+def _halfway(surface: NumberSurface, now: float, share: float) -> float:
+    value = at_unit(surface, (unit(surface, now) + share) / 2)
+    is_continuous = surface.step is None and not surface.integer
+    return rounded(surface, value) if is_continuous else value
+
+
+def _removals(surfaces: Sequence[Surface], candidate: Candidate) -> Iterator[_Move]:
+    for name, divided in _divided(surfaces, candidate).items():
+        for part in divided.parts:
+            yield from _removal(name, divided, part)
+
+
+def _removal(name: str, divided: SurfaceParts, part: Part) -> Iterator[_Move]:
+    yield _Move(
+        surface=name,
+        value=divided.without([part]),
+        note=f"without {part.what}",
+        smaller=part.smaller,
+    )
+
+
+def _without(run: Run, candidate: Candidate, move: _Move) -> Iterator[_Move]:
+    """The moves that take out a part of what cannot be taken out as a whole."""
+    if move.smaller:
+        divided = _divided(run.target.surfaces, candidate)[move.surface]
+        for part in move.smaller:
+            yield from _removal(move.surface, divided, part)
+
+
+def _divided(surfaces: Sequence[Surface], candidate: Candidate) -> dict[str, SurfaceParts]:
+    """The parts of texts and demonstrations: everything that an empty value does not have."""
+    empty: dict[str, Value] = {}
+    for surface in surfaces:
+        if isinstance(surface, TextSurface) and candidate.values[surface.id]:
+            empty[surface.id] = ""
+        elif isinstance(surface, DemosSurface) and candidate.values[surface.id]:
+            empty[surface.id] = ()
+    nothing = replace(candidate, values={**candidate.values, **empty})
+    steps = [LineageStep(trial=0, candidate=nothing), LineageStep(trial=1, candidate=candidate)]
+    return parts_of(steps, surfaces)
