@@ -166,6 +166,19 @@ def test_another_strategy_on_a_graph(tmp_path: Path, strategy: str) -> None:
     assert best.values[PLANNER] == f"{BETTER}\n"
 
 
+def test_a_graph_is_made_cheaper(tmp_path: Path) -> None:
+    targets = ["planner#instruction"]
+    path = write_world(tmp_path, optimizer(strategy="frugal", targets=targets))
+    idle = f"{BETTER} Take all the time that you need, and remember whom you work for.\n"
+    (tmp_path / "agents" / "planner.md").write_text(idle, encoding="utf-8")
+    optimize(path, quiet=True)
+    best, claim = record(tmp_path).best_candidate, record(tmp_path).claim
+    assert best is not None
+    assert str(best.values[PLANNER]).rstrip() == f"{RULE}."
+    assert claim is not None
+    assert claim.verdict == "not shown", "three cases cannot show that nothing is lost"
+
+
 def test_back_propagation_on_an_agent_file_with_tools(tmp_path: Path) -> None:
     (tmp_path / "shop_tools.py").write_text(
         'def unit(thing: str) -> str:\n    """Look up the unit."""\n    return "kg"\n',

@@ -68,6 +68,8 @@ class Ability:
 
 STEPS = Ability(name="runs that leave steps")
 """Its runs have traces whose steps have inputs, outputs and the surfaces that were used."""
+COSTS = Ability(name="runs that report what they cost")
+"""Its runs have a price, or at least count tokens."""
 DELEGATIONS = Ability(name="tasks that are delegated")
 """Its cases are tasks for a manager and workers, graded as a whole."""
 ONE_TASK = Ability(name="a task to do")

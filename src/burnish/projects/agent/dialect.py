@@ -58,6 +58,7 @@ class AgentFile(Dialect):
         "seed": "execution.seed",
         "confirm": "execution.confirm",
         "min_delta": "target.min_delta",
+        "models": "models",
     }
 
     def recognises(self, document: Document) -> bool:

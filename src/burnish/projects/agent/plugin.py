@@ -34,6 +34,7 @@ from burnish.runs.directory import Header
 from burnish.runs.events import CANDIDATES, Exported, Exporter
 from burnish.runs.homes import FILES, Homes
 from burnish.runs.plugins import (
+    COSTS,
     STEPS,
     Ability,
     Building,
@@ -191,7 +192,7 @@ class AgentPlugin(TargetPlugin):
     Spec: ClassVar[type[TargetSpec]] = AgentSpec
     document: ClassVar[type[BaseModel] | None] = AgentBlock
     surfaces: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
-    abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS, COSTS)
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         spec: AgentSpec = building.spec.target

@@ -20,7 +20,15 @@ from burnish.runs.directory import Header
 from burnish.runs.draft import FilePlace
 from burnish.runs.events import BEST, CANDIDATES, Exported, Exporter
 from burnish.runs.homes import Homes
-from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
+from burnish.runs.plugins import (
+    COSTS,
+    STEPS,
+    Ability,
+    Building,
+    StrategyPlugin,
+    TargetParts,
+    TargetPlugin,
+)
 from burnish.runs.spec import TargetSpec
 from burnish.system import read_tree
 from burnish.system.config import near
@@ -85,7 +93,7 @@ class GraphPlugin(TargetPlugin):
     Spec: ClassVar[type[TargetSpec]] = GraphSpec
     document: ClassVar[type[BaseModel] | None] = GraphBlock
     surfaces: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
-    abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS, COSTS)
 
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         graph = graph_of(building)

@@ -7,7 +7,14 @@ from burnish.core.formatting import Heading, Section, Table, Text, cell, number
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, Surface, TextSurface
 from burnish.runs import progress
 from burnish.runs.directory import RunRecord
-from burnish.runs.plugins import Building, StrategyParts, StrategyPlugin, TargetParts
+from burnish.runs.plugins import (
+    COSTS,
+    Ability,
+    Building,
+    StrategyParts,
+    StrategyPlugin,
+    TargetParts,
+)
 from burnish.runs.report_sections import plain_report
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
@@ -25,6 +32,7 @@ class FrugalPlugin(StrategyPlugin):
         ChoiceSurface,
         DemosSurface,
     )
+    requires: ClassVar[tuple[Ability, ...]] = (COSTS,)
     needs_holdout: ClassVar[bool] = True
     ends: ClassVar[Mapping[str, str]] = {"finished": "nothing more can be saved"}
 

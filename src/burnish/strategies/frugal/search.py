@@ -65,8 +65,15 @@ class _Move:
     surface: str
     value: Value
     note: str
-    smaller: "tuple[Part, ...]" = ()
+    kind: Literal["change", "remove"] = "change"
+    smaller: tuple[Part, ...] = ()
     """What to take out instead where this is missed as a whole."""
+
+    @property
+    def key(self) -> str:
+        """What is not tried again once it was refused."""
+        what = self.note if self.kind == "remove" else str(self.value)
+        return f"{self.kind} {self.surface} {what}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,31 +158,29 @@ class _Descent:
         self._best = start
         self._unit: Saved = unit
         self._tried = {start.candidate.id}
+        self._refused = set[str]()
 
     async def go(self) -> None:
-        """Until no move saves any more."""
-        cycle, saved = 0, True
-        while saved:
-            cycle += 1
-            saved = False
-            moves = self._moves()
-            while moves:
-                move = moves.popleft()
-                took = await self._try(move, cycle)
-                saved |= took
-                if took:
-                    # What was taken out changes the places of what is left.
-                    moves = self._moves()
-                else:
-                    moves += _without(self._run, self._best.candidate, move)
+        """Until no move is left."""
+        moves = self._moves()
+        while moves:
+            move = moves.popleft()
+            if move.key in self._refused:
+                continue
+            if await self._try(move):
+                # What was taken out changes the places of what is left.
+                moves = self._moves()
+            else:
+                self._refused.add(move.key)
+                moves += _smaller(self._run, self._best.candidate, move)
 
     def _moves(self) -> deque[_Move]:
         return deque(self._strategy.moves(self._run.target, self._best.candidate))
 
-    async def _try(self, move: _Move, cycle: int) -> bool:
+    async def _try(self, move: _Move) -> bool:
         """Whether the change saves without harm; recorded whatever its result."""
         run = self._run
-        origin = Origin(by=self._strategy.name, kind=run_kind(move), note=move.note)
+        origin = Origin(by=self._strategy.name, kind=move.kind, note=move.note)
         candidate = self._best.candidate.child({move.surface: move.value}, origin=origin)
         if candidate.id in self._tried:
             return False
@@ -184,7 +189,7 @@ class _Descent:
         need = run.estimate(Split.HOLDOUT, cases=first, repeats=self._repeats)
         if run.stop_reason(need) is not None:
             raise Stopped
-        trial = Trial(candidate=candidate, cycle=cycle, phase=origin.kind, touched=(move.surface,))
+        trial = Trial(candidate=candidate, cycle=1, phase=move.kind, touched=(move.surface,))
         if problems := await run.check(candidate, parent=self._best.candidate):
             run.record(replace(trial, problems=tuple(problems)))
             return False
@@ -246,11 +251,6 @@ class _Descent:
         return f"{abs(seen.share):.0%} {more}: {amount}"
 
 
-def run_kind(move: _Move) -> str:
-    """The phase of a move, for the trials table."""
-    return "remove" if move.note.startswith("without ") else "change"
-
-
 def _known(held: Evaluation, objective: Objective) -> set[str]:
     return {case for case in held.cases if objective.case_score(held, case) is not None}
 
@@ -287,19 +287,21 @@ def _halfway(surface: NumberSurface, now: float, share: float) -> float:
 def _removals(surfaces: Sequence[Surface], candidate: Candidate) -> Iterator[_Move]:
     for name, divided in _divided(surfaces, candidate).items():
         for part in divided.parts:
-            yield from _removal(name, divided, part)
+            if not part.whole:
+                yield from _removal(name, divided, part)
 
 
 def _removal(name: str, divided: SurfaceParts, part: Part) -> Iterator[_Move]:
-    yield _Move(
-        surface=name,
-        value=divided.without([part]),
-        note=f"without {part.what}",
-        smaller=part.smaller,
-    )
+    value = divided.without([part])
+    if isinstance(value, str) and not value.strip():
+        for smaller in part.smaller:  # A text is never empty.
+            yield from _removal(name, divided, smaller)
+        return
+    note = f"without {part.what}"
+    yield _Move(surface=name, value=value, note=note, kind="remove", smaller=part.smaller)
 
 
-def _without(run: Run, candidate: Candidate, move: _Move) -> Iterator[_Move]:
+def _smaller(run: Run, candidate: Candidate, move: _Move) -> Iterator[_Move]:
     """The moves that take out a part of what cannot be taken out as a whole."""
     if move.smaller:
         divided = _divided(run.target.surfaces, candidate)[move.surface]
