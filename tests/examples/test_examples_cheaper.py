@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 def test_what_the_agent_does_not_need_leaves(tmp_path: Path) -> None:
     steps = run_readme("cheaper", tmp_path)
-    assert "saved 0.447" in steps[0].out
+    assert "saved 0.447" in steps[1].out
     home = tmp_path / "examples" / "cheaper"
     assert "name: medium" in (home / "agent.yaml").read_text(encoding="utf-8")
     text = (home / "instructions.md").read_text(encoding="utf-8")
