@@ -1,7 +1,7 @@
 """Agents of known frameworks: found by their type, measured, searched and adopted."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, MissingExtra, Problem
-from burnish.core.surfaces import AGENT_SURFACES, NumberSurface, Surface, TextSurface
+from burnish.core.surfaces import AGENT_SURFACES, NumberSurface, Surface
 from burnish.datasets.formats import read_some_cases
 from burnish.datasets.splits import split
 from burnish.metrics.files import MetricList, MetricsRead
@@ -61,20 +61,42 @@ class FrameworkBlock(CalledBlock):
     """`module:function` that makes what tools and instructions are given, for each conversation:
     dependencies in pydantic-ai, the context in OpenAI Agents and LangGraph."""
 
+    input: str = ""
+    """The key of a graph's state, or the input field of a DSPy program, that gets the query."""
+    output: str = ""
+    """The key of a graph's state, or the output field of a DSPy program, that is the reply."""
+    texts: dict[str, Text] = Field(default_factory=dict[str, str])
+    """More texts to rewrite, by name, each as `module:NAME`: those that the agent takes with
+    `burnish.prompt(name, default=NAME)`."""
+
     def made(self, folder: Path, user: User | None) -> CallingTarget:
         agent, file = loaded_agent(self.call, folder)
-        deps: Callable[[], Any] | None = None
+        options: dict[str, Any] = {"input": self.input, "output": self.output}
         if self.deps is not None:
             remedy = "name a function without parameters as module:function"
-            deps = load_function(self.deps, folder, what="deps", remedy=remedy).function
-        common = {**self._common(user), "name": self.call, "fingerprint": file_fingerprint(file)}
-        adapter = adapter_for(agent, deps)
+            loaded = load_function(self.deps, folder, what="deps", remedy=remedy)
+            options["make_deps"] = loaded.function
+        common: dict[str, Any] = {
+            **self._common(user),
+            "name": self.call,
+            "fingerprint": file_fingerprint(file),
+        }
+        adapter = adapter_for(agent, **options)
         if adapter is not None:
-            return FrameworkTarget(adapter=adapter, **common)
+            texts = {name: _text(each, folder) for name, each in self.texts.items()}
+            return FrameworkTarget(adapter=adapter, texts=texts, **common)
         if not callable(agent):
             kind = f"{type(agent).__module__}.{type(agent).__qualname__}"
             raise ConfigError.of(f"agent {self.call}", f"{kind} is no known agent", _REMEDY)
         return CallableTarget(agent=agent, **common)
+
+
+def _text(reference: str, folder: Path) -> str:
+    remedy = "name a text as module:NAME"
+    text, _ = load_object(reference, folder, what="text", remedy=remedy)
+    if not isinstance(text, str):
+        raise ConfigError.of(f"text {reference}", f"it is {type(text).__name__}, not text", remedy)
+    return text
 
 
 def loaded_agent(reference: str, folder: Path) -> tuple[object, str | None]:
@@ -164,6 +186,7 @@ class FrameworkPlugin(TargetPlugin):
             own_model=_own_model(target),
             own_model_at="target.agent",
             no_model="there is no model to rewrite texts",
+            cases_demonstrate=target.adapter.demonstrates,
             noisy=tuple(s.id for s in target.surfaces if isinstance(s, NumberSurface)),
             left_out=tuple(name for name in ids if spec.tune and name not in spec.tune),
             record=_homes(target, building.folder).record(),
@@ -180,9 +203,7 @@ class FrameworkPlugin(TargetPlugin):
         return SourceHomes.of(header)
 
 
-def _target(
-    building: Building, spec: FrameworkSpec, cases: Sequence[Case]
-) -> CallingTarget | None:
+def _target(building: Building, spec: FrameworkSpec, cases: Sequence[Case]) -> CallingTarget | None:
     user = simulated_user(building, cases)
     block = spec.agent
     return building.problems.in_block(
@@ -196,8 +217,13 @@ def _dataset(
     """The cases: as named, or those of one file divided into splits."""
     data = building.spec.data
     file = spec.cases or (data.cases[0].file if len(data.cases) == 1 else None)
-    if not strategy.proposes or file is None or data.train or data.holdout:
+    if not strategy.proposes or data.train or data.holdout:
         return read_splits(building, strategy), ()
+    if file is None:
+        message = "there are no cases"
+        remedy = "name a file of cases: --cases FILE, or --train FILE --holdout FILE"
+        building.problems.add("target.cases", message, remedy)
+        return None, ()
 
     def divided() -> tuple[Dataset, tuple[str, ...]]:
         cases = read_some_cases(building.path(file))
@@ -224,12 +250,8 @@ def _own_model(target: FrameworkTarget) -> ModelRef | None:
 
 def _part_notes(target: FrameworkTarget) -> Iterator[str]:
     """What was found in the agent."""
-    names = [surface.id for surface in target.surfaces]
-    library = target.adapter.library
-    if names:
-        yield f"found in this agent of {library}: {', '.join(names)}"
-    elif not any(isinstance(each, TextSurface) for each in target.surfaces):
-        yield f"no texts were found in this agent of {library}"
+    names = ", ".join(surface.id for surface in target.surfaces)
+    yield f"found in this agent of {target.adapter.library}: {names or 'nothing to edit'}"
 
 
 def _homes(target: FrameworkTarget, folder: Path) -> SourceHomes:

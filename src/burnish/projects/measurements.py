@@ -18,7 +18,15 @@ from burnish.core.protocols import DescribedMetric
 from burnish.metrics.turns import Layered
 from burnish.models.factory import Models
 from burnish.projects.description import Doors, Request, describe, described_again
-from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, names_agent, recognised, value_under
+from burnish.projects.dialects import (
+    Dialect,
+    Document,
+    Flags,
+    dialect_of,
+    names_agent,
+    recognised,
+    value_under,
+)
 from burnish.projects.file_kinds import RecordedCases
 from burnish.projects.launch import launch, launched, start_or_resume, write_page
 from burnish.reports.evaluation import NAME, About, Bill, EvalReport

@@ -1,10 +1,9 @@
-"""Texts and numbers that are literals in Python files: where they are, and how they are replaced."""
+"""Literals in Python files: where texts and numbers are, and how they are replaced."""
 
 import ast
 import inspect
 import os
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,9 +144,10 @@ def replaced(source: bytes, values: Mapping[str, Value]) -> bytes:
     try:
         after = literals(result)
         same = all(after[path].text == value for path, value in values.items())
+        same = same and set(after) == set(before)
     except (SyntaxError, KeyError):
         same = False
-    if not same or set(after) != set(before):
+    if not same:
         message = "with the new values, the file would not be the program that was measured"
         raise ConfigError([Problem(message=message, remedy="edit it yourself")])
     return result

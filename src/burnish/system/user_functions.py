@@ -57,9 +57,7 @@ def load_function(reference: str, folder: Path, *, what: str, remedy: str) -> Us
         module_name, _, name = reference.partition(":")
         message = f"{module_name} has no function '{name}'"
         raise ConfigError.of(f"{what} {reference}", message, remedy)
-    return UserFunction(
-        reference=reference, function=function, fingerprint=file_fingerprint(file)
-    )
+    return UserFunction(reference=reference, function=function, fingerprint=file_fingerprint(file))
 
 
 def load_object(

@@ -80,6 +80,10 @@ class AgentAdapter(ABC):
     agent: Any
     make_deps: Callable[[], Any] | None = None
     """Makes what the framework passes to tools and instructions, once for each conversation."""
+    input: str = ""
+    """The field or state key that gets the query, where it is not the usual one."""
+    output: str = ""
+    """The field or state key that is the reply, where it is not the usual one."""
 
     @property
     @abstractmethod
@@ -103,6 +107,16 @@ class AgentAdapter(ABC):
         """The agent's model as a reference such as `openai:gpt-4o`; empty if it has none."""
         return ""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether a later turn of a conversation knows of an earlier one."""
+        return True
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether a case can be a demonstration: not for a part that sees other fields."""
+        return True
+
     def deps(self) -> Any:
         return None if self.make_deps is None else self.make_deps()
 
@@ -110,12 +124,15 @@ class AgentAdapter(ABC):
 Adapters: TypeAlias = type[AgentAdapter]
 
 
-def adapter_for(agent: object, make_deps: Callable[[], Any] | None = None) -> AgentAdapter | None:
-    """The adapter of an agent of a known framework; None for anything else."""
+def adapter_for(agent: object, **options: Any) -> AgentAdapter | None:
+    """The adapter of an agent of a known framework; None for anything else.
+
+    `options` are fields of the adapter: `make_deps`, `input`, `output`.
+    """
     for kind in type(agent).__mro__:
         found = _adapter_of(f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}")
         if found is not None:
-            return found(agent=agent, make_deps=make_deps)
+            return found(agent=agent, **options)
     return None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.agent import WrapperAgent
@@ -47,9 +47,9 @@ class PydanticAgent(AgentAdapter):
     def _inner(self) -> Any:
         """The agent itself, below what wraps it."""
         agent = self.agent
-        while isinstance(agent, WrapperAgent):
-            agent = cast("Any", agent).wrapped
-        if not isinstance(agent, Agent):
+        while _is(agent, WrapperAgent):
+            agent = agent.wrapped
+        if not _is(agent, Agent):
             message = f"{type(agent).__name__} has no instructions that can be read"
             raise ConfigError([Problem(where="agent", message=message, remedy="pass an Agent")])
         return agent
@@ -63,8 +63,8 @@ class PydanticAgent(AgentAdapter):
         for name, tool in _tools(agent).items():
             if tool.description:
                 yield Part.text(f"tools.{name}.description", tool.description)
-        if isinstance(agent.model_settings, dict):
-            temperature = cast("dict[str, Any]", agent.model_settings).get("temperature")
+        if _is(agent.model_settings, dict):
+            temperature = agent.model_settings.get("temperature")
             if temperature is not None:
                 yield Part.temperature(_TEMPERATURE, temperature)
 
@@ -86,7 +86,7 @@ class PydanticAgent(AgentAdapter):
         )
         agent._function_toolset = _described(agent._function_toolset, values)
         agent._user_toolsets = [_described(each, values) for each in agent._user_toolsets]
-        if _TEMPERATURE in values and isinstance(agent.model_settings, dict):
+        if _TEMPERATURE in values and _is(agent.model_settings, dict):
             agent.model_settings = {**agent.model_settings, "temperature": values[_TEMPERATURE]}
         return agent
 
@@ -128,19 +128,21 @@ def _text(instruction: Any) -> Any:
 
 def _tools(agent: Any) -> dict[str, Any]:
     toolsets = (agent._function_toolset, *agent._user_toolsets)
-    known = (each for each in toolsets if isinstance(each, FunctionToolset))
-    return {name: tool for each in known for name, tool in cast("Any", each).tools.items()}
+    known = (each for each in toolsets if _is(each, FunctionToolset))
+    return {name: tool for each in known for name, tool in each.tools.items()}
 
 
 def _described(toolset: Any, values: Mapping[str, Value]) -> Any:
     """A toolset of functions with the new descriptions; others stay as they are."""
-    if not isinstance(toolset, FunctionToolset):
-        return cast("Any", toolset)
+    if not _is(toolset, FunctionToolset):
+        return toolset
     changed: Any = copy(toolset)
-    changed.tools = {}
-    for name, tool in cast("Any", toolset).tools.items():
-        changed.tools[name] = copy(tool)
-        if f"tools.{name}.description" in values:
-            changed.tools[name].description = values[f"tools.{name}.description"]
+    changed.tools = {name: copy(tool) for name, tool in toolset.tools.items()}
+    for name, tool in changed.tools.items():
+        tool.description = values.get(f"tools.{name}.description", tool.description)
     return changed
 
+
+def _is(value: Any, kind: type[Any]) -> bool:
+    """Without telling the type checker, for which these generic types are unknown."""
+    return isinstance(value, kind)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
@@ -15,6 +16,7 @@ from burnish.core.surfaces import Candidate, Origin, Surface
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import Reply
 from burnish.targets.frameworks.adapters import AgentAdapter, Part, values_as_json
+from burnish.targets.user_code import CurrentPrompts, providing
 
 VALUES = "values.json"
 """The file of a candidate with all its values."""
@@ -28,6 +30,8 @@ class FrameworkTarget(CallingTarget):
     name: str
     fingerprint: str = ""
     """A hash of its source."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts that no library knows of: the agent asks for them with `burnish.prompt(name)`."""
 
     @property
     def calls_function(self) -> bool:
@@ -35,11 +39,12 @@ class FrameworkTarget(CallingTarget):
 
     @property
     def remembers(self) -> bool:
-        return True
+        return self.adapter.remembers
 
     @cached_property
     def _parts(self) -> Sequence[Part]:
-        return tuple(self.adapter.parts())
+        named = (Part.text(name, text) for name, text in self.texts.items())
+        return (*self.adapter.parts(), *named)
 
     @property
     def surfaces(self) -> Sequence[Surface]:
@@ -79,7 +84,7 @@ class FrameworkTarget(CallingTarget):
 
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         try:
-            self.adapter.with_values(candidate.values)
+            self._agent(candidate)
         except ConfigError as error:
             return error.problems
         except (TypeError, ValueError) as error:
@@ -90,7 +95,7 @@ class FrameworkTarget(CallingTarget):
         return self.conversation_with(self.baseline)
 
     def conversation_with(self, candidate: Candidate) -> AbstractAsyncContextManager[Reply]:
-        agent = self.adapter.with_values(candidate.values)
+        agent = self._agent(candidate)
         return CallableTarget(
             agent=lambda: self.adapter.talk(agent), name=self.name, fingerprint=self.fingerprint
         ).conversation()
@@ -98,9 +103,16 @@ class FrameworkTarget(CallingTarget):
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
-        receipt = await super().run(candidate, case, draw=draw, effects=effects)
+        texts = {name: str(candidate.values[name]) for name in self.texts}
+        with providing(CurrentPrompts(texts=texts, make_folder=_no_folder)):
+            receipt = await super().run(candidate, case, draw=draw, effects=effects)
         steps = tuple(map(self._attributed, receipt.value.trace.steps))
         return replace(receipt, value=replace(receipt.value, trace=Trace(steps=steps)))
+
+    def _agent(self, candidate: Candidate) -> Any:
+        """A copy of the agent with the values of a candidate."""
+        own = {k: value for k, value in candidate.values.items() if k not in self.texts}
+        return self.adapter.with_values(own)
 
     def _attributed(self, step: Step) -> Step:
         """A step with its node's surfaces; with all of them where none has the node's name."""
@@ -119,3 +131,8 @@ class FrameworkTarget(CallingTarget):
             if isinstance(value, str)
         }
         return {VALUES: values_as_json(candidate.values).encode(), **texts}
+
+
+def _no_folder() -> Path:
+    message = "the texts of this agent are not in a folder"
+    raise ConfigError([Problem(message=message, remedy="take them with burnish.prompt(name)")])
