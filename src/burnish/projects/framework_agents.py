@@ -91,6 +91,32 @@ class FrameworkBlock(CalledBlock):
         return CallableTarget(agent=agent, **common)
 
 
+def target_for(agent: object, user: User | None = None) -> FrameworkTarget | None:
+    """The target of an agent that a program has; None if its framework is not known."""
+    adapter = adapter_for(agent)
+    if adapter is None:
+        return None
+    module, name = _home_of(agent)
+    loaded = sys.modules.get(module)
+    return FrameworkTarget(
+        adapter=adapter,
+        name=f"{module}:{name}" if module else type(agent).__qualname__,
+        fingerprint=file_fingerprint(getattr(loaded, "__file__", None)),
+        user=user,
+    )
+
+
+def _home_of(agent: object) -> tuple[str, str]:
+    """The module that has the agent at its top level, and its name there."""
+    for module, loaded in list(sys.modules.items()):
+        if type(agent).__module__.partition(".")[0] == module.partition(".")[0]:
+            continue  # the framework itself
+        for name, value in list(getattr(loaded, "__dict__", {}).items()):
+            if value is agent and name.isidentifier() and not name.startswith("_"):
+                return module, name
+    return "", ""
+
+
 def _text(reference: str, folder: Path) -> str:
     remedy = "name a text as module:NAME"
     text, _ = load_object(reference, folder, what="text", remedy=remedy)

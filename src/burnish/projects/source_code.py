@@ -45,6 +45,12 @@ class Literal:
         same = not isinstance(value, bool | tuple) and self.value == value
         return same and self.label == name.rpartition(".")[2]
 
+    def says(self, value: Value) -> bool:
+        """Whether it has a value; a docstring cannot begin or end with empty lines."""
+        if self.docstring and isinstance(value, str):
+            return self.text == inspect.cleandoc(value)
+        return self.text == value
+
     @property
     def text(self) -> str | int | float:
         """The value; a docstring without its indentation, as libraries show it to models."""
@@ -143,7 +149,7 @@ def replaced(source: bytes, values: Mapping[str, Value]) -> bytes:
         result = result[: literal.start] + new.encode() + result[literal.end :]
     try:
         after = literals(result)
-        same = all(after[path].text == value for path, value in values.items())
+        same = all(after[path].says(value) for path, value in values.items())
         same = same and set(after) == set(before)
     except (SyntaxError, KeyError):
         same = False
@@ -185,7 +191,7 @@ def _spellings(text: str, old: str, column: int) -> Iterator[str]:
             for line in text.splitlines(keepends=True)
             for piece in _pieces(line, max(20, _WIDTH - column - 4))
         )
-    if len(quote) == 3 or ("\n" in text and not several):
+    if len(quote) == 3 or ("\n" in text[:-1] and not several):
         first = "\\\n" if old.startswith(f"{quote}\\\n") else ""
         for each in (quote[0] * 3, "'''", '"""'):
             yield f"{each}{first}{escaped}{each}"
