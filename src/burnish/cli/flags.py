@@ -249,6 +249,8 @@ def file_arguments(
 
     The known flags are the command's own options and those that all its runs share.
     """
+    from burnish.system.user_functions import is_reference
+
     valued = {spelling for flag in shared if flag.kind is not bool for spelling in flag.spellings}
     options = [each for each in own if not getattr(each, "is_flag", True)]
     valued |= {spelling for option in options for spelling in option.opts}
@@ -256,6 +258,9 @@ def file_arguments(
     for index, arg in enumerate(args):
         if index not in values and not arg.startswith("-") and Path(arg).is_file():
             yield Path(arg)
+    # A model may look the same, but is always the value of a flag.
+    agents = (i for i, arg in enumerate(args) if is_reference(arg) and not Path(arg).exists())
+    yield from (Path(args[i]) for i in agents if not (i and args[i - 1].startswith("--")))
     if _value(args, "--agent") is not None:
         yield Path.cwd()
     elif USUAL_FILE.is_file():

@@ -24,7 +24,7 @@ from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config import nearest, shown
 from burnish.system.settings import SchemaPosition, closed_keys
-from burnish.system.user_functions import installed
+from burnish.system.user_functions import installed, is_reference
 from burnish.system.yaml import TreePath
 
 GROUP = "burnish.projects"
@@ -41,8 +41,15 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> "Document":
-        """Read a file, and load the variables of the `.env` next to it."""
+        """Read a file, and load the variables of the `.env` next to it.
+
+        `module:name` stands for a file that names this agent and nothing else.
+        """
         load_dotenv(path.resolve().parent, os.environ)
+        if names_agent(path):
+            name = path.name
+            data: JsonValue = {"kind": "framework", "name": name, "target": name}
+            return cls(path=path, tree=YamlTree(path=Path(name), data=data, text=""))
         return cls(path=path, tree=read_tree(path))
 
     @classmethod
@@ -83,6 +90,11 @@ class Document:
 
     def place(self, *path: str | int) -> FilePlace:
         return FilePlace(tree=self.tree, keys=path)
+
+
+def names_agent(path: Path) -> bool:
+    """Whether a path is no file but the `module:name` of an agent."""
+    return is_reference(path.name) and not path.exists()
 
 
 def value_under(value: JsonValue, path: TreePath) -> JsonValue:

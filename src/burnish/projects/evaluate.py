@@ -22,6 +22,7 @@ from burnish.metrics.turns import user_simulator as simulated
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
+from burnish.projects.framework_agents import FrameworkBlock, target_for
 from burnish.projects.measurements import (
     RESULTS,
     Evaluated,
@@ -73,7 +74,9 @@ def target_of(
         return agent, agent.description.kind
     user = player_for(cases, how.user_simulator, models)
     if isinstance(agent, str):
-        return CallableTarget.load(agent, Path.cwd(), user=user), agent
+        return FrameworkBlock(call=agent).made(Path.cwd(), user), agent
+    if (known := target_for(agent, user)) is not None:
+        return known, known.name
     assert callable(agent)
     made = CallableTarget(agent=agent, user=user)
     return made, made.title
@@ -163,10 +166,11 @@ def evaluate(
 ) -> Evaluated:
     """Measure an agent on cases with metrics.
 
-    The agent is a function, `module:function`, a Target, or a file that `burnish eval` accepts,
-    which may include cases and metrics. Cases are a file or a sequence; metrics are a file, or
-    names, blocks as in files, and Metric objects. With `folder` the run is kept there, and the
-    same call again continues it, or returns its result without paying again.
+    The agent is a function, an agent of a known framework, `module:name` of either, a Target, or a
+    file that `burnish eval` accepts, which may include cases and metrics. Cases are a file or a
+    sequence; metrics are a file, or names, blocks as in files, and Metric objects. With `folder`
+    the run is kept there, and the same call again continues it, or returns its result without
+    paying again.
     """
     _refuse_inside_a_loop()
     how = How(

@@ -58,6 +58,21 @@ class PromptsFile(Dialect):
     }
 
 
+class FrameworkFile(Dialect):
+    """`kind: framework`: an agent of a known framework, with its texts and numbers."""
+
+    kind: ClassVar[str] = "framework"
+    target: ClassVar[str] = "framework"
+    strategy: ClassVar[str] = "reflective"
+    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
+    keys: ClassVar[Mapping[str, str]] = {
+        **_COMMON,
+        "target": "target.agent",
+        "tune": "target.tune",
+        "cases": "data.cases",
+    }
+
+
 _SEARCHED = ("strategy", "train", "holdout", "sealed", "second_judge", "confirm")
 """The keys that only a search has a use for."""
 _CALLED = {

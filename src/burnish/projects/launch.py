@@ -63,14 +63,40 @@ def write_page(folder: Path, cases: Dataset, *, only_again: bool = False) -> Non
             write_html(folder, cases=cases)
 
 
-def optimize(setup: Setup, folder: Path, *, listeners: Sequence[Listener] = ()) -> Ending:
+def optimize(
+    setup: object,
+    folder: Path | str,
+    *,
+    listeners: Sequence[Listener] = (),
+    models: Models | None = None,
+    **flags: JsonValue,
+) -> Ending:
     """Start the run in `folder`, or resume the run that is there.
 
-    A program that was killed continues when it is started again, and one that had finished returns
+    `setup` is a Setup, an agent of a known framework, or `module:name` of one; the run of an agent
+    is described by the flags of `burnish optimize`: `cases="x.csv", reflector="openai:gpt-4o"`. A
+    program that was killed continues when it is started again, and one that had finished returns
     its result again without paying.
     """
+    made = setup if isinstance(setup, Setup) else agent_setup(setup, flags, models=models)
+    return launch(lambda: start_or_resume(made, Path(folder)), listeners)
 
-    return launch(lambda: start_or_resume(setup, folder), listeners)
+
+def agent_setup(agent: object, flags: Flags, *, models: Models | None = None) -> Setup:
+    """The run of an agent that a program has, as `burnish optimize` would set it up."""
+    from burnish.projects.framework_agents import KNOWN, target_for
+
+    if isinstance(agent, str):
+        return load_project(Path(agent), flags, models=models).setup
+    target = target_for(agent)
+    if target is None:
+        message = f"{type(agent).__module__}.{type(agent).__qualname__} cannot be optimised"
+        raise ConfigError(
+            [Problem(where="optimize", message=message, remedy=f"{KNOWN}, or a Setup")]
+        )
+    named = {"kind": "framework", "name": target.name, "target": target.name}
+    document = Document.of_flags(Path.cwd(), named)
+    return build(describe(document, flags), models=models, live=target)
 
 
 def start_or_resume(setup: Setup, folder: Path) -> Run:

@@ -18,7 +18,15 @@ from burnish.core.protocols import DescribedMetric
 from burnish.metrics.turns import Layered
 from burnish.models.factory import Models
 from burnish.projects.description import Doors, Request, describe, described_again
-from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, recognised, value_under
+from burnish.projects.dialects import (
+    Dialect,
+    Document,
+    Flags,
+    dialect_of,
+    names_agent,
+    recognised,
+    value_under,
+)
 from burnish.projects.file_kinds import RecordedCases
 from burnish.projects.launch import launch, launched, start_or_resume, write_page
 from burnish.reports.evaluation import NAME, About, Bill, EvalReport
@@ -297,7 +305,8 @@ def from_description(
 def _read(path: Path) -> tuple[Document, Dialect]:
     """A file that describes what is measured, or a file of recorded cases."""
     # Agents are written in these formats; everything else is cases.
-    if path.suffix in (".yaml", ".yml", ".json") and path.is_file():
+    is_agent = path.suffix in (".yaml", ".yml", ".json") and path.is_file()
+    if is_agent or names_agent(path):
         document = Document.read(path)
         dialect = dialect_of(document) if "kind" in document.data else recognised(document)
         if dialect is not None:

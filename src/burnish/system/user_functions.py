@@ -52,13 +52,25 @@ def load_function(reference: str, folder: Path, *, what: str, remedy: str) -> Us
 
     `what` and `remedy` are for the error: what the function is used for, and how to name it.
     """
+    function, file = load_object(reference, folder, what=what, remedy=remedy)
+    if not callable(function):
+        module_name, _, name = reference.partition(":")
+        message = f"{module_name} has no function '{name}'"
+        raise ConfigError.of(f"{what} {reference}", message, remedy)
+    return UserFunction(reference=reference, function=function, fingerprint=file_fingerprint(file))
+
+
+def load_object(
+    reference: str, folder: Path, *, what: str, remedy: str
+) -> tuple[object, str | None]:
+    """What `module:name` names, None if there is no such name, and the file of its module."""
 
     def wrong(message: str, other_remedy: str = "") -> ConfigError:
         return ConfigError.of(f"{what} {reference}", message, other_remedy or remedy)
 
     if not is_reference(reference):
         raise wrong("not of the form module.path:callable")
-    module_name, _, function_name = reference.partition(":")
+    module_name, _, name = reference.partition(":")
     home = str(folder.resolve())
     if is_program(reference, home):
         raise wrong("this is a program or an internal function of Python, not a function to call")
@@ -69,12 +81,7 @@ def load_function(reference: str, folder: Path, *, what: str, remedy: str) -> Us
     except (Exception, SystemExit) as error:
         message = f"importing it raised {type(error).__name__}: {error}"
         raise wrong(message, _installing(error, module_name)) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise wrong(f"{module_name} has no function '{function_name}'")
-    return UserFunction(
-        reference=reference, function=function, fingerprint=file_fingerprint(module.__file__)
-    )
+    return getattr(module, name, None), module.__file__
 
 
 def _installing(error: BaseException, module_name: str) -> str:

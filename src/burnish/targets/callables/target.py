@@ -222,11 +222,15 @@ class CallingTarget(FixedTarget, ABC):
     def conversation(self) -> AbstractAsyncContextManager[Reply]:
         """Start a conversation with the agent."""
 
+    def conversation_with(self, candidate: Candidate) -> AbstractAsyncContextManager[Reply]:
+        """The same with the values of a candidate, for agents that have surfaces."""
+        del candidate
+        return self.conversation()
+
     async def run(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
-        del candidate
-        async with self.conversation() as reply:
+        async with self.conversation_with(candidate) as reply:
             talk = _AgentTalk(
                 reply=reply,
                 session=uuid.uuid4().hex,

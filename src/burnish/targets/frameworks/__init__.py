@@ -1,0 +1,12 @@
+"""Agents of known frameworks: found by their type, with their texts and numbers as surfaces."""
+
+from burnish.targets.frameworks.adapters import (
+    AgentAdapter,
+    Part,
+    Talk,
+    adapter_for,
+    with_values,
+)
+from burnish.targets.frameworks.target import FrameworkTarget
+
+__all__ = ["AgentAdapter", "FrameworkTarget", "Part", "Talk", "adapter_for", "with_values"]

@@ -1,0 +1,204 @@
+"""Adapters: how the texts and numbers of a framework's agent are found, replaced and run.
+
+An adapter is found by the type of the agent. No framework is imported before an agent of it is
+there.
+"""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+from burnish.core.content import Json, codec
+from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.surfaces import (
+    Demonstration,
+    DemosSurface,
+    NumberSurface,
+    Surface,
+    TextSurface,
+    Value,
+    out_of_bounds,
+    placeholders_in,
+)
+from burnish.system.user_functions import installed
+
+GROUP = "burnish.agents"
+"""The entry points of other adapters: the name is `module.Class`, the value an AgentAdapter."""
+_HOME = "burnish.targets.frameworks"
+_BUILT_IN = {
+    "pydantic_ai.AbstractAgent": f"{_HOME}.pydantic_ai:PydanticAgent",
+    "agents.Agent": f"{_HOME}.openai_agents:OpenAIAgent",
+    "langgraph.Pregel": f"{_HOME}.langgraph:LangGraphAgent",
+    "dspy.Module": f"{_HOME}.dspy:DSPyProgram",
+}
+"""By the top module and the name of a class, the adapter for it and the classes derived from it."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Something of an agent that may be edited, and its value."""
+
+    surface: Surface
+    value: Value
+
+    @classmethod
+    def text(cls, name: str, text: str) -> "Part":
+        """A text; its placeholders must stay."""
+        surface = TextSurface(id=name, placeholders=placeholders_in(text))
+        return cls(surface=surface, value=text)
+
+    @classmethod
+    def temperature(cls, name: str, value: float) -> "Part":
+        """A temperature between 0 and 1, or as high as it is."""
+        surface = NumberSurface(id=name, low=0.0, high=max(1.0, value))
+        return cls(surface=surface, value=float(value))
+
+    @classmethod
+    def demos(cls, name: str, demos: tuple[Demonstration, ...]) -> "Part":
+        return cls(surface=DemosSurface(id=name), value=demos)
+
+
+class Talk(Protocol):
+    """A conversation with an agent."""
+
+    async def send(self, message: str, history: list[dict[str, str]]) -> object:
+        """The agent's answer; `history` are the earlier messages of both sides."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentAdapter(ABC):
+    """One framework's way to an agent."""
+
+    agent: Any
+    make_deps: Callable[[], Any] | None = None
+    """Makes what the framework passes to tools and instructions, once for each conversation."""
+    input: str = ""
+    """The field or state key that gets the query, where it is not the usual one."""
+    output: str = ""
+    """The field or state key that is the reply, where it is not the usual one."""
+
+    @property
+    @abstractmethod
+    def library(self) -> str:
+        """The name of the framework."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Part]:
+        """What may be edited, in a stable order."""
+
+    @abstractmethod
+    def with_values(self, values: Mapping[str, Value]) -> Any:
+        """A copy of the agent with these values; the agent itself is not changed."""
+
+    @abstractmethod
+    def talk(self, agent: Any) -> Talk:
+        """Begin a conversation with such a copy, whose steps are recorded."""
+
+    @property
+    def model(self) -> str:
+        """The agent's model as a reference such as `openai:gpt-4o`; empty if it has none."""
+        return ""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a later turn of a conversation knows of an earlier one."""
+        return True
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether a case can be a demonstration: not for a part that sees other fields."""
+        return True
+
+    def deps(self) -> Any:
+        return None if self.make_deps is None else self.make_deps()
+
+
+Adapters: TypeAlias = type[AgentAdapter]
+
+
+def adapter_for(agent: object, **options: Any) -> AgentAdapter | None:
+    """The adapter of an agent of a known framework; None for anything else.
+
+    `options` are fields of the adapter: `make_deps`, `input`, `output`.
+    """
+    for kind in type(agent).__mro__:
+        found = _adapter_of(f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}")
+        if found is not None:
+            return found(agent=agent, **options)
+    return None
+
+
+@cache
+def _adapter_of(name: str) -> Adapters | None:
+    place = _BUILT_IN.get(name, "")
+    if place:
+        module, _, attribute = place.partition(":")
+        return cast("Adapters", getattr(import_module(module), attribute))
+    point = next((each for each in installed(GROUP) if each.name == name), None)
+    return None if point is None else cast("Adapters", point.load())
+
+
+def numbered(name: str, texts: list[str]) -> Iterator[tuple[str, str]]:
+    """Texts with ids: the name itself for one, `name.1` and so on for several."""
+    for number, text in enumerate(texts, start=1):
+        yield (name if len(texts) == 1 else f"{name}.{number}"), text
+
+
+# -- Values in a file ------------------------------------------------------------------------------
+
+
+def values_as_json(values: Mapping[str, Value]) -> str:
+    """Values as the text of a file."""
+    data = {
+        name: [codec(Demonstration).encode(demo) for demo in value]
+        if isinstance(value, tuple)
+        else value
+        for name, value in values.items()
+    }
+    return f"{json.dumps(data, ensure_ascii=False, indent=2)}\n"
+
+
+def values_from_json(text: str, path: Path) -> dict[str, Value]:
+    """The values of such a file."""
+    try:
+        data = cast("dict[str, Json]", json.loads(text))
+        return {
+            name: tuple(codec(Demonstration).decode(demo) for demo in value)
+            if isinstance(value, list)
+            else cast("Value", value)
+            for name, value in data.items()
+        }
+    except (ValueError, AttributeError, BurnishError) as error:
+        message = f"these are not values of an agent: {error}"
+        remedy = "restore the file that `burnish adopt` wrote"
+        raise ConfigError([Problem(where=str(path), message=message, remedy=remedy)]) from None
+
+
+def with_values(agent: T, path: str | os.PathLike[str]) -> T:
+    """A copy of an agent with the values of a file that `burnish adopt` wrote.
+
+    Without such a file it is the agent itself.
+    """
+    file = Path(path)
+    adapter = adapter_for(agent)
+    if adapter is None:
+        message = f"{type(agent).__module__}.{type(agent).__qualname__} is no agent that is known"
+        raise ConfigError([Problem(where="with_values", message=message, remedy=KNOWN)])
+    if not file.exists():
+        return agent
+    values = values_from_json(file.read_bytes().decode(), file)
+    surfaces = {part.surface.id: part.surface for part in adapter.parts()}
+    if problems := out_of_bounds(values, surfaces):
+        raise ConfigError(problems, remedy=f"correct {file}, or delete it")
+    return cast("T", adapter.with_values(values))
+
+
+KNOWN = "known are agents of pydantic-ai, OpenAI Agents, LangGraph and DSPy"
