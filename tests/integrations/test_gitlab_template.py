@@ -5,17 +5,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.integrations.checkouts import ACTION, Ran, measured_checkout, replies, run_script
+from tests.loopback import Answered, answering
 
 pytestmark = pytest.mark.slow
 
@@ -29,50 +28,25 @@ class GitLab:
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     tokens: set[str] = field(default_factory=set[str])
 
-    def answer(self, method: str, path: str, body: Any) -> Any:
-        rows = self.notes if "/notes" in path else self.requests
-        if method == "GET":
-            return list(reversed(rows))
-        if method == "POST":
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> Answered:
+        self.tokens.add(request.headers["PRIVATE-TOKEN"])
+        rows = self.notes if "/notes" in request.path else self.requests
+        if request.command == "GET":
+            return 200, {}, json.dumps(rows[::-1]).encode()
+        if request.command == "POST":
             place = len(rows)
             rows.append({"id": place, "iid": place, "web_url": f"https://lab/{place}"})
         else:
-            place = int(path.rsplit("/", 1)[1])
-        rows[place] |= body
-        return rows[place]
-
-
-@contextmanager
-def serving(lab: GitLab) -> Generator[GitLab]:
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length) or b"null")
-            lab.tokens.add(self.headers["PRIVATE-TOKEN"])
-            answer = lab.answer(self.command, self.path, body)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        do_GET = do_POST = do_PUT = _answer  # noqa: N815 - the names that http.server looks for
-
-        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002 - as inherited
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    lab.address = f"http://127.0.0.1:{server.server_port}/api/v4"
-    try:
-        yield lab
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+            place = int(request.path.rsplit("/", 1)[1])
+        rows[place] |= json.loads(body)
+        return 200, {}, json.dumps(rows[place]).encode()
 
 
 @pytest.fixture
 def lab() -> Generator[GitLab]:
-    with serving(GitLab()) as lab:
+    lab = GitLab()
+    with answering(lab.answer) as address:
+        lab.address = f"{address}/api/v4"
         yield lab
 
 
