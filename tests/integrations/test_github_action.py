@@ -1,9 +1,6 @@
 """The action for pull requests: its script on real git, with a `gh` that writes down its call."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integrations.checkouts import (
+    ACTION,
+    Ran,
+    git,
+    measured_checkout,
+    replies,
+    run_script,
+)
+
 pytestmark = pytest.mark.slow
 
-ACTION = Path(__file__).parents[2] / "action"
-NAMES = [f"case {n}" for n in range(8)]
 GH = """#!/bin/sh
 printf '%s\\n' "$@" >> "$GH_CALLS"
 exit "${GH_CODE:-0}"
@@ -22,9 +26,7 @@ exit "${GH_CODE:-0}"
 
 
 @dataclass(frozen=True)
-class Ran:
-    code: int
-    said: str
+class Acted(Ran):
     summary: str
     outputs: dict[str, str]
     calls: list[str]
@@ -33,78 +35,36 @@ class Ran:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A clone whose base branch passes seven of eight cases, with its report as the baseline."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/gh").write_text(GH)
     (tmp_path / "bin/gh").chmod(0o755)
-    folder = tmp_path / "clone"
-    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "origin.git")
-    git(tmp_path, "init", "--quiet", "--initial-branch=main", "clone")
-    git(folder, "remote", "add", "origin", str(tmp_path / "origin.git"))
-    (folder / "metrics.yaml").write_text("- {type: standard, metric: equality}\n")
-    replies(folder, wrong=1)
-    command = ("eval", "cases.jsonl", "--metrics", "metrics.yaml", "-q", "--json", "baseline.json")
-    burnish = str(Path(sys.executable).with_name("burnish"))
-    subprocess.run([burnish, *command], cwd=folder, check=False, capture_output=True)
-    git(folder, "add", "-A")
-    git(folder, "commit", "--quiet", "-m", "base")
-    git(folder, "push", "--quiet", "origin", "main")
-    git(folder, "checkout", "--quiet", "-b", "change")
-    return folder
+    return measured_checkout(tmp_path)
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.com")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-
-
-def replies(folder: Path, *, wrong: int) -> None:
-    rows = [
-        {
-            "name": name,
-            "input": f"{name}?",
-            "expected": "yes",
-            "recorded": {"replies": ["no" if number < wrong else "yes"]},
-        }
-        for number, name in enumerate(NAMES)
-    ]
-    (folder / "cases.jsonl").write_text("\n".join(map(json.dumps, rows)))
-
-
-def act(folder: Path, **variables: str) -> Ran:
+def act(folder: Path, **variables: str) -> Acted:
     """Run the script as the action's step does."""
     home = folder.parent
     files = {name: home / name for name in ("output", "step_summary", "calls")}
     for path in files.values():
         path.write_text("")
-    path = os.pathsep.join(
-        (str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])
-    )
     own = {
         "AGENT": "cases.jsonl",
         "BASELINE": "baseline.json",
         "ARGUMENTS": "--metrics 'metrics.yaml' -q",
         "COMMENT": "true",
+        "GITLAB_CI": "",
         "GITHUB_BASE_REF": "main",
         "GITHUB_REF": "refs/pull/12/merge",
         "GITHUB_OUTPUT": str(files["output"]),
         "GITHUB_STEP_SUMMARY": str(files["step_summary"]),
         "GH_CALLS": str(files["calls"]),
         "RUNNER_TEMP": str(home),
-        "PATH": path,
     }
-    done = subprocess.run(
-        ["bash", str(ACTION / "measure.sh")],
-        cwd=folder,
-        env={**os.environ, **own, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_script("measure.sh", folder, **(own | variables))
     lines = files["output"].read_text().splitlines()
-    return Ran(
-        code=done.returncode,
-        said=done.stdout + done.stderr,
+    return Acted(
+        code=ran.code,
+        said=ran.said,
         summary=files["step_summary"].read_text(),
         outputs=dict(line.split("=", 1) for line in lines),
         calls=files["calls"].read_text().splitlines(),
@@ -112,12 +72,13 @@ def act(folder: Path, **variables: str) -> Ran:
 
 
 def test_no_worse_than_the_base_branch(checkout: Path) -> None:
-    ran = act(checkout)
+    ran = act(checkout, BURNISH_HTML="")
     assert ran.code == 0, ran.said
     assert "no regression" in ran.summary
     assert ran.calls[:5] == ["pr", "comment", "12", "--edit-last", "--create-if-none"]
     assert Path(ran.outputs["summary"]).read_text() == ran.summary
     assert json.loads(Path(ran.outputs["report"]).read_text())["summary"]["pass_rate"] == 0.875
+    assert "<html" in Path(ran.outputs["page"]).read_text()
 
 
 def test_worse_than_the_base_branch(checkout: Path) -> None:
@@ -166,12 +127,13 @@ def test_a_wrong_file_keeps_its_exit_code(checkout: Path) -> None:
 
 def test_no_value_stands_in_the_text_of_a_script() -> None:
     action: dict[str, Any] = yaml.safe_load((ACTION / "action.yml").read_text())
-    steps = action["runs"]["steps"]
+    *steps, upload = action["runs"]["steps"]
     assert all("${{" not in step["run"] for step in steps)
     assert all("uses" not in step for step in steps)
+    assert upload["uses"].startswith("actions/upload-artifact@")
     read = {
         value.removeprefix("${{ inputs.").removesuffix(" }}")
-        for step in steps
+        for step in (*steps, {"env": {"name": upload["with"]["name"]}})
         for value in step["env"].values()
     }
     assert read == set(action["inputs"])

@@ -11,6 +11,7 @@ from burnish.cli import (
     doctor,
     experiments,
     init,
+    mcp,
     models,
     optimize,
     policy,
@@ -68,6 +69,7 @@ app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 app.command("view", rich_help_panel="Look back")(view.view)
 app.command("why", rich_help_panel="Look back")(why.why)
 app.command("serve", rich_help_panel="Serve it")(serve.serve)
+app.command("mcp", rich_help_panel="Serve it")(mcp.mcp)
 app.add_typer(tokens.app, name="tokens", rich_help_panel="Serve it")
 app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
 app.add_typer(policy.app, name="policy", rich_help_panel="Look back")

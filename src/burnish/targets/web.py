@@ -10,7 +10,7 @@ from burnish.models.endpoints import Endpoint
 if TYPE_CHECKING:
     import ssl
 
-    from httpx2 import AsyncClient
+    from httpx2 import AsyncClient, Client
 
 
 def is_web_address(url: str) -> bool:
@@ -38,16 +38,22 @@ def web_client(url: str, *, most_bytes: int | None = None, **options: Any) -> "A
     return httpx2.AsyncClient(trust_env=not local, verify=_certificates(), **options)
 
 
+def blocking_client(url: str, **options: Any) -> "Client":
+    """The same for threads, without a limit of bytes."""
+    import httpx2
+
+    local = Endpoint(address=url, key="").is_local
+    return httpx2.Client(trust_env=not local, verify=_certificates(), **options)
+
+
 def fetched(url: str, headers: Mapping[str, str], *, most_bytes: int, seconds: float) -> bytes:
     """What an address answers to GET; raises ConnectionError with the reason if nothing."""
     import httpx2
 
-    local = Endpoint(address=url, key="").is_local
-    options: dict[str, Any] = {"trust_env": not local, "verify": _certificates()}
     content = bytearray()
     try:
         with (
-            httpx2.Client(timeout=seconds, headers=dict(headers), **options) as client,
+            blocking_client(url, timeout=seconds, headers=dict(headers)) as client,
             client.stream("GET", url) as response,
         ):
             for piece in response.iter_bytes():

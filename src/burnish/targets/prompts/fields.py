@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, RollbackError, RunLocked
 from burnish.system.borrowed_files import make_private_folder
 from burnish.system.files import file_trouble, read_bytes, write_atomic
+from burnish.system.locks import FileLock
 from burnish.system.processes import Owner
 from burnish.system.restoration import SCHEMA, PutBack, digest, records_in
 
@@ -90,6 +91,7 @@ class CallbackField:
     name: str
     read: Read
     write: Write
+    source: str = "<callback>"
 
     async def text(self) -> str:
         """Read the current text."""
@@ -111,6 +113,17 @@ class CallbackField:
 
 
 Field: TypeAlias = FileField | CallbackField
+
+
+def lock_files(files: Sequence[FileField], home: Path) -> ExitStack:
+    """Lock all of the files or none; close the result to unlock them."""
+    folder = home / "locks"
+    with ExitStack() as locks:
+        for file in sorted(files, key=lambda each: each.home):
+            make_private_folder(folder)
+            lock = folder / f"prompt-{digest(str(file.home).encode())[:32]}.lock"
+            locks.enter_context(FileLock.acquire(lock, holding=f"the prompt file {file.shown}"))
+        return locks.pop_all()
 
 
 def decoded(content: bytes, path: Path) -> str:

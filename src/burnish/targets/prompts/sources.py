@@ -31,10 +31,11 @@ from burnish.targets.prompts.fields import (
     LentCallbacks,
     decoded,
     encoded,
+    lock_files,
     recall,
     write_together,
 )
-from burnish.targets.prompts.target_prompt import TargetPrompt, lock_files, require_unborrowed
+from burnish.targets.prompts.target_prompt import TargetPrompt, require_unborrowed
 
 
 def common_root(prompts: TargetPrompt, root: Path | None) -> Path:

@@ -2,16 +2,15 @@
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Self, TypeAlias
 
 from burnish.core.errors import ConfigError, Problem, RollbackError, RunLocked
 from burnish.core.surfaces import TextSurface, placeholders_in
-from burnish.system.borrowed_files import make_private_folder, undone_if_killed
+from burnish.system.borrowed_files import undone_if_killed
 from burnish.system.files import state_folder
-from burnish.system.locks import FileLock
-from burnish.system.restoration import borrowed_folder, borrower_of, digest
+from burnish.system.restoration import borrowed_folder, borrower_of
 from burnish.targets.prompts.fields import (
     CallbackField,
     Field,
@@ -21,20 +20,10 @@ from burnish.targets.prompts.fields import (
     Write,
     encoded,
     is_async,
+    lock_files,
     name_problem,
     write_together,
 )
-
-
-def lock_files(files: Sequence[FileField], home: Path) -> ExitStack:
-    """Lock all of the files or none; close the result to unlock them."""
-    folder = home / "locks"
-    with ExitStack() as locks:
-        for file in sorted(files, key=lambda each: each.home):
-            make_private_folder(folder)
-            lock = folder / f"prompt-{digest(str(file.home).encode())[:32]}.lock"
-            locks.enter_context(FileLock.acquire(lock, holding=f"the prompt file {file.shown}"))
-        return locks.pop_all()
 
 
 def require_unborrowed(files: Sequence[FileField], home: Path) -> None:
@@ -106,14 +95,28 @@ class TargetPrompt:
         self._fields[name] = CallbackField(name=name, read=read, write=write)
         return self
 
+    def add_store(self, name: str, reference: str, *, folder: Path | None = None) -> Self:
+        """Add a field that is kept elsewhere, such as `python:agent.py#PROMPT`.
+
+        It is not overwritten if somebody else has changed it. Paths are relative to `folder`.
+        """
+        from burnish.targets.prompts.stores import prompt_store
+
+        store = prompt_store(reference, folder=folder)
+        self.add_callback(name, read=store.read, write=store.write)
+        self._fields[name] = CallbackField(
+            name=name, read=store.read, write=store.write, source=store.place
+        )
+        return self
+
     def names(self) -> list[str]:
         """The names of the fields, in the order in which they were added."""
         return list(self._fields)
 
     def describe_source(self, name: str) -> str:
-        """The path as written, or `<callback>`."""
+        """The path as written, the place of a store, or `<callback>`."""
         field = self._field(name)
-        return field.shown if isinstance(field, FileField) else "<callback>"
+        return field.shown if isinstance(field, FileField) else field.source
 
     async def read(self, name: str) -> str:
         """Read the current text of a field."""
