@@ -33,7 +33,7 @@ from burnish.core.surfaces import (
     Value,
     diff,
 )
-from burnish.core.trials import TrialDetails
+from burnish.core.trials import FINISHED, TrialDetails
 from burnish.journal.once import JournaledEffects
 from burnish.runs.directory import RunDirectory, RunRecord
 from burnish.runs.events import PERSON, Event, EventData, Steered, Warned, read_all
@@ -126,11 +126,10 @@ def send(run: RunRecord, note: Note, *, watch: LeakWatch | None = None) -> None:
     can be read here; the run checks it again.
     """
     name, takes = run.header.id, run.header.steering
-    if run.status == "finished":
+    if is_over(run):
         raise SteeringRefused(
-            f"run {name} is finished",
-            remedy="resume it with a higher limit and steer it while it runs, or start another "
-            f"with --fork {name}",
+            f"run {name} is finished, and a resume would not search on",
+            remedy=f"start another run from it with --fork {name}, and steer that one",
         )
     if not takes:
         raise SteeringRefused(
@@ -146,6 +145,12 @@ def send(run: RunRecord, note: Note, *, watch: LeakWatch | None = None) -> None:
     (run.folder / FOLDER).mkdir(exist_ok=True)
     path = run.folder / FOLDER / f"{note.id}.json"
     write_atomic(path, f"{redactor.without_known(content)}\n")
+
+
+def is_over(run: RunRecord) -> bool:
+    """Whether nothing can be tried any more, not even after a resume with a higher limit."""
+    nothing_left = run.ending is not None and run.ending.code == FINISHED.code
+    return not run.driven and (run.sealed is not None or nothing_left)
 
 
 def waiting(folder: Path) -> list[Note]:
