@@ -1,4 +1,4 @@
-"""`burnish runs`: list, show, resume, report, compare, rm."""
+"""`burnish runs`: list, show, resume, report, compare, steer, rm."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,11 +11,18 @@ from burnish.cli.flags import FieldsCommand, Flag, flag_values, flags_of_run
 
 app = typer.Typer(invoke_without_command=True)
 
-_LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
+_LOOK, _GO_ON, _STEER, _CLEAN_UP = "Look", "Go on", "Steer", "Clean up"
 _HOW_TO_NAME = "The id of a run, the beginning of its id, or its folder."
 
 _RunName = Annotated[
     str, typer.Argument(metavar="RUN", autocompletion=options.run_ids, help=_HOW_TO_NAME)
+]
+
+_By = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Who you are; your user name if not set.")
+]
+_Surfaces = Annotated[
+    list[str], typer.Argument(metavar="SURFACE...", help="The parts, by their names.")
 ]
 
 
@@ -158,6 +165,60 @@ def resume(
     evaluate_agent(
         EvalRequest(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet)
     )
+
+
+@app.command("try", rich_help_panel=_STEER)
+def try_candidate(
+    run: _RunName,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help="The new text of one surface."
+        ),
+    ],
+    *,
+    surface: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the text is for, if the run has several."),
+    ] = None,
+    by: _By = None,
+) -> None:
+    """Put a candidate of your own into the search of a run.
+
+    It is the next trial, and is decided on like any other.
+    """
+    from burnish.cli.steering import send_file
+
+    send_file(run, file, surface=surface, by=by)
+
+
+@app.command(rich_help_panel=_STEER)
+def tell(
+    run: _RunName,
+    hint: Annotated[str, typer.Argument(metavar="TEXT", help="A rule, in a sentence.")],
+    *,
+    by: _By = None,
+) -> None:
+    """Give the proposers of a run a hint, from the next trial on."""
+    from burnish.cli.steering import send_hint
+
+    send_hint(run, hint, by=by)
+
+
+@app.command(rich_help_panel=_STEER)
+def pin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
+    """Freeze parts of what a run searches over, from the next trial on."""
+    from burnish.cli.steering import send_pins
+
+    send_pins(run, surfaces, by=by, pin=True)
+
+
+@app.command(rich_help_panel=_STEER)
+def unpin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
+    """Let a run change pinned parts again."""
+    from burnish.cli.steering import send_pins
+
+    send_pins(run, surfaces, by=by, pin=False)
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

@@ -171,6 +171,10 @@ class JournaledEffects:
             # them need a turn of the loop.
             await asyncio.sleep(0)
 
+    def knows(self, key: str) -> bool:
+        """Whether the result is here, or in the run this was forked from."""
+        return self._known(key) is not None
+
     def _known(self, key: str) -> Json:
         stored = self.journal.find(key)
         if stored is not None:

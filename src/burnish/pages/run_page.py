@@ -25,6 +25,7 @@ from burnish.pages.verdict import VerdictCard, verdict_card
 from burnish.reports.case_lines import case_lines, group_counts
 from burnish.runs.directory import RunRecord
 from burnish.runs.plugins import strategy_plugin
+from burnish.runs.report_sections import steered_by
 
 _CHECKED = 400
 """Cases above which nearly equal ones are not looked for: that compares each with each."""
@@ -132,7 +133,9 @@ class RunReportPage:
             trial_details=tuple(trial_detail(run, line) for line in telling)
             if limits.trial_details
             else (),
-            chapters=chapters(strategy_plugin(run.header.strategy).report(run)),
+            chapters=chapters(
+                [*strategy_plugin(run.header.strategy).report(run), *steered_by(run)]
+            ),
             costs=RunCosts.read(run, most=limits.effects),
             splits=tuple(_splits(run)),
             findings=tuple(_findings(cases)),

@@ -21,7 +21,7 @@ from burnish.reports.case_lines import GROUPS, CaseLine, case_lines, group_count
 from burnish.runs.claims import NO_SPREAD, claim_words
 from burnish.runs.directory import RunRecord, result_of, whole_loss
 from burnish.runs.events import BASELINE, PRUNE
-from burnish.runs.report_sections import SPLITS, why
+from burnish.runs.report_sections import SPLITS, steered_points, why
 
 _MOST = 8
 """Cases that are named; the rest is counted."""
@@ -90,6 +90,8 @@ class Explanation:
     """Those of the search, without the removal of parts."""
     refused: tuple[Refusals, ...]
     next: tuple[NextStep, ...]
+    steered: tuple[str, ...] = ()
+    """What people sent to the run, in the order in which it was taken in."""
 
 
 def explain(run: RunRecord, *, resume: str = "") -> Explanation:
@@ -106,6 +108,7 @@ def explain(run: RunRecord, *, resume: str = "") -> Explanation:
         trials=sum(1 for _ in _searched(run)),
         refused=refused,
         next=tuple(_next_steps(run, refused, unsolved, resume)),
+        steered=steered_points(run),
     )
 
 
@@ -373,6 +376,7 @@ def explanation_sections(found: Explanation) -> Iterator[Section]:
     yield Heading(f"Why {found.run} ended as it did", level=1)
     yield Text.of(f"{found.verdict[:1].upper()}{found.verdict[1:]}.")
     yield from _winner_section(found)
+    yield from [Listing(found.steered, lead="People steered it:")] if found.steered else []
     yield from _case_section(found)
     yield from _part_section(found)
     yield from _refusal_section(found)

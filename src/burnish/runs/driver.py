@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import BaselineUnmeasured, BurnishError, Interrupted
+from burnish.core.formatting import counted
 from burnish.core.money import Spend
 from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
@@ -249,6 +250,7 @@ async def _work(run: Run, watch: _Watch) -> tuple[StopReason, FinalResults]:
     if reason.code not in {"signal", "stop_file", *run.setup.stop_callbacks}:
         _require_baseline(run, reason)
         _require_answers(run)
+        _tell_left_notes(run)
     return reason, await measure_winner(run, reason)
 
 
@@ -286,6 +288,13 @@ def _require_answers(run: Run) -> None:
             raise run.answering.failed(role)
         message = f"{run.answering.words(role)}. What it should have proposed was not tried"
         run.tell(Warned(message=message), f"{ALARM}:{role}")
+
+
+def _tell_left_notes(run: Run) -> None:
+    """Warn about what people sent when the search was over."""
+    if left := run.steering.left_over():
+        message = f"{counted(left, 'note')} came too late, and had no effect: the search was over"
+        run.tell(Warned(message=message), f"session:{run.directory.journal.session}:notes")
 
 
 def _beginning(run: Run, session: type[SessionBegun]) -> SessionBegun:

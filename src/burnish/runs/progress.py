@@ -53,6 +53,7 @@ from burnish.runs.events import (
     SearchEnded,
     SecondOpinion,
     SessionBegun,
+    Steered,
     Stopping,
     TrialRecorded,
     Warned,
@@ -266,6 +267,8 @@ class ProgressLines:
             return wrapped(f"! {visible(warning.message)}", width)
         if luck := event.read(ByLuck):
             return wrapped(f"by luck: {luck.words}", width)
+        if steered := event.read(Steered):
+            return wrapped(f"» {visible(steered.words)}", width)
         if event.read(Stopping):
             return wrapped(self.stopping, width)
         if sealed := event.read(SealedResult):

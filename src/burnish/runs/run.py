@@ -38,6 +38,7 @@ from burnish.runs.offer import Lead, Offers
 from burnish.runs.probe import Probed, Prober
 from burnish.runs.recorder import Ancestor, Announcer, Recorder, summary
 from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
+from burnish.runs.steering import Steering
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -94,6 +95,15 @@ class Run:
         self._recorder = Recorder(directory, baseline=setup.target.baseline)
         self._announcer = Announcer(directory)
         self.offers = Offers(setup)
+        self.steering = Steering(
+            directory,
+            self._effects,
+            setup.target,
+            watch=lambda: self.secrets,
+            tell=self.tell,
+            trial=lambda: self.trial,
+        )
+        """What people send to the run while it goes on."""
 
     def evaluating(self, metrics: Sequence[Metric]) -> Evaluator:
         """Runs and scores cases of this run, by these metrics."""
@@ -429,6 +439,7 @@ class Run:
         )
         # A text that contains what no proposer may see would be shown to it the next time.
         problems = problems or self._guard.problems_of(candidate)
+        problems = problems or self.steering.problems(candidate, parent)
         if problems:
             return problems
         checked = await self.remember(

@@ -14,7 +14,13 @@ from burnish.core.surfaces import Candidate, Surface
 from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RewrittenText, RoleMessage, RolePrompt
+from burnish.models.roles import (
+    HintedRequest,
+    ModelRole,
+    RewrittenText,
+    RoleMessage,
+    RolePrompt,
+)
 from burnish.strategies.backprop.packets import (
     BadValue,
     Packet,
@@ -125,7 +131,7 @@ class MergeAnswer(RoleMessage):
     gradients: list[MergedRemark] = Field(default_factory=list[MergedRemark])
 
 
-class PatchRequest(RoleMessage):
+class PatchRequest(HintedRequest):
     """A surface, what should change about it, and what was tried."""
 
     surface: ShownSurface

@@ -1,6 +1,6 @@
 """The strategy `backprop`: its settings checked, its roles, its search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Metric, Role, Target
 from burnish.core.strict_gate import OfferRule
 from burnish.core.structures import Structured
+from burnish.core.surfaces import DemosSurface
 from burnish.models.references import ModelRef
 from burnish.runs.events import ByLuck, SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
@@ -73,6 +74,13 @@ class Backprop:
     def targets(self, target: Target) -> list[str]:
         targets = self.settings.targets
         return [s.id for s in target.surfaces if s.id in targets or not targets]
+
+    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
+        """What people may send to a run."""
+        targets = self.targets(target)
+        kinds = {surface.id: surface for surface in target.surfaces}
+        own = [name for name in targets if not isinstance(kinds[name], DemosSurface)]
+        return {"try": own, "tell": (), "pin": targets}
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """The target must have surfaces, and the surfaces and nodes that are named."""

@@ -31,12 +31,14 @@ from burnish.strategies.coordinate.numeric import (
     SearchSpace,
     best_expected_improvement,
 )
-from burnish.strategies.coordinate.phases import DEAD_AXES, Phase
+from burnish.strategies.coordinate.phases import DEAD_AXES, PINNED, Phase
 from burnish.strategies.coordinate.trials import CoordinateAttempt, Incumbent
 from burnish.system.redaction import MARKER
 
 _Chooser: TypeAlias = Literal["start", "chance", "model"]
 """Who chose a point: the phase for its start, chance, or TPE."""
+_STEERED = "steered"
+"""Why a study ends after which the phase goes on with a new one."""
 _POOL = 16
 """Examples to choose from: enough for variety, few enough to learn which are good."""
 _COUNT = "count"
@@ -69,6 +71,11 @@ class _PointPhase(Phase):
         self.study = f"{self.name}-phase-{self.cycle}"
         self._warm_up = numeric.warm_up(min(self.limits.patience, self.limits.max_trials))
 
+    @property
+    @abstractmethod
+    def free(self) -> list[str]:
+        """The surfaces of the phase that are not pinned."""
+
     @abstractmethod
     def values(self, point: Point) -> Mapping[str, Value]:
         """The surfaces' values at a point."""
@@ -87,12 +94,31 @@ class _PointPhase(Phase):
         if loss is not None:
             self.observations.append(Observation(point=point, loss=loss))
 
+    async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
+        reason = _STEERED
+        while reason == _STEERED:
+            self.observations.clear()
+            self.seen.clear()
+            incumbent, reason = await self.begin(incumbent) if self.free else (incumbent, PINNED)
+        return incumbent, reason
+
+    @abstractmethod
+    async def begin(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
+        """Search with a fresh study; who leads then, and why it ended."""
+
     async def search(
         self, incumbent: Incumbent, first: Sequence[Point] = ()
     ) -> tuple[Incumbent, str]:
         """Ask the study, try, and report back, until there is a reason to end."""
         queue = list(first)
         while not (reason := self.over(incumbent)):
+            free, own = self.free, await self.steered(incumbent)
+            incumbent = incumbent if own is None else own.incumbent
+            if self.free != free or (own is not None and own.accepted):
+                # What was learned under other values, or on other axes, does not count.
+                return incumbent, _STEERED
+            if own is not None:
+                continue
             by, point = ("start", queue.pop(0)) if queue else await self._ask()
             attempt = CoordinateAttempt(
                 values=self.values(point),
@@ -163,10 +189,14 @@ class NumericPhase(_PointPhase):
 
     name: ClassVar[str] = "numeric"
 
-    async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
+    @property
+    def free(self) -> list[str]:
+        return self.run.steering.free(self.settings.numbers)
+
+    async def begin(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
         named = [
             surface
-            for name in self.settings.numbers
+            for name in self.free
             if isinstance(surface := self.surfaces[name], NumberSurface | ChoiceSurface)
         ]
         axes = await self.alive(named, incumbent)
@@ -353,7 +383,11 @@ class DemonstrationPhase(_PointPhase):
 
     name: ClassVar[str] = "demonstrations"
 
-    async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
+    @property
+    def free(self) -> list[str]:
+        return self.run.steering.free([self.settings.demonstrations])
+
+    async def begin(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
         surface = self.surfaces[self.settings.demonstrations]
         assert isinstance(surface, DemosSurface)
         self.surface: DemosSurface = surface

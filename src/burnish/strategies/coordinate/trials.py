@@ -19,7 +19,13 @@ from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, value_key
 from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, Verdict
 from burnish.models.answers import Explanation, Otherwise, PlainText
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RewrittenText, RoleMessage, RolePrompt
+from burnish.models.roles import (
+    HintedRequest,
+    ModelRole,
+    RewrittenText,
+    RoleMessage,
+    RolePrompt,
+)
 from burnish.runs.baseline_checks import check_constraints, require_baseline
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
@@ -47,7 +53,7 @@ class Gradient(RoleMessage):
         return "\n".join([*lines, *(f"Do not lose: {each}" for each in self.avoid)])
 
 
-class CritiqueRequest(RoleMessage):
+class CritiqueRequest(HintedRequest):
     """What the critic sees."""
 
     axis: str
@@ -58,7 +64,7 @@ class CritiqueRequest(RoleMessage):
     """The answers that train expects again and again, as they are spelled."""
 
 
-class EditRequest(RoleMessage):
+class EditRequest(HintedRequest):
     """What the applier sees."""
 
     axis: str
@@ -160,6 +166,8 @@ class CoordinateAttempt:
     values: Mapping[str, Value]
     note: str
     details: TrialDetails = field(default_factory=TrialDetails)
+    origin: Origin | None = None
+    """Where the candidate comes from, if not from the phase."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +246,7 @@ class TrialRunner:
         return AttemptResult(incumbent=before, unfit=True, reason=why)
 
     def _origin(self, attempt: CoordinateAttempt) -> Origin:
-        return Origin(by="coordinate", kind=self._phase, note=attempt.note)
+        return attempt.origin or Origin(by="coordinate", kind=self._phase, note=attempt.note)
 
     def _trial(self, candidate: Candidate, attempt: CoordinateAttempt, before: Incumbent) -> Trial:
         changed = [

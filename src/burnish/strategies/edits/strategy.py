@@ -1,6 +1,6 @@
 """The strategy `edits`, the artifact loop: eight stages, always in this order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from burnish.runs.evaluation import Conditions
 from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded, Warned
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
+from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.attempts import (
     CRASH,
     HOLDOUT,
@@ -130,6 +131,11 @@ class Edits:
             normal=True,
         )
         return f"if the number is noisy, {false_accepts(runs, settings.accept_sigma).words}"
+
+    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
+        """What people may send to a run."""
+        files = [each.id for each in target.surfaces if isinstance(each, FileSurface)]
+        return {"try": files, "tell": (), "pin": files}
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         if any(isinstance(surface, FileSurface) for surface in target.surfaces):
@@ -259,6 +265,9 @@ class _Loop:
         """One iteration: one candidate, or several side by side, decided on in order."""
         self.iteration += 1
         parent, settings = self._incumbent, self._settings
+        if (suggestion := await self._run.steering.next()) is not None:
+            await self._settle(0, await self._trained(0, await self._own(parent, suggestion)))
+            return
         count = settings.candidates_per_iteration
         for slot in range(count):
             self.stage("mutate_artifacts", slot, parent=parent.id)
@@ -272,6 +281,18 @@ class _Loop:
         self._idle = 0 if any(each.train for each in measured) else self._idle + 1
         for slot, attempt in enumerate(measured):
             await self._settle(slot, attempt)
+
+    async def _own(self, parent: Candidate, suggestion: Suggestion) -> EditAttempt:
+        """A person's own edit, checked; the bounds of an edit are for editors."""
+        attempt = EditAttempt(
+            iteration=self.iteration,
+            parent=parent,
+            sent=suggestion,
+            rationale=suggestion.origin.note,
+            candidate=suggestion.on(parent),
+        )
+        problems = await self._run.check(suggestion.on(parent), parent=parent)
+        return replace(attempt, problems=tuple(problems))
 
     def over(self) -> str:
         """Why the loop is over although no limit of the run is reached; empty while it is not."""

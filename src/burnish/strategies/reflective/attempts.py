@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from burnish.core.cases import Case, Split
+from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective, Penalties
 from burnish.core.money import Spend
@@ -15,7 +16,7 @@ from burnish.strategies.race import BLOCK, Course, Heat, may_end_early, race
 from burnish.strategies.reflective.settings import ReflectiveSettings
 
 REFLECTIVE, MERGE = "reflective", "merge"
-"""Kinds of attempts, which are the phases of their trials."""
+"""Kinds of attempts, which are the phases of their trials; a person's own is another."""
 OUTDONE = "outdone"
 """The code of an attempt that beat its parent while another of its round did better still."""
 
@@ -36,6 +37,8 @@ class ReflectiveAttempt:
     """Failed cases that could not be shown."""
     diagnosis: Mapping[str, str] = field(default_factory=dict[str, str])
     proposals: tuple[Proposal, ...] = ()
+    source: Mapping[str, Json] | None = None
+    """Who sent it, if a person did."""
     candidate: Candidate | None = None
     skipped: str = ""
     """Why there is no candidate although nothing is wrong."""
@@ -63,6 +66,7 @@ class ReflectiveAttempt:
     def trial(self, objective: Objective) -> Trial:
         why = (Problem(message=self.skipped),) if self.skipped else self.problems
         details = ReflectiveDetails(
+            proposal_source=self.source,
             parents=tuple(each.id for each in self.parents),
             minibatch=tuple(case.id for case in self.minibatch),
             parent_score=None if self.before is None else objective.measure(self.before).score,

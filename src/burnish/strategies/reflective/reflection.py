@@ -20,7 +20,13 @@ from burnish.journal.executors import together
 from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient
-from burnish.models.roles import ModelRole, RewrittenText, RoleMessage, RolePrompt
+from burnish.models.roles import (
+    HintedRequest,
+    ModelRole,
+    RewrittenText,
+    RoleMessage,
+    RolePrompt,
+)
 from burnish.runs.roles import Asked
 from burnish.runs.run import Run
 from burnish.strategies.reflective.attempts import ReflectiveAttempt
@@ -332,7 +338,7 @@ def score_of(result: CaseResult, objective: Objective) -> float | None:
 # -- Proposals ------------------------------------------------------------------------------------
 
 
-class ReflectRequest(RoleMessage):
+class ReflectRequest(HintedRequest):
     """What the reflector sees."""
 
     field: str
@@ -474,6 +480,7 @@ class Proposer:
             must_keep="\n".join(pieces),
             max_chars=surface.max_chars or NO_LIMIT,
             labels=self._labels,
+            hints=self._run.steering.hints,
         )
 
 

@@ -1,7 +1,7 @@
 """The strategy `reflective`: rounds of reflecting, rewriting, screening and deciding."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,13 +18,12 @@ from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Standing, Trial, Verdict
 from burnish.journal.limits import Budget
 from burnish.runs.baseline_checks import require_baseline
-from burnish.runs.events import BASELINE, SearchEnded
+from burnish.runs.events import BASELINE, PERSON, SearchEnded
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.strategies.pruning import Pruner, Winner
 from burnish.strategies.race import Stopped
 from burnish.strategies.reflective.attempts import (
-    MERGE,
     OUTDONE,
     REFLECTIVE,
     Holdout,
@@ -71,6 +70,11 @@ class Reflective:
         """The texts to rewrite."""
         texts = [s.id for s in target.surfaces if isinstance(s, TextSurface)]
         return [name for name in texts if name in self.settings.fields or not self.settings.fields]
+
+    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
+        """What people may send to a run."""
+        fields = self.fields(target)
+        return {"try": fields, "tell": (), "pin": fields}
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """The target must have texts, including those that are named, each within its bounds."""
@@ -218,7 +222,8 @@ class _Rounds:
     async def next(self) -> None:
         """One round. Raises Stopped when there is a reason to stop inside it."""
         self.number += 1
-        attempts = await self._due() or await self._merge() or await self._reflect()
+        attempts = await self._sent() or await self._due()
+        attempts = attempts or await self._merge() or await self._reflect()
         measured = any(each.after or each.heat for each in attempts)
         self._idle = 0 if measured else self._idle + 1
         for attempt in attempts:
@@ -233,6 +238,22 @@ class _Rounds:
         for attempt in await self._race([self._trail.attempt(self.number)]):
             await self._settle(attempt)
         return True
+
+    async def _sent(self) -> list[ReflectiveAttempt]:
+        """A person's own candidate, which holdout decides on like on any other."""
+        suggestion = await self._run.steering.next()
+        if suggestion is None:
+            return []
+        parent = self._pool.incumbent.candidate
+        attempt = ReflectiveAttempt(
+            kind=PERSON,
+            round=self.number,
+            parents=(parent,),
+            fields=tuple(suggestion.values),
+            candidate=suggestion.on(parent),
+            source=suggestion.details.proposal_source,
+        )
+        return await self._race(await self._check([attempt]))
 
     async def _due(self) -> list[ReflectiveAttempt]:
         """The tip of the trail, if this may be the last chance to run it over holdout."""
@@ -283,13 +304,14 @@ class _Rounds:
         )
 
     def _choose_fields(self, parent: Candidate, slot: int) -> tuple[str, ...]:
+        fields = self._run.steering.free(self._fields)
         if self._settings.field_selection == "all":
-            return self._fields
+            return tuple(fields)
         if self._settings.field_selection == "random":
-            return (self._run.rng("field", self.number, slot).choice(self._fields),)
+            return (self._run.rng("field", self.number, slot).choice(fields),)
         turn = self._turns.get(parent.id, 0)
         self._turns[parent.id] = turn + 1
-        return (self._fields[turn % len(self._fields)],)
+        return (fields[turn % len(fields)],)
 
     async def _check(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
         """Reject bad candidates before anything is spent on them."""
@@ -467,7 +489,7 @@ class _Trail:
         if not self._active or candidate is None or attempt.problems:
             return
         leads = attempt.verdict is Verdict.ACCEPT
-        if heat is not None and (leads or attempt.kind != MERGE):
+        if heat is not None and (leads or attempt.kind == REFLECTIVE):
             self._runs_at_race, self.undecided = self._run.runs_used, None
             # A tip that is far behind was luck on the minibatches; one that is not may get there.
             self._tip = None if leads or heat.behind else candidate
