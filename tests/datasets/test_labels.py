@@ -135,7 +135,7 @@ def test_a_scale_has_two_answers(text: str) -> None:
             ],
             "not on the scale: pass, fail",
         ),
-        ([{"scale": ["pass", "fail"]}, {"scale": []}], "different scales"),
+        ([{"scale": ["pass", "fail"]}, {"scale": ["a"]}], "different scales"),
     ],
 )
 def test_a_file_that_is_no_label_file(
