@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
+from burnish.datasets.labels import labelling
+from burnish.metrics.raters import Trust
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.projects.dialects import Flags
@@ -70,3 +72,22 @@ def test_a_judge_that_gives_no_answer_is_missing_not_wrong(labels: Path) -> None
     assert agreed.sentences() == (
         "the judge gave no verdict on any of 16 items: nothing to compare",
     )
+
+
+def test_the_labels_of_people_count_before_a_column(
+    labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "state"))
+    for person, answers in {"ana": "pff", "bob": "pp"}.items():
+        with labelling(labels, person=person) as session:
+            for place, letter in enumerate(answers):
+                session.save(place, "pass" if letter == "p" else "fail")
+    backend = ScriptedBackend(respond=generous)
+    prepared = check(labels, backend)
+    found = prepared.run()
+    assert len(backend.asked) == 2  # the second is a draw, and the others have no label
+    assert prepared.notes[:2] == (
+        "labels by ana, bob: 2 of 16 cases have one that counts",
+        "left out: 1 case on which as many say pass as fail",
+    )
+    assert found.verdicts["llm_final_response"].trust is Trust.UNCLEAR

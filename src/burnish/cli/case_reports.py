@@ -19,6 +19,7 @@ from burnish.datasets.checks import Findings, SplitFacts, check
 from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
 from burnish.datasets.splits import split
 from burnish.metrics.agreement import Agreement
+from burnish.metrics.raters import JudgeVerdict
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import Disagreement, JudgeChecked, prepare_judge_check
 from burnish.reports.case_audit import CaseAudit, Doubt, audit_cases
@@ -174,21 +175,28 @@ def check_judges(labels: Path, flags: Flags, *, progress: str, as_json: bool) ->
     if as_json:
         data = {
             "metrics": {
-                name: {"said": list(agreed.sentences()), **_fields(agreed)}
+                name: {
+                    "said": [*agreed.sentences(), *result.verdicts[name].sentences()],
+                    **_fields(agreed),
+                    "verdict": codec(JudgeVerdict).encode(result.verdicts[name]),
+                }
                 for name, agreed in result.agreements.items()
             },
             "disagreements": [codec(Disagreement).encode(each) for each in result.disagreements],
+            "notes": [*check.notes],
             "folder": str(result.ending.folder),
         }
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
     else:
+        for note in check.notes:
+            typer.echo(f"note     {note}")
         _show_agreement(result)
 
 
 def _show_agreement(checked: JudgeChecked) -> None:
     for name, agreed in checked.agreements.items():
         typer.echo(f"\n{name}")
-        for sentence in agreed.sentences():
+        for sentence in (*agreed.sentences(), *checked.verdicts[name].sentences()):
             typer.echo(f"  {sentence}")
     apart = checked.disagreements
     if apart:

@@ -1,4 +1,4 @@
-"""`burnish data`: convert, split, check, audit, judge-check."""
+"""`burnish data`: convert, split, check, audit; label, agreement, judge-check."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Convert, split and check the cases that everything depends on."
 )
 
-_CASES, _JUDGES = "Cases", "Judges"
+_CASES, _JUDGES = "Cases", "Labels and judges"
 
 _Near = Annotated[
     float, typer.Option(help="The similarity from which two questions count as near-duplicates.")
@@ -106,6 +106,56 @@ def audit(
     from burnish.cli.case_reports import audit_measured_cases
 
     audit_measured_cases(measurements, as_json=as_json)
+
+
+@app.command(rich_help_panel=_JUDGES)
+def label(
+    cases: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Cases, best with a column reply or recorded.")
+    ],
+    *,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who labels; by default your user.")
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCALE",
+            help="pass-fail (default), score from 0 to 1, or classes such as good,fair,bad.",
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show the cases that you have labelled.")
+    ] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Only drop labels of cases that are gone or changed.")
+    ] = False,
+) -> None:
+    """Label one case after the other with the keyboard; every answer is saved at once.
+
+    Labels are in FILE.labels.jsonl. Several people can label; nobody sees the others' labels.
+    """
+    from burnish.cli.labelling import forget_labels, label_cases, user_name
+
+    if forget:
+        forget_labels(cases)
+        return
+    name = user_name() if person is None else person
+    label_cases(cases, person=name, scale=scale, everything=everything)
+
+
+@app.command(rich_help_panel=_JUDGES)
+def agreement(
+    cases: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Cases that two people or more have labelled.")
+    ],
+    *,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show how far people agree on their labels: raw, beyond chance, and where they do not."""
+    from burnish.cli.labelling import print_agreement
+
+    print_agreement(cases, as_json=as_json)
 
 
 @app.command("judge-check", rich_help_panel=_JUDGES)

@@ -1,4 +1,4 @@
-"""The formats of case files: reading, writing, converting; labelled replies."""
+"""The formats of case files: reading, writing, converting."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,6 @@ from pathlib import Path
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.outcomes import Outcome
 from burnish.datasets.agent_cases import (
     CASES,
     Complaints,
@@ -237,59 +236,3 @@ def write_cases(
         refuse_agent_file(path)
     named = replace(file, eval_set_id=file.eval_set_id or path.name.split(".")[0])
     write_atomic(path, _FORMATS[target].write(_in_format(named, target)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledReply:
-    """A case with its recorded reply and a label."""
-
-    case: Case
-    label: bool | float
-
-
-def read_labelled(path: Path) -> tuple[LabelledReply, ...]:
-    """Read labelled replies; all problems are raised together."""
-    replies: list[LabelledReply] = []
-    problems: list[Problem] = []
-    for number, case in enumerate(read_cases(path).cases, start=1):
-        try:
-            replies.append(_labelled(case))
-        except ValueError as error:
-            where = f"{path.name} case {case.name or number}"
-            problems.append(Problem(where=where, message=str(error)))
-    if not replies and not problems:
-        problems.append(Problem(where=path.name, message="the file has no labelled replies"))
-    if problems:
-        raise ConfigError(
-            problems, remedy="each row needs input, reply and label, and may have expected"
-        )
-    return tuple(replies)
-
-
-def _labelled(case: Case) -> LabelledReply:
-    if len(case.turns) != 1:
-        raise ValueError("a labelled reply must have exactly one turn")
-    settings = dict(case.turns[0].settings)
-    if "reply" not in settings:
-        raise ValueError("the reply is missing")
-    recorded = Outcome(replies=(str(settings.pop("reply")),))
-    turn = replace(case.turns[0], settings=settings)
-    recorded_case = replace(case, turns=(turn,), labels=(), recorded=recorded)
-    return LabelledReply(case=recorded_case, label=_label(case.labels))
-
-
-def _label(labels: tuple[str, ...]) -> bool | float:
-    if len(labels) != 1:
-        raise ValueError("the label is missing" if not labels else "there are several labels")
-    word = labels[0].strip().lower()
-    if word in ("pass", "good", "yes", "true", "valid"):
-        return True
-    if word in ("fail", "bad", "no", "false", "invalid"):
-        return False
-    try:
-        value = float(word)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise ValueError(f"the label '{labels[0]}' is neither pass nor fail nor a number in [0, 1]")
-    return value

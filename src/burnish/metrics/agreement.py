@@ -59,6 +59,18 @@ class Labelled:
     first_margins: tuple[float, float] | None = None
     """For a pairwise judge: the lead of the first answer, in each order."""
 
+    def good(self, bar: float = 0.5) -> bool:
+        """Whether the label is a pass."""
+        return self.label if isinstance(self.label, bool) else self.label >= bar - EPSILON
+
+    def reaches(self, bar: float) -> bool:
+        """Whether the judge's value is at least this."""
+        return self.value is not None and self.value >= bar - EPSILON
+
+    def accepted(self, bar: float = 0.5) -> bool:
+        """Whether the judge passes it."""
+        return self.reaches(bar) if self.passed is None else self.passed
+
     @classmethod
     def of(cls, score: Score, *, label: bool | float, length: int | None = None) -> "Labelled":
         """A judge's score next to a label."""
@@ -289,7 +301,7 @@ class Agreement:
 def agreement(items: Sequence[Labelled], rng: random.Random, *, bar: float = 0.5) -> Agreement:
     """Compare a judge with labels; a number passes at `bar`."""
     judged = [item for item in items if item.value is not None]
-    pairs = [(_good(item, bar), _passed(item, bar)) for item in judged]
+    pairs = [(item.good(bar), item.accepted(bar)) for item in judged]
     confusion = Confusion(
         both_pass=pairs.count((True, True)),
         both_fail=pairs.count((False, False)),
@@ -316,13 +328,3 @@ def cohens_kappa(confusion: Confusion) -> float | None:
     n, passed = confusion.total, confusion.total - confusion.turned_down
     chance = (confusion.good * passed + confusion.bad * confusion.turned_down) / (n * n)
     return (confusion.agreed / n - chance) / (1 - chance)
-
-
-def _good(item: Labelled, bar: float) -> bool:
-    return item.label if isinstance(item.label, bool) else item.label >= bar - EPSILON
-
-
-def _passed(item: Labelled, bar: float) -> bool:
-    if item.passed is not None:
-        return item.passed
-    return item.value is not None and item.value >= bar - EPSILON

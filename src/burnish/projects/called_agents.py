@@ -11,7 +11,8 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.content import AboveZero, NotNegative
 from burnish.core.errors import Problem
 from burnish.core.surfaces import Surface
-from burnish.datasets.formats import read_labelled, read_some_cases
+from burnish.datasets.formats import read_some_cases
+from burnish.datasets.labels import read_labelled
 from burnish.projects.file_kinds import RECORDED_METRICS
 from burnish.projects.measures import (
     User,

@@ -1,7 +1,7 @@
 """From a project file or a stored run to a Setup, and running it; checks of judges."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +13,11 @@ from burnish.core.cases import Dataset
 from burnish.core.content import short_id, stream
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
-from burnish.datasets.formats import LabelledReply, read_labelled
+from burnish.core.formatting import counted
+from burnish.datasets.labels import LabelledReply, Labels, labels_that_judge, read_labelled
+from burnish.datasets.splits import groups
 from burnish.metrics.agreement import Agreement, Labelled, agreement
+from burnish.metrics.raters import JudgeVerdict, judge_verdict, rater_pairs
 from burnish.models.factory import Models
 from burnish.projects.description import Request, describe, described_again
 from burnish.projects.dialects import Document, Flags
@@ -144,6 +147,7 @@ class JudgeChecked:
     """The agreement of judges with labels, by metric."""
 
     agreements: dict[str, Agreement]
+    verdicts: dict[str, JudgeVerdict]
     disagreements: tuple[Disagreement, ...]
     ending: Ending
 
@@ -157,6 +161,8 @@ class JudgeCheck:
     measure: Measure
     folder: Path
     """Named after what goes in: the same check again goes on, or costs nothing."""
+    notes: tuple[str, ...] = ()
+    """Whose labels these are, and how far those people agree."""
 
     def run(self, listeners: Sequence[Listener] = ()) -> JudgeChecked:
         ending = optimize(self.setup, self.folder, listeners=listeners)
@@ -171,11 +177,16 @@ class JudgeCheck:
                 raise Interrupted(message, remedy=remedy)
             raise ConfigError([Problem(message=message, remedy=remedy)])
         agreements: dict[str, Agreement] = {}
+        verdicts: dict[str, JudgeVerdict] = {}
         differing: list[Disagreement] = []
+        cases = [reply.case for reply in self.labelled]
+        alike = {cases[at].id: n for n, group in enumerate(groups(cases)) for at in group}
         for name in (metric.name for metric in self.setup.metrics):
             rows = _pairs(self.labelled, measured, name)
             draws = stream(self.setup.seed, "agreement", name)
-            agreements[name] = agreement([pair for _, pair, _ in rows], draws)
+            pairs = [pair for _, pair, _ in rows]
+            agreements[name] = agreement(pairs, draws)
+            verdicts[name] = judge_verdict(pairs, [alike[case] for case, _, _ in rows])
             differing += [
                 Disagreement(
                     case=case, metric=name, label=pair.label, value=pair.value, reason=reason
@@ -183,7 +194,12 @@ class JudgeCheck:
                 for case, pair, reason in rows
                 if _differ(pair)
             ]
-        return JudgeChecked(agreements=agreements, disagreements=tuple(differing), ending=ending)
+        return JudgeChecked(
+            agreements=agreements,
+            verdicts=verdicts,
+            disagreements=tuple(differing),
+            ending=ending,
+        )
 
 
 def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = None) -> JudgeCheck:
@@ -194,7 +210,26 @@ def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = N
     setup = build(described, models=models)
     assert isinstance(setup.strategy, Measure)
     home = labels.resolve().parent / "results" / "judge-check" / short_id({**setup.inputs()})
-    return JudgeCheck(labelled=labelled, setup=setup, measure=setup.strategy, folder=home)
+    people = labels_that_judge(labels)
+    return JudgeCheck(
+        labelled=labelled,
+        setup=setup,
+        measure=setup.strategy,
+        folder=home,
+        notes=() if people is None else tuple(_about_people(people)),
+    )
+
+
+def _about_people(labels: Labels) -> Iterator[str]:
+    """Whose labels count, what is left out, and how far people agree, which no judge can exceed."""
+    used = sum(labels.agreed(case) is not None for case in labels.cases)
+    names = ", ".join(labels.people)
+    yield f"labels by {names}: {used} of {counted(len(labels.cases), 'case')} have one that counts"
+    labelled = len({case for _, case in labels.given})
+    if labelled > used:
+        yield f"left out: {counted(labelled - used, 'case')} on which as many say pass as fail"
+    for pair in rater_pairs(labels.answers()):
+        yield f"{pair.one} and {pair.other} agree at kappa {pair.kappa or 'undefined'}"
 
 
 def _pairs(
@@ -214,11 +249,7 @@ def _pairs(
 
 
 def _differ(pair: Labelled) -> bool:
-    if pair.value is None:
-        return True
-    good = pair.label if isinstance(pair.label, bool) else pair.label >= 0.5
-    passed = pair.value >= 0.5 if pair.passed is None else pair.passed
-    return passed != good
+    return pair.value is None or pair.accepted() != pair.good()
 
 
 _OLD_NAMES = {
