@@ -15,6 +15,7 @@ from burnish.core.cases import Split
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted, spending
+from burnish.datasets.case_files import CaseFile
 from burnish.datasets.checks import Findings, SplitFacts, check
 from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
 from burnish.datasets.splits import split
@@ -111,6 +112,18 @@ def convert_cases(
     """Read, convert and write cases; stop before anything is lost unless allowed."""
     file = read_cases(source, format=read_as)
     format_name = write_as or format_of(target)
+    write_converted(target, file, format_name, lossy=lossy, force=force)
+    for note in label_notes(file, format_name):
+        typer.echo(f"dropped  {note}", err=True)
+    typer.echo(
+        f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {format_name}"
+    )
+
+
+def write_converted(
+    target: Path, file: CaseFile, format_name: str, *, lossy: bool, force: bool
+) -> None:
+    """Write cases in a format; stop before anything is lost unless allowed, and say what is."""
     converted, losses = convert(file, format_name)
     if losses and not lossy:
         raise ConfigError(
@@ -121,11 +134,6 @@ def convert_cases(
     write_cases(target, converted, format=format_name)
     for loss in losses:
         typer.echo(f"lost     {loss}", err=True)
-    for note in label_notes(file, format_name):
-        typer.echo(f"dropped  {note}", err=True)
-    typer.echo(
-        f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {format_name}"
-    )
 
 
 def split_cases(

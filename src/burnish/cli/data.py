@@ -1,4 +1,4 @@
-"""`burnish data`: convert, split, check, audit; label, agreement, judge-check."""
+"""`burnish data`: import, convert, split, check, audit; label, agreement, judge-check."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,76 @@ _Near = Annotated[
     float, typer.Option(help="The similarity from which two questions count as near-duplicates.")
 ]
 _Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+
+
+_reading, _choosing, _writing = map(options.in_panel, ("Reading", "Choosing", "Writing"))
+
+
+@app.command("import", rich_help_panel=_CASES)
+def import_traces(
+    source: Annotated[
+        Path, typer.Argument(metavar="LOG", help="An export of traces, or a folder of them.")
+    ],
+    *,
+    target: Annotated[
+        Path, _writing("-o", "--out", metavar="FILE", help="Its name determines the format.")
+    ],
+    read_as: options.TraceFormat = None,
+    fields: options.TraceFields = None,
+    conditions: Annotated[
+        list[str] | None,
+        _choosing(
+            "--where",
+            metavar="CONDITION",
+            help="error, ok, negative, positive, tag=NAME, score<0.5; commas between "
+            "alternatives; repeat it to require several.",
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        _choosing(min=1, metavar="N", help="So many at random, balanced by outcome and tag."),
+    ] = None,
+    seed: Annotated[int, _choosing(help="Random seed of the sample.")] = 42,
+    join_sessions: Annotated[
+        bool, _choosing("--join-sessions", help="One case of several turns for each session.")
+    ] = False,
+    reply: Annotated[
+        str,
+        _writing(
+            metavar="USE",
+            help="The logged reply: keep (beside the case), record (`burnish eval` scores it), "
+            "or expect (it is the right answer).",
+        ),
+    ] = "keep",
+    redact: options.RedactPatterns = None,
+    keep: options.KeepPersonal = None,
+    lossy: Annotated[
+        bool, _writing("--lossy", help="Continue even if the format cannot hold everything.")
+    ] = False,
+    force: _Force = False,
+) -> None:
+    """Make cases from traces: OpenTelemetry, Langfuse, LangSmith, plain logs.
+
+    Keys, e-mail addresses, telephone and card numbers are removed. A question that comes twice
+    is taken once. Broken lines are counted.
+    """
+    from burnish.cli.trace_import import TraceImport, kinds_kept
+
+    TraceImport(
+        source=source,
+        target=target,
+        read_as=read_as,
+        fields=tuple(fields or ()),
+        conditions=tuple(conditions or ()),
+        size=sample,
+        seed=seed,
+        reply=reply,
+        join=join_sessions,
+        patterns=tuple(redact or ()),
+        personal=kinds_kept(keep or ()),
+        lossy=lossy,
+        force=force,
+    ).run()
 
 
 @app.command(rich_help_panel=_CASES)

@@ -105,3 +105,27 @@ Assignments = Annotated[
         help="Set any setting by its path, such as budget.max_calls=200; may be repeated.",
     ),
 ]
+
+_traces = in_panel("Reading")
+TraceFormat = Annotated[
+    str | None,
+    _traces(
+        "--from", metavar="FORMAT", help="otel, langfuse, langsmith or jsonl; else recognised."
+    ),
+]
+TraceFields = Annotated[
+    list[str] | None,
+    _traces(
+        "--field",
+        metavar="PART=NAME",
+        help="Where a plain log has a part, such as input=request.text; may be repeated.",
+    ),
+]
+RedactPatterns = Annotated[
+    list[str] | None,
+    _traces("--redact", metavar="PATTERN", help="Remove this too; may be repeated."),
+]
+KeepPersonal = Annotated[
+    list[str] | None,
+    _traces("--keep", metavar="KIND", help="Do not remove: email, phone or card; repeatable."),
+]

@@ -23,6 +23,7 @@ from burnish.cli import (
     structure,
     tokens,
     view,
+    watch,
     why,
 )
 from burnish.cli import eval as measuring
@@ -64,6 +65,7 @@ app.add_typer(
     rich_help_panel="Measure it",
 )
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
+app.command("watch", rich_help_panel="Measure it")(watch.watch)
 app.command("structure", rich_help_panel="Set up")(structure.structure)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
 app.command("view", rich_help_panel="Look back")(view.view)

@@ -1,6 +1,7 @@
 """From a project file or a stored run to a Setup, and running it; checks of judges."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from burnish.projects.file_kinds import LabelledReplies
 from burnish.reports.rendering import write_report
 from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
-from burnish.runs.directory import Header
+from burnish.runs.directory import Header, known_runs
 from burnish.runs.driver import Ending, drive
 from burnish.runs.events import Listener
 from burnish.runs.plugins import strategy_plugin, target_plugin
@@ -34,7 +35,7 @@ from burnish.runs.setup import RESULTS as RUN_RESULTS
 from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import Source
 from burnish.strategies.measure import Measure
-from burnish.system import YamlTree, read_text
+from burnish.system import YamlTree, read_text, write_atomic
 from burnish.system.shutdown import run_to_end
 
 
@@ -194,12 +195,38 @@ class JudgeCheck:
                 for case, pair, reason in rows
                 if _differ(pair)
             ]
+        _write_agreements(self.setup, agreements, ending.folder)
         return JudgeChecked(
             agreements=agreements,
             verdicts=verdicts,
             disagreements=tuple(differing),
             ending=ending,
         )
+
+
+_AGREEMENT = "agreement.json"
+
+
+def _write_agreements(setup: Setup, agreements: Mapping[str, Agreement], folder: Path) -> None:
+    rows = {
+        metric.fingerprint: {
+            "metric": metric.name,
+            "said": list(agreements[metric.name].sentences()),
+        }
+        for metric in setup.metrics
+    }
+    write_atomic(folder / _AGREEMENT, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+
+
+def checked_judges() -> dict[str, tuple[str, ...]]:
+    """What checks of judges found, by the fingerprint of the metric; the newest counts."""
+    found: dict[str, tuple[str, ...]] = {}
+    for folder in known_runs():
+        with suppress(OSError, ValueError, KeyError, TypeError, FileTrouble):
+            rows = json.loads(read_text(folder / _AGREEMENT))
+            for fingerprint, row in rows.items():
+                found.setdefault(fingerprint, tuple(map(str, row["said"])))
+    return found
 
 
 def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = None) -> JudgeCheck:

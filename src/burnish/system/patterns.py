@@ -7,7 +7,7 @@ waits. So a pattern must be valid for `re`, and the library `regex` (its VERSION
 
 import re
 import warnings
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, cast
 
 _SECONDS = 1.0
@@ -40,12 +40,27 @@ def search(pattern: str, text: str, *, fold: bool = False, lines: bool = False) 
 
     Raises BadPattern and SlowPattern.
     """
-    return _within_time(_compiled(pattern, fold, lines).search, pattern, text)
+    return _within_time(_compiled(pattern, fold, lines).search, pattern, text) is not None
 
 
 def matches_whole(pattern: str, text: str) -> bool:
     """Whether the pattern matches the whole text. Raises BadPattern and SlowPattern."""
-    return _within_time(_compiled(pattern, False, False).fullmatch, pattern, text)  # noqa: FBT003
+    matched = _within_time(_compiled(pattern, False, False).fullmatch, pattern, text)  # noqa: FBT003
+    return matched is not None
+
+
+def replace_all(pattern: str, by: str, text: str) -> tuple[str, int]:
+    """The text with every match replaced, and their number. Raises BadPattern and SlowPattern."""
+    found = 0
+
+    def replaced(match: _Compiled) -> str:
+        nonlocal found
+        found += bool(match[0])
+        return by if match[0] else ""
+
+    compiled = _compiled(pattern, False, False)  # noqa: FBT003
+    clean = _within_time(partial(compiled.sub, replaced), pattern, text)
+    return clean, found
 
 
 def require_pattern(pattern: str) -> str:
@@ -54,9 +69,9 @@ def require_pattern(pattern: str) -> str:
     return pattern
 
 
-def _within_time(look: _Compiled, pattern: str, text: str) -> bool:
+def _within_time(look: _Compiled, pattern: str, text: str) -> Any:
     try:
-        return look(text, timeout=_SECONDS) is not None
+        return look(text, timeout=_SECONDS)
     except TimeoutError:
         shown = pattern if len(pattern) <= 60 else f"{pattern[:60]}…"
         raise SlowPattern(

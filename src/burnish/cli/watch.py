@@ -1,0 +1,114 @@
+"""`burnish watch`: judge logged traces again and again, and raise an alarm when they get worse."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from burnish.cli import options
+
+_judging, _chart = map(options.in_panel, ("Judging", "Chart"))
+_alarm, _schedule = map(options.in_panel, ("On an alarm", "Schedule"))
+
+
+def watch(
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="An export of traces, or a folder of them.")
+    ],
+    *,
+    project: Annotated[
+        Path, _judging(metavar="FILE", help="An agent or project file, or a file of metrics.")
+    ],
+    judge: Annotated[
+        str | None, _judging(metavar="MODEL", help="The judge for metrics that do not name one.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, _judging(metavar="NAME", help="Only this metric; may be repeated.")
+    ] = None,
+    unchecked_judge: Annotated[
+        bool,
+        _judging("--unchecked-judge", help="Trust a judge that `data judge-check` has not seen."),
+    ] = False,
+    sample: Annotated[
+        int, _judging(min=1, metavar="N", help="New traces to judge per check.")
+    ] = 50,
+    every: Annotated[
+        str | None, _schedule(metavar="TIME", help="Check again after 30m, 12h or 1d.")
+    ] = None,
+    once: Annotated[
+        bool, _schedule("--once", help="Check once, for cron: exit code 4 on an alarm.")
+    ] = False,
+    chart: Annotated[
+        str, _chart(metavar="METRIC", help="Follow its mean, not the share that passes.")
+    ] = "",
+    baseline: Annotated[
+        int, _chart(min=20, max=100_000, metavar="N", help="Judged traces that show what is usual.")
+    ] = 200,
+    shift: Annotated[
+        float, _chart(min=0.01, max=0.9, help="The fall that should be noticed, from 0 to 1.")
+    ] = 0.1,
+    false_alarms: Annotated[
+        float, _chart(min=0.01, max=0.5, help="The chance of a false alarm in each period.")
+    ] = 0.05,
+    period: Annotated[
+        int, _chart(min=50, max=100_000, metavar="N", help="Judged traces of a period.")
+    ] = 1000,
+    new_baseline: Annotated[
+        bool, _chart("--new-baseline", help="Begin the chart anew with this check, after a change.")
+    ] = False,
+    optimize: Annotated[
+        bool,
+        _alarm("--optimize", help="Start `burnish optimize`, within the limits. Adopts nothing."),
+    ] = False,
+    max_calls: options.MaxCalls = None,
+    max_usd: options.MaxUsd = None,
+    read_as: options.TraceFormat = None,
+    fields: options.TraceFields = None,
+    redact: options.RedactPatterns = None,
+    keep: options.KeepPersonal = None,
+    seed: Annotated[int, _judging(help="Random seed of the samples and the chart.")] = 42,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("-o", "--output-dir", metavar="FOLDER", help="The folder of this watch."),
+    ] = None,
+    progress: options.Progress = "auto",
+) -> None:
+    """Judge a sample of logged traces, tell drift from noise, propose failures as cases.
+
+    A trace is judged once, however often the command is run. The limits hold for the whole watch.
+
+    Exit code 4: an alarm (with --once); 1: an error; 2: interrupted.
+    """
+    from burnish.cli.trace_import import data_redactor, kinds_kept
+    from burnish.cli.watching import run_watch, seconds_between
+    from burnish.core.control_chart import ChartDesign
+    from burnish.projects.watch import WatchOptions
+
+    run_watch(
+        WatchOptions(
+            log=log,
+            project=project,
+            redactor=data_redactor(redact or (), kinds_kept(keep or ())),
+            folder=output_dir,
+            read_as=read_as,
+            fields=tuple(fields or ()),
+            judge=judge,
+            metrics=tuple(metric or ()),
+            charted=chart,
+            sample=sample,
+            design=ChartDesign(
+                baseline=baseline,
+                shift=shift,
+                false_alarms=false_alarms,
+                period=period,
+                seed=seed,
+            ),
+            unchecked_judge=unchecked_judge,
+            max_calls=max_calls,
+            max_usd=max_usd,
+            optimize=optimize,
+            new_baseline=new_baseline,
+        ),
+        seconds=seconds_between(every, once=once),
+        progress=progress,
+    )
