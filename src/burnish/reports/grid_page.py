@@ -101,7 +101,7 @@ def difference(each: GridColumn, report: GridReport) -> str:
 def _worth(each: GridColumn) -> str:
     if each.change is None:
         return ""
-    words = change_words(each.change)
+    words = change_words(each.change).partition(";")[0]
     return {"may be chance": "unclear", "no case moved": "same"}.get(words, words)
 
 
@@ -123,14 +123,8 @@ def grid_table(report: GridReport, width: int) -> Iterator[RenderableType]:
     room = max(14, width - (60 + 15 * wide))
     table = _plain("", "")
     table.add_column("column", width=room, overflow="fold")
-    for name in (
-        "score",
-        *(["95 % interval"] if wide else []),
-        "difference",
-        "",
-        "1k cases",
-        "time",
-    ):
+    own = ("95 % interval",) if wide else ()
+    for name in ("score", *own, "difference", "", "1k cases", "time"):
         table.add_column(name, no_wrap=True, justify="right" if name in _RIGHT else "left")
     for each in report.columns:
         mark = ON_FRONTIER if each.frontier else "✗" if each.failure else " "
@@ -141,7 +135,7 @@ def grid_table(report: GridReport, width: int) -> Iterator[RenderableType]:
             table.add_row(*head, name, RichText("failed", "red"), *gaps, "", "", "", "")
             continue
         worth = _worth(each)
-        shade = {"better": "green", "worse": "red"}.get(worth.split(";")[0], "")
+        shade = {"better": "green", "worse": "red"}.get(worth, "")
         own = (interval(each.low, each.high),) if wide else ()
         gap = difference(each, report)
         cost = (thousand(each), _seconds(each))

@@ -307,8 +307,7 @@ def varied_document(file: str, spec: AgentSpec, variant: Variant) -> dict[str, J
         document = {**own, **measuring}
     if variant.model:
         document["model"] = with_model(document.get("model"), variant.model)
-    if variant.model or variant.file:
-        _keep_judges(document, spec.document.written().get("model"))
+    _keep_judges(document, spec.document.written().get("model"))
     if not variant.values:
         return document
     changed = spec.model_copy(update={"document": AgentDocument.model_validate(document)})
