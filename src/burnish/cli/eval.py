@@ -22,7 +22,9 @@ from burnish.core.errors import (
 from burnish.models.errors import ModelRefused
 
 _MEASURE = "What is measured"
+MOST_COLUMNS = 24
 _measured, _report = options.in_panel(_MEASURE), options.in_panel("Reports")
+_grid = options.in_panel("Grids")
 _CONFIGURATION: tuple[type[BurnishError], ...] = (
     ConfigError,
     MissingExtra,
@@ -90,14 +92,53 @@ def evaluate(
         int | None,
         _measured("--aa", metavar="N", help="Noise check: compare the agent with itself N times."),
     ] = None,
-    assignments: options.Assignments = None,
+    models: Annotated[
+        list[str] | None,
+        _grid("--model", metavar="MODEL", help="A model in place of the file's; may be repeated."),
+    ] = None,
+    candidates: Annotated[
+        list[str] | None,
+        _grid(
+            "--candidate",
+            metavar="FILE|RUN",
+            help="A candidate in place of the file's values; may be repeated.",
+        ),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        _grid(
+            "--set",
+            metavar="PATH=VALUES",
+            help="Values of what the agent has, such as temperature=0,0.7; or any setting by its "
+            "path, such as budget.max_calls=200. May be repeated.",
+        ),
+    ] = None,
+    max_columns: Annotated[
+        int, _grid(min=1, help="The most combinations that are measured.")
+    ] = MOST_COLUMNS,
     output_dir: options.OutputDir = None,
     resume: Annotated[
         str | None,
         typer.Option(
-            metavar="RUN", autocompletion=options.run_ids, help="Continue a run of this agent."
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Continue a run of this agent; a grid may get more columns.",
         ),
     ] = None,
+    fork: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Measure anew with the results of a run, paying only for what differs.",
+        ),
+    ] = None,
+    retry_missing: Annotated[
+        bool, typer.Option("--retry-missing", help="With --fork: ask again for what is missing.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be measured and what it may cost.")
+    ] = False,
     json_file: Annotated[
         str | None, _report("--json", metavar="FILE", help="As JSON; - for stdout.")
     ] = None,
@@ -123,17 +164,25 @@ def evaluate(
 ) -> None:
     """Measure an agent: every case, every metric, what fails and why.
 
+    With several models, candidates or values, every combination is a column of one table.
     Exit code 0: every case passes; 1: one fails or is missing; 2: interrupted,
     continue with --resume; 3: the configuration or the command line is wrong.
     """
-    from burnish.cli.evaluation import EvalRequest, evaluate_agent
+    from burnish.cli.evaluation import EvalRequest
+    from burnish.cli.grids import evaluate_any
 
     request = EvalRequest(
         agent=file,
         flags=flag_values(ctx, assignments),
         noise_sweeps=aa,
         output_dir=output_dir,
+        models=tuple(models or ()),
+        candidates=tuple(candidates or ()),
+        max_columns=max_columns,
         resume=resume,
+        fork=fork,
+        retry_missing=retry_missing,
+        dry_run=dry_run,
         json_file=json_file,
         junit_file=junit_file,
         markdown_file=markdown_file,
@@ -143,4 +192,4 @@ def evaluate(
         progress="none" if quiet else progress,
         quiet=quiet,
     )
-    evaluate_agent(request)
+    evaluate_any(request)

@@ -3,7 +3,8 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from burnish.cli.execution import chosen_progress, resumable
+from burnish.cli.execution import RunOpening, chosen_progress, resumable
 from burnish.cli.options import EVAL_USAGE_EXIT, FailOn
 from burnish.cli.progress import (
     FOR_PROGRAMS,
@@ -23,14 +24,16 @@ from burnish.cli.progress import (
     run_name,
     view,
 )
+from burnish.core.cases import Split
 from burnish.core.content import MOST_REPEATS
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound
-from burnish.core.formatting import shorten, spending
+from burnish.core.formatting import counted, shorten, spending
 from burnish.core.trials import FINISHED
 from burnish.pages.document import can_render
 from burnish.projects.description import SET
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
+    Forked,
     Measured,
     PreparedMeasurement,
     measure,
@@ -53,6 +56,7 @@ from burnish.reports.rendering import to_markdown
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord, find_run
 from burnish.runs.driver import Ending
+from burnish.runs.progress import NOTHING_PAID, budget_limits, notes, sweeps
 from burnish.system import write_atomic
 
 _STDOUT = "-"
@@ -65,8 +69,14 @@ class EvalRequest:
     agent: Path
     flags: Flags = field(default_factory=dict[str, JsonValue])
     noise_sweeps: int | None = None
+    models: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    max_columns: int = 24
     output_dir: Path | None = None
     resume: str | None = None
+    fork: str | None = None
+    retry_missing: bool = False
+    dry_run: bool = False
     json_file: str | None = None
     junit_file: Path | None = None
     markdown_file: Path | None = None
@@ -86,9 +96,7 @@ class EvalRequest:
         if self.flags.get("repeats") is not None and self.noise_sweeps is not None:
             message = "--repeats and --aa do not go together: --aa N repeats every case N times"
             problems.append(Problem(message=message))
-        if self.resume and self.output_dir:
-            message = "--resume continues in the run's own folder, so -o has no effect"
-            problems.append(Problem(message=message))
+        problems += self.way.problems()
         if self.output_dir is not None and self.output_dir.exists():
             remedy = "name another folder, or continue the run there: --resume FOLDER"
             message = f"{self.output_dir} already exists"
@@ -110,6 +118,15 @@ class EvalRequest:
             remedy = "pip install 'burnish[view]'"
             problems.append(Problem(where="--html", message=message, remedy=remedy))
         return problems
+
+    @property
+    def way(self) -> RunOpening:
+        return RunOpening(
+            resume=self.resume,
+            fork=self.fork,
+            retry_missing=self.retry_missing,
+            output_dir=self.output_dir,
+        )
 
     @property
     def gates_regressions(self) -> bool:
@@ -203,38 +220,57 @@ def _say(console: Console, label: str, text: str) -> None:
     console.print(Text(f"{label:<9}{text}", colour))
 
 
+@contextmanager
+def before_paying() -> Generator[None, None, None]:
+    """Nothing was written yet, so a file that cannot be read is one of the user's."""
+    try:
+        yield
+    except FileTrouble as error:
+        error.exit_code = EVAL_USAGE_EXIT
+        raise
+
+
+def console_of(request: EvalRequest, progress: Progress) -> Console:
+    """Where people read: stderr if stdout is for programs; a pipe gets a usual width."""
+    return Console(
+        stderr=request.json_file == _STDOUT or progress in FOR_PROGRAMS,
+        width=shutil.get_terminal_size((WIDTH, 24)).columns,
+        highlight=False,
+    )
+
+
 def evaluate_agent(
     request: EvalRequest, *, load: Callable[..., PreparedMeasurement] = measurement_for
 ) -> None:
     """Measure, print and write the reports; ends with the exit code."""
-    try:
+    with before_paying():
         if problems := request.problems():
             raise ConfigError(problems)
         named = request.baseline
         baseline = None if named is None else read_report(named, "--baseline")
         progress = chosen_progress(request.progress)
         resumed = None if request.resume is None else find_run(request.resume)
+        forked = None
+        if request.fork is not None:
+            forked = Forked(run=find_run(request.fork), retry_missing=request.retry_missing)
         measurement = load(request.agent, request.patches, resume=resumed)
         measurement.setup.check()
-    except FileTrouble as error:
-        error.exit_code = EVAL_USAGE_EXIT  # nothing was written yet: it is a file of the user's
-        raise
+    if request.dry_run:
+        for line in measurement_plan(measurement):
+            typer.echo(line)
+        return
     opened, to_stdout = list[Path](), request.json_file == _STDOUT
     with resumable(opened), view(progress, measurement.setup, to_stderr=to_stdout) as listeners:
         measured = measure(
             measurement,
             folder=request.output_dir,
             resumed=resumed,
+            forked=forked,
             listeners=listeners,
             baseline=baseline,
             opened=opened,
         )
-    # Where stdout is for programs, people read stderr; a pipe has no width, so it gets a usual one.
-    console = Console(
-        stderr=to_stdout or progress in FOR_PROGRAMS,
-        width=shutil.get_terminal_size((WIDTH, 24)).columns,
-        highlight=False,
-    )
+    console = console_of(request, progress)
     if measured.report is None:
         _show_nothing(console, measured.ending)
     else:
@@ -255,19 +291,53 @@ def _holds(report: EvalReport, request: EvalRequest) -> bool:
 
 
 def _write(measured: Measured, report: EvalReport, request: EvalRequest) -> None:
-    if request.html_file is not None:
+    def html() -> str:
         from burnish.pages.report_file import html_report
 
-        write_atomic(request.html_file, html_report(RunRecord.read(measured.ending.folder)))
+        return html_report(RunRecord.read(measured.ending.folder))
+
+    write_outputs(
+        request,
+        html=html,
+        markdown=lambda: to_markdown(summary(report)),
+        junit=lambda: to_junit(report),
+        json_text=report.to_text,
+    )
+
+
+def write_outputs(
+    request: EvalRequest,
+    *,
+    html: Callable[[], str],
+    markdown: Callable[[], str],
+    junit: Callable[[], bytes],
+    json_text: Callable[[], str],
+) -> None:
+    """Write the files that were asked for."""
+    if request.html_file is not None:
+        write_atomic(request.html_file, html())
     if request.markdown_file is not None:
-        write_atomic(request.markdown_file, to_markdown(summary(report)))
+        write_atomic(request.markdown_file, markdown())
     if request.junit_file is not None:
-        write_atomic(request.junit_file, to_junit(report))
+        write_atomic(request.junit_file, junit())
     if request.json_file == _STDOUT:
-        sys.stdout.write(report.to_text())
+        sys.stdout.write(json_text())
         sys.stdout.flush()
     elif request.json_file is not None:
-        report.write(Path(request.json_file))
+        write_atomic(Path(request.json_file), json_text())
+
+
+def measurement_plan(measurement: PreparedMeasurement) -> Iterator[str]:
+    """What `--dry-run` prints of one measurement."""
+    setup, repeats = measurement.setup, measurement.measure.repeats
+    often = f" × {repeats} repeats" if repeats > 1 else ""
+    yield f"agent     {measurement.measure.subject}"
+    yield f"cases     {counted(len(measurement.cases), 'case')}{often}"
+    yield f"metrics   {', '.join(metric.name for metric in setup.metrics) or 'none'}"
+    yield f"cost      about {spending(sweeps(setup, Split.TRAIN, repeats))}"
+    yield f"limits    {', '.join(budget_limits(setup.budget)) or 'none'}"
+    yield from notes(setup)
+    yield NOTHING_PAID
 
 
 def _command(measurement: PreparedMeasurement) -> str:

@@ -35,6 +35,11 @@ class RunOpening:
     output_dir: Path | None = None
 
     def check(self) -> None:
+        if problems := self.problems():
+            raise ConfigError(problems)
+
+    def problems(self) -> list[Problem]:
+        """What does not go together."""
         problems: list[Problem] = []
         if self.resume and self.fork:
             problems.append(Problem(message="--resume and --fork do not go together"))
@@ -44,8 +49,7 @@ class RunOpening:
         if self.retry_missing and not self.fork:
             remedy = "name the run with --fork RUN"
             problems.append(Problem(message="--retry-missing makes a new run", remedy=remedy))
-        if problems:
-            raise ConfigError(problems)
+        return problems
 
     def open(self, project: LoadedProject) -> Run:
         if self.resume:

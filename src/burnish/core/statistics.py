@@ -127,7 +127,10 @@ _FEW = 4
 
 
 def paired_interval(
-    differences: Sequence[float], *, span: tuple[float, float] = (-1.0, 1.0)
+    differences: Sequence[float],
+    *,
+    span: tuple[float, float] = (-1.0, 1.0),
+    confidence: float = _CONFIDENCE,
 ) -> Interval | None:
     """The mean of paired differences with its 95 % interval over cases; None for fewer than two.
 
@@ -144,12 +147,12 @@ def paired_interval(
     if n < 2:
         return None
     low, high = min(span[0], *differences), max(span[1], *differences)
-    ends, shift = _student(differences), _tail_shift(differences)
+    ends, shift = _student(differences, confidence), _tail_shift(differences, confidence)
     ends = ends[0] + min(0.0, shift), ends[1] + max(0.0, shift)
     if n - max(Counter(round(each, 9) for each in differences).values()) < _FEW:
         ends = (
-            min(ends[0], _student([*differences, low])[0]),
-            max(ends[1], _student([*differences, high])[1]),
+            min(ends[0], _student([*differences, low], confidence)[0]),
+            max(ends[1], _student([*differences, high], confidence)[1]),
         )
     centre = mean(differences)
     return Interval(
@@ -178,9 +181,9 @@ def unpaired_interval(new: Sequence[float], old: Sequence[float]) -> Interval | 
     return Interval(mean=gain, low=gain - half, high=gain + half, cases=1)
 
 
-def _student(values: Sequence[float]) -> tuple[float, float]:
+def _student(values: Sequence[float], confidence: float) -> tuple[float, float]:
     """Student's interval of the mean."""
-    centre, half = mean(values), _student_quantile(len(values) - 1) * _error(values)
+    centre, half = mean(values), _student_quantile(len(values) - 1, confidence) * _error(values)
     return centre - half, centre + half
 
 
@@ -190,7 +193,7 @@ def _error(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n * (n - 1)))
 
 
-def _tail_shift(values: Sequence[float]) -> float:
+def _tail_shift(values: Sequence[float], confidence: float) -> float:
     """By how much a long tail moves the end of the interval on its side."""
     n, centre, error = len(values), mean(values), _error(values)
     if n < 3 or error < EPSILON:
@@ -199,16 +202,19 @@ def _tail_shift(values: Sequence[float]) -> float:
     skewness = math.fsum(((value - centre) / deviation) ** 3 for value in values) / n
     # The estimate of few values is too small: the usual correction, and a little more.
     skewness *= math.sqrt(n * (n - 1)) / (n - 2) * (1 + 3 / n)
-    return skewness * (1 + 2 * _student_quantile(n - 1) ** 2) / (6 * math.sqrt(n)) * error
+    reach = 1 + 2 * _student_quantile(n - 1, confidence) ** 2
+    return skewness * reach / (6 * math.sqrt(n)) * error
 
 
 @cache
-def _student_quantile(degrees: int) -> float:
-    """The number that Student's t exceeds, either way, with a chance of 5 %."""
+def _student_quantile(degrees: int, confidence: float = _CONFIDENCE) -> float:
+    """The number that Student's t exceeds, either way, with a chance of 5 %, or of the rest."""
     low, high = 0.0, 20.0
+    while _within(high, degrees) < confidence:
+        high *= 2
     while high - low > 1e-10:
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < _CONFIDENCE else (low, middle)
+        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
     return high
 
 

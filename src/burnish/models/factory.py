@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    JsonValue,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -169,6 +170,25 @@ def model_keys(label: str) -> dict[str, str]:
     """`openai:gpt-4o` as the keys of a block."""
     ref = ModelRef.parse(label)
     return {"provider": ref.row.written, "name": ref.name}
+
+
+_OF_PROVIDER = ("base_url", "endpoint", "api_key", "api_version")
+
+
+def with_model(block: JsonValue, label: str) -> dict[str, JsonValue]:
+    """The block of a model with another one in it: its settings stay.
+
+    Address and key stay with the provider, and prices with the model.
+    """
+    spelled = spelled_out(block)
+    before = cast("dict[str, JsonValue]", spelled if isinstance(spelled, dict) else {})
+    new = model_keys(label)
+    gone = set[str]()
+    if new["provider"] != before.get("provider"):
+        gone |= {*_OF_PROVIDER}
+    if gone or new["name"] != before.get("name"):
+        gone.add("prices")
+    return {**{key: value for key, value in before.items() if key not in gone}, **new}
 
 
 def _split(label: str) -> dict[str, str]:

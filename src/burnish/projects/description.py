@@ -117,13 +117,20 @@ class Doors:
                 place = f"${setting.variable}"
                 draft.put(setting.path, value, place=place, strength=Strength.ENVIRONMENT)
 
+    def assignable(self) -> dict[str, SettingField]:
+        """By path, every field that `--set` may set; a strategy's settings by name too."""
+        fields = {".".join(each.path): each for each in self.fields() if _is_assignable(each)}
+        own = "strategy.settings."
+        short = {n.removeprefix(own): each for n, each in fields.items() if n.startswith(own)}
+        return {**short, **fields}
+
     def _put_assignments(self, draft: Draft, assignments: Sequence[str]) -> None:
         """`--set budget.max_trials=5`: any field that the command line may set."""
-        fields = {".".join(each.path): each for each in self.fields() if _is_assignable(each)}
+        fields = self.assignable()
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
             path = path.strip()
-            field = fields.get(path) or fields.get(f"strategy.settings.{path}")
+            field = fields.get(path)
             if not equals:
                 message = f"'{assignment}' does not have the form path=value"
                 raise ConfigError([Problem(where="--set", message=message)])

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from burnish.core.cases import Case
-from burnish.core.content import Repeats
+from burnish.core.content import Repeats, codec
 from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
 from burnish.core.formatting import Section
 from burnish.core.protocols import DescribedMetric
+from burnish.core.surfaces import Value
 from burnish.metrics.turns import Layered
 from burnish.models.factory import Models
 from burnish.projects.description import Doors, Request, describe, described_again
@@ -57,7 +58,7 @@ from burnish.runs.plugins import (
 )
 from burnish.runs.progress import ProgressLines
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup, resume, start
+from burnish.runs.setup import Setup, fork, resume, start
 from burnish.runs.spec import AnySpec, StrategySettings
 from burnish.strategies.measure import Measure
 from burnish.system import Redactor, YamlTree
@@ -140,6 +141,8 @@ class MeasureSettings(StrategySettings):
     """Run every case this many times."""
     noise: bool = False
     """Treat the repeats as one agent measured against itself."""
+    values: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """By surface, the value that is measured instead of the one in the files."""
 
     @property
     def uses_holdout(self) -> bool:
@@ -159,7 +162,12 @@ class MeasurePlugin(StrategyPlugin):
         settings: MeasureSettings = building.spec.strategy.settings
         source = building.spec.source
         subject = source.name or Path(source.file).stem
-        measure = Measure(repeats=settings.repeats, noise=settings.noise, subject=subject)
+        measure = Measure(
+            repeats=settings.repeats,
+            noise=settings.noise,
+            subject=subject,
+            values=codec(dict[str, Value]).decode({**settings.values}),
+        )
         return StrategyParts(strategy=measure)
 
     def repeats(self, setup: Setup) -> int:
@@ -266,14 +274,25 @@ def load_measurement(
 
     `models` replace the real ones, and `cases` those of the file. A `request` overrides the file.
     """
+    description = describe_measurement(path, flags, environ=environ, request=request)
+    return from_description(description, models=models, cases=cases)
+
+
+def describe_measurement(
+    path: Path,
+    flags: Flags,
+    *,
+    environ: Mapping[str, str] | None = None,
+    request: Request | None = None,
+) -> RunDescription:
+    """The description of a measurement of what a file describes."""
     document, dialect = _read(path)
     if not dialect.evaluates:
         message = f"files of the kind '{dialect.kind}' cannot be measured on their own"
         remedy = f"measure the baseline of a search: burnish optimize {path} --print-baseline"
         raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
     changes = request or _Measuring()
-    description = describe(document, flags, environ=environ, dialect=dialect, request=changes)
-    return from_description(description, models=models, cases=cases)
+    return describe(document, flags, environ=environ, dialect=dialect, request=changes)
 
 
 def measurement_for(
@@ -347,29 +366,49 @@ class Measured:
     """None when it was stopped before its end."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Forked:
+    """An earlier run whose results a new one takes instead of paying again."""
+
+    run: Path
+    retry_missing: bool = False
+
+
 def measure(
     measurement: PreparedMeasurement,
     *,
     folder: Path | None = None,
     resumed: Path | None = None,
+    forked: Forked | None = None,
     listeners: Sequence[Listener] = (),
     baseline: EvalReport | None = None,
     opened: list[Path] | None = None,
 ) -> Measured:
     """Measure; afterwards the run's folder has `evaluation.json` and `report.md`.
 
-    A new run is made in `folder`; the one in `resumed` continues. The folder is added to `opened`
-    as soon as it is known.
+    A new run is made in `folder`, with results of the one in `forked`; the one in `resumed`
+    continues. The folder is added to `opened` as soon as it is known.
     """
 
     def open_run() -> Run:
         try:
-            if resumed is None:
-                run = start(measurement.setup, root=measurement.root, folder=folder)
-            else:
+            if resumed is not None:
                 run = resume(measurement.setup, resumed)
+            elif forked is not None:
+                run = fork(
+                    measurement.setup,
+                    forked.run,
+                    root=measurement.root,
+                    folder=folder,
+                    retry_missing=forked.retry_missing,
+                )
+            else:
+                run = start(measurement.setup, root=measurement.root, folder=folder)
         except ResumeRefused as error:
-            remedy = "put it back as it was to continue, or leave out --resume to measure again"
+            remedy = (
+                "put it back as it was to continue; --fork in place of --resume measures what has "
+                "changed and pays for nothing else"
+            )
             raise ResumeRefused(error.message, remedy=remedy) from None
         if opened is not None:
             opened.append(run.directory.folder)

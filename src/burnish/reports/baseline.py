@@ -192,22 +192,37 @@ def _metrics(
                 and _lost(before, now, metric)
                 and (old := before.values.get(metric)) is not None
             ]
-            yield _metric(metric, both, lost)
+            yield paired_change(metric, both, lost)
 
 
-def _metric(
-    metric: str, both: Sequence[tuple[float, float]], lost: Sequence[float]
+_ERROR = 0.05
+
+
+def simultaneous(comparisons: int) -> float:
+    """The confidence of each of several intervals that together hold with 95 % (Bonferroni)."""
+    return 1 - _ERROR / max(1, comparisons)
+
+
+def paired_change(
+    metric: str,
+    both: Sequence[tuple[float, float]],
+    lost: Sequence[float],
+    *,
+    comparisons: int = 1,
 ) -> MetricChange:
+    """A score before and after on the same cases; one of so many that are looked at together."""
     differences = [new - old for old, new in both]
     moved = sum(not tied(difference) for difference in differences)
-    interval = paired_interval(differences)
+    confidence = simultaneous(comparisons)
+    interval = paired_interval(differences, confidence=confidence)
     sure = interval
     if lost and mean(differences) > 0:
         at_worst = [*differences, *(-old for old in lost)]
-        sure = paired_interval(at_worst)
+        sure = paired_interval(at_worst, confidence=confidence)
         sure = sure if mean(at_worst) > 0 else None
     # Fewer than 6 cases that all move one way happen by chance more often than once in 20.
-    clear = sure is not None and sure.distinguishable and moved >= 6
+    fewest = math.ceil(1 + math.log2(max(1, comparisons) / _ERROR))
+    clear = sure is not None and sure.distinguishable and moved >= fewest
     return MetricChange(
         metric=metric,
         cases=len(both),

@@ -363,26 +363,37 @@ _FORBIDDEN = re.compile("[\ud800-\udfff\ufffe\uffff]")
 """What XML has no place for beside control characters."""
 
 
-def to_junit(report: EvalReport) -> bytes:
-    """The report as JUnit XML, UTF-8."""
-    totals, about = report.totals, report.about
-    counts = {
-        "tests": str(totals.cases),
-        "failures": str(totals.failed),
-        "errors": str(totals.missing),
-        "skipped": str(totals.unjudged),
-        "time": f"{totals.active_seconds:.3f}",
-    }
-    root = Element("testsuites", {"name": "burnish eval", **counts})
-    named = {"name": _text(about.agent), **counts, "timestamp": about.at}
-    suite = SubElement(root, "testsuite", named)
-    properties = SubElement(suite, "properties")
-    for name, value in _properties(report):
-        SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
-    for row in report.cases:
-        _add_case(suite, row, about.agent)
+def to_junit(*reports: EvalReport) -> bytes:
+    """One suite a report as JUnit XML, UTF-8."""
+    suites = [_junit_counts(report) for report in reports]
+    whole = {name: sum(suite[name] for suite in suites) for name in suites[0]}
+    root = Element("testsuites", {"name": "burnish eval", **_written(whole)})
+    for report, counts in zip(reports, suites, strict=True):
+        about = report.about
+        named = {"name": _text(about.agent), **_written(counts), "timestamp": about.at}
+        suite = SubElement(root, "testsuite", named)
+        properties = SubElement(suite, "properties")
+        for name, value in _properties(report):
+            SubElement(properties, "property", {"name": _text(name), "value": _text(value)})
+        for row in report.cases:
+            _add_case(suite, row, about.agent)
     indent(root)
     return tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _junit_counts(report: EvalReport) -> dict[str, float]:
+    totals = report.totals
+    return {
+        "tests": totals.cases,
+        "failures": totals.failed,
+        "errors": totals.missing,
+        "skipped": totals.unjudged,
+        "time": totals.active_seconds,
+    }
+
+
+def _written(counts: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{n:.3f}" if name == "time" else str(n) for name, n in counts.items()}
 
 
 def _properties(report: EvalReport) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, JsonValue
 
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.drawings import Drawing
 from burnish.core.errors import BurnishError
 from burnish.core.evaluations import Objective
@@ -22,6 +22,7 @@ from burnish.core.surfaces import (
     NumberSurface,
     Surface,
     TextSurface,
+    Value,
 )
 from burnish.core.trials import FINISHED, Trial, TrialRow
 from burnish.journal.limits import Budget, Limits
@@ -400,6 +401,22 @@ class ExecutorPlugin:
         )
 
 
+MODEL_AXIS = "model"
+"""The axis of a grid that changes every model of a target."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What one column of a grid changes in a description."""
+
+    model: str = ""
+    """The model instead of every other; empty keeps them."""
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """By surface."""
+    file: Path | None = None
+    """A file of the same kind that stands in for that of the description."""
+
+
 class TargetPlugin:
     """How a target is described, built, planned and adopted."""
 
@@ -441,6 +458,19 @@ class TargetPlugin:
         """The value that a flag stands for."""
         del name
         return value
+
+    def axes(self, target: Target) -> Sequence[str]:
+        """What a grid may vary: surfaces, and `model` where one name can stand for all models."""
+        return [surface.id for surface in target.surfaces]
+
+    def varied(self, spec: AnySpec, variant: Variant) -> AnySpec:
+        """The description of a measurement with a variant in it."""
+        settings = spec.strategy.settings
+        values: JsonValue = codec(dict[str, Value]).encode({**variant.values})
+        settings = settings.model_copy(update={"values": values})
+        return spec.model_copy(
+            update={"strategy": spec.strategy.model_copy(update={"settings": settings})}
+        )
 
     def plan(self, setup: Setup, strategy: StrategyPlugin) -> Iterable[str]:
         """The lines of `--dry-run`."""

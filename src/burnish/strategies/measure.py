@@ -1,6 +1,6 @@
 """The strategy `measure`: evaluate what is there, propose nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -9,6 +9,7 @@ from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.protocols import Role, Target
+from burnish.core.surfaces import Candidate, Origin, Value, out_of_bounds
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run
 
@@ -22,34 +23,50 @@ class Measure:
     name = "measure"
     searches = False
 
-    def __init__(self, *, repeats: int = 1, noise: bool = False, subject: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        repeats: int = 1,
+        noise: bool = False,
+        subject: str = "",
+        values: Mapping[str, Value] | None = None,
+    ) -> None:
         self.repeats = repeats
         self.noise = noise
         """Whether the repeats are read as one agent measured against itself."""
         self.subject = subject
         """What reports call the measured agent."""
+        self.values = values or {}
+        """Values of surfaces in place of those that the target has."""
         self.evaluation: Evaluation | None = None
         """What was measured, once the search is over."""
 
     @property
     def fingerprint(self) -> str:
-        return short_id(["measure", 1, self.repeats])
+        if not self.values:
+            return short_id(["measure", 1, self.repeats])
+        return short_id(["measure", 1, self.repeats, Candidate(values=self.values).id])
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:
         return ()
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
-        del target
-        return ()
+        return out_of_bounds(self.values, {each.id: each for each in target.surfaces})
+
+    def candidate(self, target: Target) -> Candidate:
+        """What is measured."""
+        start = target.baseline
+        return start.child(self.values, origin=Origin(kind="named")) if self.values else start
 
     async def search(self, run: Run) -> None:
+        run.incumbent = self.candidate(run.target)  # nobody else's answers stand in for its own
         if run.stop_reason(run.estimate(Split.TRAIN, repeats=self.repeats)) is not None:
             return
         results = await self._results(run)
         if results is None:
             return
-        start = run.target.baseline
+        start = run.incumbent
         evaluation = Evaluation(candidate=start.id, split=Split.TRAIN, results=results)
         self.evaluation = evaluation
         measured = SplitResult.of(evaluation, run.objective)
@@ -60,7 +77,7 @@ class Measure:
         whole = self.repeats * len(run.dataset.train)
         results: list[CaseResult] = []
         blocks = run.blocks(
-            run.target.baseline,
+            run.incumbent,
             split=Split.TRAIN,
             repeats=self.repeats,
             block_size=16,  # between two looks at limits and signals

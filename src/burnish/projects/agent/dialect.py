@@ -26,7 +26,13 @@ from burnish.targets.agent.blocks import (
     VectorstoreTool,
     expanded,
 )
-from burnish.targets.agent.paths import DEMONSTRATIONS, Named, is_instructions, parse_path
+from burnish.targets.agent.paths import (
+    DEMONSTRATIONS,
+    INSTRUCTIONS,
+    Named,
+    is_instructions,
+    parse_path,
+)
 from burnish.targets.agent.provider_files import added_values
 
 _BLOCK = ("evaluations", "optimizer")
@@ -201,6 +207,14 @@ def refusal(block: AgentBlock, path: str, hybrid: Collection[str] = ()) -> str:
             "the name, and one axis cannot change both"
         )
     return _ELSEWHERE.get(str(steps[0]), "it does not affect what the agent is asked")
+
+
+def tunable(block: AgentBlock) -> list[str]:
+    """The paths of a file that affect what the agent is asked, with their current tools."""
+    fields = [("model", name) for name in _MODEL]
+    fields += [(f"tools[name={t.name}]", name) for t in block.tools for name in _LIVE[type(t)]]
+    paths = [f"{holder}.{name}" for holder, name in fields]
+    return [INSTRUCTIONS[0], *(path for path in paths if not refusal(block, path))]
 
 
 def tool_at(block: AgentBlock, path: str) -> ToolBlock | None:

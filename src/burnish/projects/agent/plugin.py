@@ -1,9 +1,10 @@
 """An agent file as a target: its description, its cases, and how it is built."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pydantic import (
     BaseModel,
@@ -17,17 +18,17 @@ from pydantic import (
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import NoneOrMore, NotNegative
 from burnish.core.errors import BurnishError, ConfigError, Problem
-from burnish.core.protocols import Metric
+from burnish.core.protocols import Metric, Target
 from burnish.core.surfaces import AGENT_SURFACES, Candidate, Surface
 from burnish.metrics.computed import Answered, ExpectedTools
 from burnish.metrics.files import MetricsRead, has_own_metrics
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import user_simulator
-from burnish.models.factory import Models
+from burnish.models.factory import Models, spelled_out, with_model
 from burnish.models.roles import in_force
 from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
 from burnish.projects.agent.checks import MODEL, check_model, check_objective, check_prices
-from burnish.projects.agent.dialect import NOISY, agent_keys
+from burnish.projects.agent.dialect import NOISY, agent_keys, tunable
 from burnish.projects.agent.homes import AgentHomes, measured_files
 from burnish.projects.measures import User, read_case_sets, read_metrics
 from burnish.runs.directory import Header
@@ -35,6 +36,7 @@ from burnish.runs.events import CANDIDATES, Exported, Exporter
 from burnish.runs.homes import FILES, Homes
 from burnish.runs.plugins import (
     COSTS,
+    MODEL_AXIS,
     STEPS,
     Ability,
     Building,
@@ -42,13 +44,22 @@ from burnish.runs.plugins import (
     StrategyPlugin,
     TargetParts,
     TargetPlugin,
+    Variant,
 )
-from burnish.runs.spec import CaseSet, TargetSpec
+from burnish.runs.spec import AnySpec, CaseSet, TargetSpec
 from burnish.system import read_tree
-from burnish.system.yaml import tree_of
+from burnish.system.yaml import parse_tree, tree_of
 from burnish.targets.agent.attachments import check_attachments, pinned
 from burnish.targets.agent.blocks import AgentBlock, expanded
-from burnish.targets.agent.files import PROMPTS, LoadedAgent, edit, export_agent, sound_agent
+from burnish.targets.agent.files import (
+    PROMPTS,
+    LoadedAgent,
+    edit,
+    export_agent,
+    load_agent,
+    sound_agent,
+)
+from burnish.targets.agent.paths import DEMONSTRATIONS, INSTRUCTIONS, put_at, written
 from burnish.targets.agent.provider_files import AddedValue, added_values, with_added
 from burnish.targets.agent.target import AgentTarget
 
@@ -253,6 +264,18 @@ class AgentPlugin(TargetPlugin):
     def homes(self, header: Header) -> Homes | None:
         return AgentHomes.of(header)
 
+    def axes(self, target: Target) -> Sequence[str]:
+        assert isinstance(target, AgentTarget)
+        own = (surface.id for surface in target.surfaces)
+        names = (MODEL_AXIS, *tunable(target.agent.block), *own, DEMONSTRATIONS)
+        return list(dict.fromkeys(names))
+
+    def varied(self, spec: AnySpec, variant: Variant) -> AnySpec:
+        """The agent file with other values in it; its own axes and their bounds do not matter."""
+        document = varied_document(spec.source.file, spec.target, variant)
+        made = {"document": AgentDocument.model_validate(document), "axes": None}
+        return spec.model_copy(update={"target": spec.target.model_copy(update=made)})
+
 
 def agent_of(file: str, spec: AgentSpec, *, with_cases: bool = False) -> LoadedAgent:
     """The agent of a description; all problems are reported at once.
@@ -269,6 +292,54 @@ def agent_of(file: str, spec: AgentSpec, *, with_cases: bool = False) -> LoadedA
             if with_added(agent_keys(now.data), more) == document:
                 tree, added = now, more
     return sound_agent(path, tree, spec.document, with_cases=with_cases, added=added)
+
+
+_MEASURING = ("name", "evaluations", "test_cases", "test_cases_file", "execution", "user_simulator")
+"""The keys of a file that say how an agent is measured, not what it does."""
+
+
+def varied_document(file: str, spec: AgentSpec, variant: Variant) -> dict[str, JsonValue]:
+    """The keys of an agent file with a variant in them."""
+    document = deepcopy(spec.document.written())
+    if variant.file is not None:
+        measuring = {key: document[key] for key in _MEASURING if key in document}
+        brought = _brought(variant.file, Path(file).parent)
+        own = {key: value for key, value in brought.items() if key not in _MEASURING}
+        document = {**own, **measuring}
+    if variant.model:
+        document["model"] = with_model(document.get("model"), variant.model)
+    _keep_judges(document, spec.document.written().get("model"))
+    if not variant.values:
+        return document
+    changed = spec.model_copy(update={"document": AgentDocument.model_validate(document)})
+    agent = agent_of(file, changed)
+    edited = edit(agent, variant.values)
+    for path, value in edited.changes.items():
+        put_at(document, path, value)
+    if edited.demonstrations is not None:
+        document[DEMONSTRATIONS] = [written(demo) for demo in edited.demonstrations]
+    if edited.instructions != agent.instructions.text:
+        document[INSTRUCTIONS[0]] = {"inline": edited.instructions}
+    return document
+
+
+def _keep_judges(document: dict[str, JsonValue], model: JsonValue) -> None:
+    """Let those who are the agent's model by default stay the one they were: judge and user."""
+    own = cast("Mapping[str, JsonValue]", spelled_out(model))
+    kept = {key: value for key, value in own.items() if key not in ("temperature", "max_tokens")}
+    evaluations = document.get("evaluations")
+    if isinstance(evaluations, dict):
+        document["evaluations"] = {"model": kept, **evaluations}
+    document.setdefault("user_simulator", kept)
+
+
+def _brought(path: Path, home: Path) -> dict[str, JsonValue]:
+    """The keys of another agent file, with paths that are valid from `home`."""
+    agent = load_agent(path, with_cases=False)
+    text = export_agent(agent, edit(agent, {}), home)[agent.path.name].decode()
+    data = parse_tree(agent.path, text).data
+    assert isinstance(data, dict)
+    return agent_keys(data)
 
 
 def _not_tuned(agent: LoadedAgent, models: Models) -> ConfigError:

@@ -1,6 +1,6 @@
 """A graph of agents as a target: its description, and how it is built."""
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
@@ -9,7 +9,9 @@ from pydantic import BaseModel, Field, JsonValue
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import codec
-from burnish.core.protocols import Metric
+from burnish.core.errors import ConfigError
+from burnish.core.protocols import Metric, Target
+from burnish.core.structures import SurfaceType
 from burnish.core.surfaces import AGENT_SURFACES, Candidate, ChoiceSurface, Surface, Value
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
@@ -22,14 +24,16 @@ from burnish.runs.events import BEST, CANDIDATES, Exported, Exporter
 from burnish.runs.homes import Homes
 from burnish.runs.plugins import (
     COSTS,
+    MODEL_AXIS,
     STEPS,
     Ability,
     Building,
     StrategyPlugin,
     TargetParts,
     TargetPlugin,
+    Variant,
 )
-from burnish.runs.spec import TargetSpec
+from burnish.runs.spec import AnySpec, TargetSpec
 from burnish.system import read_tree
 from burnish.system.config import near
 from burnish.system.settings import Text
@@ -108,6 +112,41 @@ class GraphPlugin(TargetPlugin):
 
     def homes(self, header: Header) -> Homes | None:
         return GraphHomes.of(header)
+
+    def axes(self, target: Target) -> Sequence[str]:
+        assert isinstance(target, GraphTarget)
+        return [MODEL_AXIS, *(each.id for each in positions_of_graph(target.graph))]
+
+    def varied(self, spec: AnySpec, variant: Variant) -> AnySpec:
+        """The graph with other values to begin with; models and numbers become surfaces."""
+        path = Path(spec.source.file)
+        graph = read_graph(path, read_tree(path))
+        target: GraphSpec = spec.target
+        changes = _opened(target, graph, variant)
+        return spec.model_copy(update={"target": target.model_copy(update=changes)})
+
+
+def _opened(spec: GraphSpec, graph: Graph, variant: Variant) -> dict[str, Any]:
+    """The fields of a description in which a variant has its values."""
+    positions = {each.id: each for each in positions_of_graph(graph)}
+    names = _short_names(graph)
+    start = {names.get(name, name): value for name, value in spec.start.items()}
+    choices = {names.get(name, name): each for name, each in spec.choices.items()}
+    ranges = {names.get(name, name): each for name, each in spec.ranges.items()}
+    models = [p.id for p in positions.values() if p.type is SurfaceType.MODEL and not p.part]
+    values = {**(dict.fromkeys(models, variant.model) if variant.model else {}), **variant.values}
+    for name, value in values.items():
+        position = positions.get(name)
+        if position is not None and name in models:
+            choices[name] = list(dict.fromkeys([*choices.get(name, ()), str(value)]))
+        elif position is not None and position.type is SurfaceType.MODEL:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError.of(name, f"expected a number, found {value!r}")
+            numbers = [float(cast("float", position.value)), value]
+            bounds = (*ranges.get(name, ()), *numbers)
+            ranges[name] = (min(bounds), max(bounds))
+    start |= cast("dict[str, JsonValue]", codec(dict[str, Value]).encode(values))
+    return {"start": start, "choices": choices, "ranges": ranges}
 
 
 def graph_of(building: Building) -> Graph | None:
