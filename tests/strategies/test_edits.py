@@ -290,6 +290,39 @@ async def test_candidates_side_by_side_are_decided_on_in_order(tmp_path: Path) -
     assert ending.best.values[PATH] == "3\n1\n1\n"
 
 
+async def test_edits_start_from_a_pool_of_the_best(tmp_path: Path) -> None:
+    # 20 leads; 17 is rejected, but stays in the pool, and an edit of it becomes the best.
+    edits = [whole("20\n"), whole("17\n"), whole("2\n"), whole("30\n")]
+    script = Script(edits=edits)
+    settings = EditsSettings(incumbents=2, candidates_per_iteration=2)
+    made = setup(script, settings, budget=Budget(max_trials=4))
+    ending = await driven(made, tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert words(rows) == ["keep", "discard", "discard", "keep"]
+    assert [request.texts[PATH] for request in script.seen] == [START, START, "20\n", "17\n"]
+    assert ending.best.values[PATH] == "30\n"
+    parents = [row.trial.candidate.parents for row in rows[3:]]
+    assert parents == [(rows[1].trial.candidate.id,), (rows[2].trial.candidate.id,)]
+
+
+async def test_what_crashed_or_breaks_a_constraint_is_no_place_to_start_from(
+    tmp_path: Path,
+) -> None:
+    edits = [whole("boom"), whole("9\n9\n9\n9\n9\n"), whole("8\n"), whole("7\n")]
+    objective = Objective(weights={}, constraints=(Constraint(metric="lines", op="<=", value=4),))
+    script = Script(edits=edits)
+    made = setup(
+        script, EditsSettings(incumbents=3), objective=objective, budget=Budget(max_trials=4)
+    )
+    await driven(made, tmp_path / "run")
+    assert [request.texts[PATH] for request in script.seen] == [START, START, START, "8\n"]
+
+
+def test_a_pool_of_one_is_the_loop_as_it_was() -> None:
+    assert "incumbents" not in EditsSettings().deciding()
+    assert EditsSettings(incumbents=2).deciding() != EditsSettings(incumbents=3).deciding()
+
+
 async def test_a_run_that_goes_on_pays_for_nothing_twice(tmp_path: Path) -> None:
     counter = CallCounter(path=tmp_path / "calls")
     edits = [whole("2\n1\n1\n"), whole("boom"), whole("3\n1\n1\n")]

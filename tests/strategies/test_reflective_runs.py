@@ -104,6 +104,20 @@ def test_what_two_learned_is_merged(tmp_path: Path, settings: ReflectiveSettings
     assert began + 0.5 < ended
 
 
+def test_merging_pays_where_each_learned_something_else(tmp_path: Path) -> None:
+    def found(merge: bool, seed: int) -> float:
+        update = {"merge": merge, "reuse": True, "prune": False, "proposals_per_round": 3}
+        settings = CLASSIC.model_copy(update=update)
+        made = setup(BRANCHING, settings, budget=Budget(max_metric_calls=120))
+        run = driven(replace(made, seed=seed), tmp_path / f"{merge}-{seed}")
+        fired = any(row.trial.phase == "merge" and row.trial.accepted for row in run.rows)
+        assert fired is merge
+        return truth(BRANCHING, run)[1]
+
+    for seed in (0, 1, 3):
+        assert found(True, seed) > found(False, seed) + 0.2
+
+
 def test_there_are_no_more_merges_than_allowed(tmp_path: Path) -> None:
     merging = CLASSIC.model_copy(
         update={"merge": True, "reuse": True, "proposals_per_round": 3, "max_merges": 1}
@@ -204,6 +218,22 @@ def test_a_budget_of_metric_calls_is_never_overrun(
     assert run.ending.reason.code == "max_metric_calls"
     assert limit - 60 < run.ending.spent.metric_calls <= limit
     assert run.ending.billed.metric_calls <= limit
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("size", "least"), [(3, 52), (8, 47)])
+def test_a_limit_of_60_is_used_until_no_whole_round_fits(
+    tmp_path: Path, size: int, least: int, seed: int
+) -> None:
+    """A round is two minibatches of 3 and holdout: so many calls less one may be left, and none
+    is beyond the limit."""
+    assert least == 60 - (2 * 3 + size) + 1
+    settings = CLASSIC.model_copy(update={"prune": False})
+    made = setup(World(train=size, holdout=size, noise=0.1), settings,
+                 budget=Budget(max_metric_calls=60))  # fmt: skip
+    run = driven(replace(made, seed=seed), tmp_path / "run")
+    assert run.ending.reason.code == "max_metric_calls"
+    assert least <= run.ending.spent.metric_calls <= 60
 
 
 def test_the_sealed_test_is_paid_from_the_same_budget(tmp_path: Path) -> None:

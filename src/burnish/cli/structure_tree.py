@@ -10,7 +10,7 @@ from burnish.core.formatting import counted, shorten
 from burnish.core.structures import Node, Position
 from burnish.projects.structures import Anatomy, read_structure
 from burnish.system import Redactor
-from burnish.targets.graph.graphs import Condition
+from burnish.targets.graph.functions import Condition
 
 
 def show_structure(path: Path, *, as_json: bool) -> None:
@@ -57,9 +57,10 @@ def _node(anatomy: Anatomy, node: Node) -> Iterator[str]:
 def _when(condition: Condition | None) -> str:
     if condition is None:
         return ""
+    when = "unless" if condition.negated else "when"
     if condition.function is not None:
-        return f"  when {condition.function.name} says so"
-    return f"  when it {condition.kind} '{condition.text}'" if condition.text else "  always"
+        return f"  {when} {condition.function.name} says so"
+    return f"  {when} it {condition.kind} '{condition.text}'" if condition.text else "  always"
 
 
 def _value(position: Position) -> str:

@@ -10,6 +10,7 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Effects, Scope
+from burnish.delegation.board import Blackboard
 from burnish.delegation.envelope import Stopwatch, Tally, TimedScope
 from burnish.delegation.evaluation import measure
 from burnish.delegation.home import Home, is_delegation, require_same, versions
@@ -160,15 +161,42 @@ def work_context(
     workflow: Workflow,
     site: Site,
     policy: PolicyTexts,
-    scope: Scope,
+    scope: NamedScope,
     own: Mapping[str, WorkerTool],
 ) -> WorkContext:
     """A workspace at a site, with the tools and limits of a workflow."""
-    home = site.folder.resolve()
-    folder = home / "workspace"
     tally = Tally(
         envelope=workflow.envelope, tokens_spent=lambda: total(scope.used.values()).tokens
     )
+    board = Blackboard() if workflow.blackboard else None
+    whole = _context(workflow, site, policy, scope, own, "workspace", tally, board)
+
+    def branch(place: int, count: int) -> WorkContext | None:
+        beside = scope.branch()
+        share = tally.branch(place, count, lambda: total(beside.used.values()).tokens)
+        if share is None:
+            return None
+        notes = None if board is None else board.branch()
+        folder = f"workers/{place + 1}"
+        made = _context(workflow, site, policy, beside, own, folder, share, notes)
+        made.workspace.state = whole.workspace.state
+        return made
+
+    return replace(whole, branch=branch)
+
+
+def _context(
+    workflow: Workflow,
+    site: Site,
+    policy: PolicyTexts,
+    scope: NamedScope,
+    own: Mapping[str, WorkerTool],
+    place: str,
+    tally: Tally,
+    board: Blackboard | None,
+) -> WorkContext:
+    home = site.folder.resolve()
+    folder = home / place
     sandbox = Sandbox.open(
         workflow.sandbox,
         children=site.children,
@@ -184,6 +212,7 @@ def work_context(
         seconds_left=lambda: tally.seconds_left,
     )
     tools = {**file_tools(folder), "run_command": CommandTool(commands=commands), **own}
+    tools |= {} if board is None else board.tools()
     return WorkContext(
         workspace=TeamWorkspace(
             folder=folder,
@@ -196,6 +225,7 @@ def work_context(
         tally=tally,
         policy=policy,
         effects=scope,
+        board=board,
     )
 
 

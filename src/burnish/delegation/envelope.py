@@ -1,9 +1,9 @@
 """The budget envelope of a delegation: its limits, and how much of them is used."""
 
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from burnish.core.content import Json
@@ -29,6 +29,8 @@ class Envelope:
     max_workers_per_iteration: int = 6
     max_rejected_completions: int = 2
     """The run ends after this many rejections in a row for the same reason."""
+    max_parallel_workers: int = 1
+    """How many workers of an iteration run at once, each in a copy of the workspace."""
 
     def __post_init__(self) -> None:
         wrong = [name for name, value in vars(self).items() if not value > 0]
@@ -38,13 +40,16 @@ class Envelope:
             )
 
     def to_json(self) -> dict[str, Json]:
-        return dict(vars(self))
+        limits = dict(vars(self))
+        if self.max_parallel_workers == 1:
+            del limits["max_parallel_workers"]  # Earlier runs had no such limit.
+        return limits
 
     def lines(self) -> list[str]:
         """For people, short enough for a narrow terminal."""
         limits = [
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in vars(self).items()
+            for name, value in self.to_json().items()
         ]
         rows = [limits[start : start + 2] for start in range(0, len(limits), 2)]
         return [f"{'' if at else 'budget':<8} {', '.join(row)}" for at, row in enumerate(rows)]
@@ -136,6 +141,31 @@ class Tally:
     def no_more_tools(self) -> str:
         """The limit that prevents another tool call."""
         return self._reached("max_tool_calls", "max_total_tokens", "max_wall_time")
+
+    def branch(self, place: int, count: int, tokens_spent: Callable[[], int]) -> "Tally | None":
+        """The tally of one of `count` workers that run at once, with its share of what is left.
+
+        None if too little is left to be shared.
+        """
+        most, before = self.envelope, self.tokens
+        tools, tokens = most.max_tool_calls - self.tool_calls, most.max_total_tokens - before
+        if min(tools, tokens) < count:
+            return None
+        own = replace(
+            most,
+            max_tool_calls=self.tool_calls + tools // count + (place < tools % count),
+            max_total_tokens=before + tokens // count,
+        )
+        return replace(
+            self, envelope=own, tokens_spent=lambda: before - self.tokens_reported + tokens_spent()
+        )
+
+    def join(self, branches: Sequence["Tally"]) -> None:
+        """Count what branches of this tally used."""
+        tools, reported = self.tool_calls, self.tokens_reported
+        self.tool_calls += sum(each.tool_calls - tools for each in branches)
+        self.tokens_reported += sum(each.tokens_reported - reported for each in branches)
+        self.seconds = max(self.seconds, *(each.seconds for each in branches))
 
     @property
     def workers_left(self) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from burnish.core.content import Json
@@ -25,6 +26,7 @@ from burnish.delegation.team import Workflow
 from burnish.delegation.workers import JobOutcome, WorkContext, WorkerJob
 from burnish.delegation.workspace import INPUT
 from burnish.system.workspaces import shown
+from burnish.targets.artifacts.task import finished
 
 
 def _jobs_for(
@@ -151,6 +153,7 @@ class ManagerLoop:
         timed = ("wall_time", "budget_remaining_pct")
         snapshot = self.context.tally.snapshot()
         budget = {name: each for name, each in snapshot.items() if name not in timed}
+        notes = self.context.board.text() if self.context.board else ""
         budget["depth"] = {"used": self.depth, "max": self.workflow.envelope.max_depth}
         situation = Situation(
             steer=f"{self.steer.rstrip()}\n\n" if first and self.steer.strip() else "",
@@ -163,7 +166,9 @@ class ManagerLoop:
             budget=json.dumps(budget),
             tools=self.context.toolkit.listed(),
             plan=plan_lines(memory.plan, memory.subtasks),
-            results=memory.results_text(),
+            results=f"{memory.results_text()}\n\nBlackboard:\n{notes}"
+            if notes
+            else memory.results_text(),
             critique=memory.critique_text(),
             rejection=memory.rejection_text(),
             files=listing(workspace),
@@ -188,6 +193,8 @@ class ManagerLoop:
         self.memory.keep(results, [each.subtask_id for each in chosen])
         await recording.tick(f"delegated {number}")
         self.recording.results(number, results, repairs)
+        if self.context.board is not None:
+            self.recording.board(self.context.board.notes)
         if self.workflow.critic is not None:
             self.recording.critiques(number, results, self.memory.score)
         return None
@@ -195,8 +202,13 @@ class ManagerLoop:
     async def _work(
         self, jobs: Sequence[WorkerJob], assignments: Sequence[Assignment]
     ) -> tuple[list[CritiquedResult], list[Json]]:
-        # In turn, since they share the workspace: each step starts from the state before it.
-        done = [await self._done(job, each) for job, each in zip(jobs, assignments, strict=True)]
+        done: list[JobOutcome] = []
+        while len(done) < len(jobs):
+            size = self._batch_size(assignments[len(done) :])
+            batch = list(zip(jobs, assignments, strict=True))[len(done) : len(done) + size]
+            outcomes = await self._at_once([job for job, _ in batch])
+            # Otherwise in turn, since they share the workspace: each starts from the state before.
+            done += outcomes or [await self._done(job, each) for job, each in batch]
         criticised = await asyncio.gather(*map(self._criticised, jobs, done))
         repairs: list[Json] = []
         mended = [
@@ -205,11 +217,70 @@ class ManagerLoop:
         ]
         return mended, repairs
 
+    def _batch_size(self, assignments: Sequence[Assignment]) -> int:
+        """How many of these may run at once; a manager below runs alone."""
+        most = self.workflow.envelope.max_parallel_workers
+        workers = takewhile(lambda each: not each.as_submanager, assignments[:most])
+        return max(1, len(list(workers)))
+
+    async def _at_once(self, jobs: Sequence[WorkerJob]) -> list[JobOutcome]:
+        """The outcomes of workers that each begin with the same state; empty if they cannot."""
+        whole, count = self.context, len(jobs)
+        if whole.branch is None or count < 2:
+            return []
+        made = [whole.branch(place, count) for place in range(count)]
+        branches = [branch for branch in made if branch is not None]
+        if len(branches) < count:
+            return []
+        works = [
+            asyncio.ensure_future(self.workflow.worker.work(job, branch))
+            for job, branch in zip(jobs, branches, strict=True)
+        ]
+        try:
+            outcomes = await asyncio.gather(*works)
+        finally:
+            for work, branch in zip(works, branches, strict=True):
+                work.cancel()
+                await branch.workspace.abandon()
+            await asyncio.gather(*works, return_exceptions=True)
+        whole.join(branches)
+        await self._merge(jobs, outcomes)
+        for job, branch, outcome in zip(jobs, branches, outcomes, strict=True):
+            await branch.workspace.clear()
+            self._report(job, outcome.result)
+        return outcomes
+
+    async def _merge(self, jobs: Sequence[WorkerJob], outcomes: Sequence[JobOutcome]) -> None:
+        """Put the changes of all workers into the workspace; of a file, the last one counts."""
+        workspace = self.context.workspace
+        store, before = workspace.store, workspace.state
+        owners: dict[str, tuple[str, JobOutcome]] = {}
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            own = job.worker_id
+            for path in store.changed(before, outcome.after):
+                name, other = owners.get(path, (own, outcome))
+                if store.read(other.after, path) != store.read(outcome.after, path):
+                    message = f"{name} and {own} both wrote {shown(path)}: that of {own} is kept"
+                    number = job.iteration
+                    self.recording.event("worker", message, level="WARNING", iteration=number)
+                owners[path] = (own, outcome)
+
+        async def act() -> Json:
+            for outcome in outcomes:
+                await finished(store.apply, before, outcome.after, workspace.folder)
+            return None
+
+        states: list[Json] = [outcome.after for outcome in outcomes]
+        await workspace.step("merge", {"states": states}, act)
+
     async def _done(self, job: WorkerJob, assignment: Assignment) -> JobOutcome:
         if assignment.as_submanager and self.depth < self.workflow.envelope.max_depth:
             return await self._submanage(job)
         outcome = await self.workflow.worker.work(job, self.context)
-        result = outcome.result
+        self._report(job, outcome.result)
+        return outcome
+
+    def _report(self, job: WorkerJob, result: WorkerResult) -> None:
         self.recording.event(
             "worker",
             f"{job.worker_id}: {result.status}: {result.summary[:200]}",
@@ -217,7 +288,6 @@ class ManagerLoop:
             iteration=job.iteration,
             worker_id=job.worker_id,
         )
-        return outcome
 
     async def _criticised(self, job: WorkerJob, outcome: JobOutcome) -> CritiquedResult:
         critic = self.workflow.critic

@@ -1,7 +1,7 @@
 """The manager, the critic, and the memory of a manager's loop."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Generic, Protocol
@@ -110,6 +110,17 @@ class CritiquedResult:
     @property
     def needs_repair(self) -> bool:
         return self.critique is not None and self.critique.count("critical") > 0
+
+    def issues(self, files: Collection[str]) -> list[str]:
+        """What is wrong at first sight, where these files are there."""
+        result = self.outcome.result
+        found = [] if result.status == "done" else [f"it ended as {result.status}"]
+        named = [(path, deliverable_path(path)) for path in result.outputs]
+        found += [f"{path} is not there" for path, plain in named if plain not in files]
+        if self.critique is not None:
+            critical = [each for each in self.critique.defects if each.severity == "critical"]
+            found += [f"critical: {defect.description}" for defect in critical]
+        return found
 
     def unchanged_since(self, before: "CritiquedResult") -> bool:
         """Whether a repair changed nothing, so that another one would not help either."""

@@ -15,6 +15,7 @@ from burnish.core.money import NOTHING
 from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Call, Effects, Receipt
 from burnish.delegation.answers import ManagerDecision, bullets, defect_lines
+from burnish.delegation.board import BoardNote
 from burnish.delegation.envelope import Stopwatch, Tally
 from burnish.delegation.evaluation import DelegationEvaluation
 from burnish.delegation.gates import GateVerdict
@@ -144,6 +145,7 @@ class Recording:
             mean = round(math.fsum(stated) / len(stated), 4)
             per_worker = list[Json](confidences)
             self.metric("confidence", number, mean=mean, per_worker=per_worker)
+        self._validation(number, criticised)
         lines = [f"{each.job.worker_id}: {each.outcome.result.summary}" for each in criticised]
         page = f"# Iteration {number}\n\n{bullets(lines)}\n"
         self._text(f"{_iteration(number)}/ITERATION_SUMMARY.md", page)
@@ -168,6 +170,29 @@ class Recording:
         self._json(f"{home}/tool_calls.json", [codec(ToolCall).encode(c) for c in outcome.calls])
         self._text(f"{home}/instructions.md", f"{job.instructions}\n")
         self._text(f"{home}/RESULT.md", f"{outcome.result.summary}\n\n{outcome.result.result}\n")
+
+    def _validation(self, iteration: int, results: Sequence[CritiquedResult]) -> None:
+        """What is wrong with the results at first sight; no model is asked."""
+        rows: list[Json] = []
+        feedback: list[str] = []
+        for each in results:
+            issues = each.issues(self.store.files(each.outcome.after))
+            rows.append(
+                {"worker_id": each.job.worker_id, "valid": not issues, "issues": list[Json](issues)}
+            )
+            feedback += [f"{each.job.worker_id}: {issue}" for issue in issues]
+        verdict: Json = {
+            "iteration": iteration,
+            "valid": not feedback,
+            "results": rows,
+            "feedback": "\n".join(feedback),
+        }
+        self._json(f"{_iteration(iteration)}/validation.json", verdict)
+
+    def board(self, notes: Sequence[BoardNote]) -> None:
+        """The notes of all workers so far."""
+        lines = [json.dumps(vars(note), ensure_ascii=False) for note in notes]
+        self._text(f"blackboard/{self.run_id}.jsonl", "".join(f"{line}\n" for line in lines))
 
     def _critiques(
         self, iteration: int, results: Sequence[CritiquedResult], repairs: Sequence[Json]

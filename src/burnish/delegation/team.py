@@ -86,6 +86,7 @@ class Workflow:
     gates: GateSettings = field(default_factory=GateSettings)
     envelope: Envelope = field(default_factory=Envelope)
     max_repairs: int = 2
+    blackboard: bool = False
     deliverables: tuple[_Deliverable, ...] = ()
     own_instructions: str = ""
     """The workflow's additions to the manager's prompt."""
@@ -148,7 +149,8 @@ class Workflow:
             [[each.path, each.schema, each.smoke] for each in self.deliverables],
             self.max_repairs,
         ]
-        tools: Json = [tool.model_dump(mode="json") for tool in self.tools]
+        tools: list[Json] = [tool.model_dump(mode="json") for tool in self.tools]
+        tools += ["blackboard"] if self.blackboard else []
         limits = dict(vars(self.limits))
         if self.limits.disk_bytes == CommandLimits().disk_bytes:
             del limits["disk_bytes"]  # Earlier runs had no such limit.
@@ -275,6 +277,7 @@ class _WorkflowBuilder:
             ),
             envelope=Envelope(**limits),
             max_repairs=loop.critique.max_repairs,
+            blackboard=isinstance(loop, DelegationLoopBlock) and loop.blackboard,
             deliverables=tuple(
                 _Deliverable(path=each.path, schema=each.output_schema, smoke=each.smoke)
                 for each in spec.deliverables

@@ -85,7 +85,8 @@ def _readable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
+def text_schema(required: Sequence[str], **properties: str) -> dict[str, Json]:
+    """The schema of arguments that are texts."""
     described: dict[str, Json] = {
         name: {"type": "string", "description": description}
         for name, description in properties.items()
@@ -103,7 +104,9 @@ _MOST_SAID = 20_000
 _SPEC = ToolSpec(
     name="run_command",
     description="Run one line of sh in the workspace; its output and exit code come back.",
-    parameters=_schema(["command"], command="a line for sh; the workspace is the current folder"),
+    parameters=text_schema(
+        ["command"], command="a line for sh; the workspace is the current folder"
+    ),
 )
 
 
@@ -195,20 +198,20 @@ def file_tools(folder: Path) -> dict[str, WorkerTool]:
     """Reading, writing, listing and deleting files below `folder`."""
     files = _Files(folder)
     table: list[tuple[str, str, dict[str, Json], Callable[[Mapping[str, Json]], str]]] = [
-        ("file_read", "Read a text file.", _schema(["path"], path=_PATH), files.read),
+        ("file_read", "Read a text file.", text_schema(["path"], path=_PATH), files.read),
         (
             "file_write",
             "Give a file this text, whole; folders are made as needed.",
-            _schema(["path", "content"], path=_PATH, content="the whole text of the file"),
+            text_schema(["path", "content"], path=_PATH, content="the whole text of the file"),
             files.write,
         ),
         (
             "file_list",
             "List the files of the workspace, or of a folder in it.",
-            _schema([], path="a folder; all of the workspace unless said"),
+            text_schema([], path="a folder; all of the workspace unless said"),
             files.listed,
         ),
-        ("file_delete", "Delete a file.", _schema(["path"], path=_PATH), files.delete),
+        ("file_delete", "Delete a file.", text_schema(["path"], path=_PATH), files.delete),
     ]
     return {
         name: _FileTool(spec=ToolSpec(name=name, description=words, parameters=shape), act=act)

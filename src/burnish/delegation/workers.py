@@ -1,7 +1,7 @@
 """Workers: a model with tools, or a program."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -15,6 +15,7 @@ from burnish.core.money import Spend, to_nano
 from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Scope
 from burnish.delegation.answers import Defect, WorkerResult, bullets, defect_lines, listing
+from burnish.delegation.board import POST, Blackboard, BoardNote
 from burnish.delegation.envelope import Tally
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.tools import Commands, Toolkit, ToolRefused, WorkerTool
@@ -70,6 +71,18 @@ class WorkContext:
     tally: Tally
     policy: PolicyTexts
     effects: Scope
+    board: Blackboard | None = None
+    branch: "Callable[[int, int], WorkContext | None] | None" = None
+    """For one of several workers that run at once, its place among them: a copy of the workspace,
+    and a share of the budget; None if too little is left to be shared."""
+
+    def join(self, branches: "Sequence[WorkContext]") -> None:
+        """Count what the branches used, and show their notes to all, in order."""
+        self.tally.join([branch.tally for branch in branches])
+        if self.board is not None:
+            known = len(self.board.notes)
+            boards = [branch.board for branch in branches if branch.board is not None]
+            self.board.notes += [note for board in boards for note in board.notes[known:]]
 
     async def use(
         self, use: ToolUse, tools: Mapping[str, WorkerTool], *, job: WorkerJob, number: int
@@ -98,7 +111,12 @@ class WorkContext:
         leaves = "nothing" if tool.only_looks else "changes"
         answer = await self.workspace.step("tool", request, act, leaves=leaves)
         self.tally.seconds = max(self.tally.seconds, self.workspace.seconds)
-        return _tool_call(use, **cast("dict[str, str]", answer))
+        call = _tool_call(use, **cast("dict[str, str]", answer))
+        if self.board is not None and use.name == POST and not call.error:
+            text = str(use.arguments["text"]).strip()
+            note = BoardNote(worker_id=job.worker_id, iteration=job.iteration, text=text)
+            self.board.notes.append(note)
+        return call
 
 
 class Worker(Protocol):

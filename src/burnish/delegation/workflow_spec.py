@@ -211,6 +211,8 @@ class BudgetBlock(Settings):
     """Maximum number of workers per iteration."""
     max_rejected_completions: AtLeastOne = _USUAL.max_rejected_completions
     """After this many rejections in a row for the same reason, the run ends as partial."""
+    max_parallel_workers: AtLeastOne = _USUAL.max_parallel_workers
+    """How many workers of an iteration run at once, each in a copy of the workspace."""
 
 
 class CritiqueBlock(Settings):
@@ -259,6 +261,8 @@ class DelegationLoopBlock(LoopBlock):
     planning: PlanningBlock = Field(default_factory=PlanningBlock)
     max_rounds: AtLeastOne = 15
     """How many times a worker may use tools before it must answer."""
+    blackboard: bool = False
+    """Whether workers have the tools board_post and board_read, for notes to each other."""
 
 
 class CommandEngineBlock(LoopBlock):

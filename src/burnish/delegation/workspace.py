@@ -115,6 +115,19 @@ class StateStore:
         except OSError as error:
             raise file_trouble("put back", folder, error) from error
 
+    def apply(self, before: str, after: str, folder: Path) -> None:
+        """Make the changes between two states in a folder that holds a third one."""
+        old, new = self.entries(before), self.entries(after)
+        try:
+            for path in sorted(old.keys() - new.keys(), reverse=True):
+                _drop(folder / path)
+            for path, entry in new.items():
+                if old.get(path) != entry:
+                    _make_room(folder, path, is_folder=entry.kind == "folder")
+                    self._put(after, folder, path, entry, linked=False)
+        except OSError as error:
+            raise file_trouble("merge", folder, error) from error
+
     def deliver(self, content: bytes, place: Path) -> None:
         """Give a new file this content, which is stored once if the store is shared."""
         if not self.shared:
@@ -168,6 +181,26 @@ class StateStore:
             f"the workspace's state {state[:12]} in {self.home} is damaged",
             remedy="restore the run's folder from a backup, or start a new run",
         )
+
+
+def _drop(place: Path) -> None:
+    """Delete a file, or a folder that is empty."""
+    if place.is_dir() and not place.is_symlink():
+        with contextlib.suppress(OSError):
+            place.rmdir()
+    else:
+        place.unlink(missing_ok=True)
+
+
+def _make_room(folder: Path, path: str, *, is_folder: bool) -> None:
+    """Remove what is in the way of an entry: what was there, or a file where a folder must be."""
+    *above, place = [*reversed((folder / path).parents), folder / path]
+    for parent in above[len(folder.parts) :]:
+        if parent.is_symlink() or (os.path.lexists(parent) and not parent.is_dir()):
+            parent.unlink()
+    stays = is_folder and place.is_dir() and not place.is_symlink()
+    if os.path.lexists(place) and not stays:
+        remove_tree(place)
 
 
 _READ_ONLY = 0o444

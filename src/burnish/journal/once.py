@@ -331,5 +331,30 @@ class NamedScope:
 
     async def once(self, call: Call[T], perform: _Perform[T]) -> T:
         """The result of `call` within this piece of work."""
-        own = replace(call, request={"within": self._name, "request": call.request})
+        own = self._named(call)
         return await self._scope.once(own, lambda nested: perform(NamedScope(nested, self._name)))
+
+    def _named(self, call: Call[T]) -> Call[T]:
+        return replace(call, request={"within": self._name, "request": call.request})
+
+    def branch(self) -> "BranchScope":
+        """The same effects for one of several pieces of work that go on at once."""
+        return BranchScope(self._scope, self._name)
+
+
+class BranchScope(NamedScope):
+    """A named scope that tells what was used through it alone."""
+
+    def __init__(self, scope: Scope, name: str) -> None:
+        super().__init__(scope, name)
+        self._keys: list[str] = []
+
+    @property
+    def used(self) -> Mapping[str, Spend]:
+        return {key: self._scope.used[key] for key in self._keys}
+
+    async def once(self, call: Call[T], perform: _Perform[T]) -> T:
+        """The result of `call` within this piece of work."""
+        result = await super().once(call, perform)
+        self._keys.append(self._named(call).key)
+        return result

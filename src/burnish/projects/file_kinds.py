@@ -218,6 +218,7 @@ class TaskFile(Dialect):
         "budget.max_failures": "strategy.edits.max_failures",
         "budget.target_score": "strategy.edits.target_score",
         "candidates_per_iteration": "strategy.edits.candidates_per_iteration",
+        "incumbents": "strategy.edits.incumbents",
         "repeats": "strategy.settings.repeats",
         "accept_sigma": "strategy.settings.accept_sigma",
         "prune": "strategy.settings.prune",

@@ -17,8 +17,8 @@ from burnish.runs.build import building_of
 from burnish.runs.draft import Problems
 from burnish.targets.agent.target import AgentTarget
 from burnish.targets.graph import GraphTarget
-from burnish.targets.graph.graphs import Condition
-from burnish.targets.graph.surfaces import node_id
+from burnish.targets.graph.functions import Condition
+from burnish.targets.graph.surfaces import edges_of
 
 _Way = tuple[str, str]
 
@@ -58,14 +58,10 @@ def _of_graph(document: Document) -> Anatomy:
     assert surfaces is not None
     target = GraphTarget(graph, building.models, surfaces=surfaces)
     left_out = untargeted(building, target)
-    conditions: dict[_Way, tuple[Condition | None, ...]] = {}
-    for edge in graph.edges:
-        way = (node_id(graph, edge.source), node_id(graph, edge.to))
-        conditions[way] = (*conditions.get(way, ()), edge.when)
     return Anatomy(
         target=target,
         targets=frozenset(each.id for each in surfaces if each.id not in left_out),
-        conditions=conditions,
+        conditions=edges_of(graph),
     )
 
 

@@ -5,11 +5,12 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import httpx
 import pytest
 import uvicorn
+from langgraph.graph import END, START, StateGraph
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -31,6 +32,7 @@ from burnish.server.apps.engines import engine_of
 from burnish.server.service import listening_on
 from burnish.targets.callables.target import AgentUnreachable
 from burnish.testing import ScriptedBackend
+from burnish.tracing.langgraph import traced_graph
 from burnish.tracing.pydantic_ai import traced_agent
 
 RECAP = "recap"
@@ -295,6 +297,57 @@ async def test_a_program_with_pydantic_ai_is_served() -> None:
         outcome = (await target.run(longer, case, draw=0, effects=DirectEffects())).value
     assert outcome.output == "told: Be long."
     assert [(step.node, step.surfaces) for step in outcome.trace.steps] == [("helper", (name,))]
+
+
+class _Talk(TypedDict, total=False):
+    message: str
+    plan: str
+    answer: str
+
+
+def _langgraph_desk() -> Any:
+    """A LangGraph of a planner and a writer, who read their prompts when they run."""
+
+    def planner(state: _Talk) -> _Talk:
+        return {"plan": f"{burnish.prompt('planner', default=PLAN)} {state.get('message')}"}
+
+    def writer(state: _Talk) -> _Talk:
+        polite = "please" in burnish.prompt("writer", default=WRITE)
+        return {"answer": "Yes, please." if polite and state.get("plan") else "Yes."}
+
+    drawn = cast("Any", StateGraph(_Talk))
+    drawn.add_node("planner", planner)
+    drawn.add_node("writer", writer)
+    drawn.add_edge(START, "planner")
+    drawn.add_edge("planner", "writer")
+    drawn.add_edge("writer", END)
+    return traced_graph(drawn.compile())
+
+
+@pytest.mark.slow
+async def test_a_langgraph_program_is_served_and_improved(tmp_path: Path) -> None:
+    program = _langgraph_desk()
+
+    async def run(message: str) -> str:
+        return (await program.ainvoke({"message": message}))["answer"]
+
+    app = AgentApp("desk", run, prompts={"planner": PLAN, "writer": WRITE})
+    with served(app) as url:
+        target = RemoteTarget.connect(RemoteAgent(url=url))
+        case = Case.single("Open?", "Yes, please.", name="open")
+        outcome = (await target.run(target.baseline, case, draw=0, effects=DirectEffects())).value
+        planned, written = outcome.trace.steps
+        assert (planned.node, written.node) == ("desk/planner", "desk/writer")
+        assert written.predecessors == (planned.id,)
+        assert written.surfaces == ("desk/writer#instruction",)
+        models = Models(backends={"openai": ScriptedBackend(respond=roles)})
+        project = load_project(write_file(tmp_path, url), {}, models=models)
+        improved = start(project.setup, folder=tmp_path / "run")
+        try:
+            ending = await drive(improved)
+        finally:
+            await improved.close()
+    assert ending.best.values["desk/writer#instruction"] == "Answer. Say please."
 
 
 @pytest.mark.slow

@@ -102,3 +102,21 @@ def test_a_file_that_two_nodes_use_must_suit_both(tmp_path: Path) -> None:
         put(path, planner__instruction=(before, after))
     both = put(path, planner__instruction=(before, after), writer__instruction=(before, after))
     assert both == {"planner.md": after}
+
+
+def test_values_of_nested_agents_go_where_they_stand(tmp_path: Path) -> None:
+    def nested(data: dict[str, Any]) -> None:
+        writer = data["nodes"]["writer"]
+        data["nodes"]["writer"] = {"cycle": {"draft": writer}, "max_iterations": 2}
+
+    path = write_world(tmp_path, nested)
+    found = put(
+        path,
+        **{
+            "planner__instruction": (f"{PLAN}\n", "Plan well.\n"),
+            "writer/draft__instruction": (WRITE, "Draft well."),
+        },
+    )
+    assert found["planner.md"] == "Plan well.\n"
+    assert "Draft well." in found[path.name]
+    assert WRITE not in found[path.name]

@@ -24,7 +24,7 @@ from burnish.system.yaml import YamlTree, parse_tree
 from burnish.targets.graph import Graph, GraphTarget, load_graph
 from burnish.targets.graph.files import GraphBlock
 from burnish.targets.graph.graphs import AgentNode
-from burnish.targets.graph.surfaces import by_node, node_id, positions_of_graph
+from burnish.targets.graph.surfaces import by_node, file_keys, node_id, positions_of_graph
 
 
 def read_graph(path: Path, tree: YamlTree) -> Graph:
@@ -99,9 +99,11 @@ class GraphHomes(Homes):
         """The node of a surface; None for what all agents share."""
         if self._positions[name].type is SurfaceType.GLOBAL_INSTRUCTION:
             return None
-        there = (n for n in self.graph.nodes.values() if isinstance(n, AgentNode))
-        home = self._positions[name].node
-        return next((node for node in there if node_id(self.graph, node.name) == home), None)
+        return self.graph.agents[self._paths[self._positions[name].node]]
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        return {node_id(self.graph, path): path for path in self.graph.agents}
 
     def _file_of(self, name: str) -> Path | None:
         """The file that contains a value, if it is not the graph's own."""
@@ -122,30 +124,30 @@ class GraphHomes(Homes):
             path, node, position = self._file_of(name), self._node(name), self._positions[name]
             if path is None:
                 continue
+            user = self._paths.get(position.node, self.graph.name)
             if node is None:
                 shared = self.graph.global_instructions
-                yield self.graph.name, text_change(path, shared, str(value))
+                yield user, text_change(path, shared, str(value))
             elif position.type is SurfaceType.SKILL:
                 skill = next(each for each in node.skills if each.name == position.part)
-                yield node.name, text_change(path, skill.content, str(value))
+                yield user, text_change(path, skill.content, str(value))
             elif not node.file:
-                yield node.name, text_change(path, node.agent.instructions, str(value))
+                yield user, text_change(path, node.agent.instructions, str(value))
         for name, parts in by_node(self.graph, self._positions, values).items():
-            node = self.graph.nodes[name]
-            if isinstance(node, AgentNode) and node.file and parts.agent:
+            node = self.graph.agents.get(name)
+            if node is not None and node.file and parts.agent:
                 yield from ((name, each) for each in file_changes(node.agent, parts.agent))
 
     @cached_property
     def _users(self) -> dict[Path, set[str]]:
         users: dict[Path, set[str]] = {}
-        for node in self.graph.nodes.values():
-            if isinstance(node, AgentNode):
-                text = node.agent.block.instructions.file
-                named = [node.agent.path] if node.file else []
-                named += [node.agent.folder / text] if text else []
-                named += [self.graph.folder / skill.path for skill in node.skills]
-                for path in named:
-                    users.setdefault(Path(os.path.realpath(path)), set()).add(node.name)
+        for name, node in self.graph.agents.items():
+            text = node.agent.block.instructions.file
+            named = [node.agent.path] if node.file else []
+            named += [node.agent.folder / text] if text else []
+            named += [self.graph.folder / skill.path for skill in node.skills]
+            for path in named:
+                users.setdefault(Path(os.path.realpath(path)), set()).add(name)
         return users
 
 
@@ -177,9 +179,7 @@ def _files(graph: Graph) -> Iterator[Path]:
     yield graph.source.path
     if (shared := _shared_file(graph)) is not None:
         yield shared
-    for node in graph.nodes.values():
-        if not isinstance(node, AgentNode):
-            continue
+    for node in graph.agents.values():
         if node.file:
             yield node.agent.path
         yield from (node.agent.folder / name for name in node.agent.contents)
@@ -199,7 +199,7 @@ def _graph_change(graph: Graph, values: Mapping[str, Value]) -> FileChange:
     untouched, made = _exported(graph, {}), _exported(graph, values)
     meant = parse_tree(path, made).data
     # The nicest first: only the lines that must change, texts of several lines as such.
-    for written in (_in_lines(parse_tree(path, made)), made):
+    for written in (_in_lines(parse_tree(path, made), graph), made):
         for text in (carried_over(original, untouched, written), written):
             if text is not None and _data(path, text) == meant:
                 return FileChange.of(path, original, text)
@@ -215,12 +215,16 @@ def _exported(graph: Graph, values: Mapping[str, Value]) -> str:
     return files[graph.source.path.name].decode()
 
 
-def _in_lines(tree: YamlTree) -> str:
+def _in_lines(tree: YamlTree, graph: Graph) -> str:
     if tree.root is None:
         return tree.dump()
     root = cast("dict[str, Any]", tree.root)
-    nodes = cast("dict[str, dict[str, Any]]", root.get("nodes") or {})
-    blocks: list[Any] = [node.get("instructions") for node in nodes.values()]
+    blocks: list[Any] = []
+    for path in graph.agents:
+        node: Any = root
+        for key in file_keys(graph, path):
+            node = node[key]
+        blocks.append(node.get("instructions"))
     for block in (*blocks, root.get("global_instructions")):
         texts = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
         if isinstance(text := texts.get("inline"), str) and "\n" in text:

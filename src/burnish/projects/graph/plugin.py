@@ -42,8 +42,7 @@ from burnish.targets.agent.attachments import check_attachments, pinned
 from burnish.targets.agent.files import rebased, way_back
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, surfaces_of
 from burnish.targets.graph.files import GraphBlock
-from burnish.targets.graph.graphs import AgentNode
-from burnish.targets.graph.surfaces import node_id, positions_of_graph
+from burnish.targets.graph.surfaces import file_keys, node_id, positions_of_graph
 
 
 def _exporter_of(target: GraphTarget) -> Exporter:
@@ -233,7 +232,7 @@ def untargeted(building: Building, target: GraphTarget) -> tuple[str, ...]:
 def _short_names(graph: Graph) -> Mapping[str, str]:
     """The ids of surfaces and nodes, by their names without the name of the graph."""
     ids = [position.id for position in positions_of_graph(graph)]
-    ids += [node_id(graph, name) for name in graph.nodes]
+    ids += [node_id(graph, path) for path in graph.leaves]
     short = {name.removeprefix(f"{graph.name}/"): name for name in ids}
     return {name: whole for name, whole in short.items() if name not in ids}
 
@@ -258,8 +257,7 @@ def _dataset(building: Building, strategy: StrategyPlugin) -> Dataset | None:
 
 def _own_model(graph: Graph) -> tuple[ModelRef | None, str]:
     """The model of the first agent if it can write texts; otherwise why not."""
-    agents = (node.agent for node in graph.nodes.values() if isinstance(node, AgentNode))
-    first = next(agents, None)
+    first = next((node.agent for node in graph.agents.values()), None)
     if first is None:
         return None, "the graph has no agent whose model could write texts"
     if first.block.model.provider == "local":
@@ -272,13 +270,14 @@ def _check_models(building: Building, target: GraphTarget) -> None:
     spec: GraphSpec = building.spec.target
     problems, tree = building.problems, target.graph.source
     for name, client in target.clients.items():
-        at = ("nodes", name, "model")
+        at = (*file_keys(target.graph, name), "model")
         place = at if tree is None else FilePlace(tree=tree, keys=at)
         problems.attempt(place, client.check, None)
     keys = {_short_names(target.graph).get(name, name): name for name in spec.choices}
+    paths = {node_id(target.graph, path): path for path in target.clients}
     for surface in target.surfaces:
         if isinstance(surface, ChoiceSurface):
-            node = surface.id.partition("#")[0].rpartition("/")[2]
+            node = paths[surface.id.partition("#")[0]]
             for label in surface.choices:
                 client = _chosen(str(label), target.clients[node], building.models)
                 problems.attempt(("target", "choices", keys[surface.id]), client.check, None)

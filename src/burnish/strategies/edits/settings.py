@@ -34,6 +34,8 @@ class EditsSettings(PruningSettings):
     """Lines added and lines removed, together, in one edit."""
     candidates_per_iteration: AtLeastOne = 1
     """Edits that are made and run side by side, and decided on in order."""
+    incumbents: AtLeastOne = 1
+    """States of the files that edits start from: the leader, and the next best that ran."""
     max_failures: AtLeastOne | None = None
     """Crashes after which the loop ends."""
     target_score: float | None = None
@@ -87,4 +89,5 @@ class EditsSettings(PruningSettings):
     def deciding(self) -> dict[str, JsonValue]:
         """The settings that decide what is kept: neither limits nor who edits."""
         limits = {"max_failures", "on_failure", "target_score"}
-        return self.fingerprinted(free={*limits, *_PROGRAM, "mode", "keep_if"})
+        newer = set[str]() if self.incumbents > 1 else {"incumbents"}
+        return self.fingerprinted(free={*limits, *_PROGRAM, *newer, "mode", "keep_if"})

@@ -201,6 +201,10 @@ class _Loop:
         """By split, the incumbent so far with the best primary number: a tie is a tie with it."""
         self._rejected: list[EditAttempt] = []
         """Since the last edit that was kept."""
+        self._others: list[tuple[Candidate, Evaluation]] = []
+        """What edits start from besides the incumbent, with its runs on train, the best first."""
+        self._turn = 0
+        """Edits since the incumbent leads: whose turn it is in the pool."""
         self._failures = 0
         self._idle = 0
         self.iteration = 0
@@ -264,19 +268,22 @@ class _Loop:
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
         self.iteration += 1
-        parent, settings = self._incumbent, self._settings
         if (suggestion := await self._run.steering.next()) is not None:
-            await self._settle(0, await self._trained(0, await self._own(parent, suggestion)))
+            own = await self._own(self._incumbent, suggestion)
+            await self._settle(0, await self._trained(0, own))
             return
-        count = settings.candidates_per_iteration
-        for slot in range(count):
+        parents = self._parents()
+        for slot, (parent, _) in enumerate(parents):
             self.stage("mutate_artifacts", slot, parent=parent.id)
-        train = self._measured[Split.TRAIN]
-        request = edit_request(self._run, settings, parent, train, self._rejected)
-        replies = await self._run.ask_together(
-            self._editor, [request] * count, draw=self._run.trial
-        )
-        attempts = [await self._edited(parent, each) for each in replies]
+        requests = [
+            edit_request(self._run, self._settings, parent, train, self._rejected_of(parent))
+            for parent, train in parents
+        ]
+        replies = await self._run.ask_together(self._editor, requests, draw=self._run.trial)
+        attempts = [
+            await self._edited(parent, reply)
+            for (parent, _), reply in zip(parents, replies, strict=True)
+        ]
         measured = await together(self._trained(slot, each) for slot, each in enumerate(attempts))
         self._idle = 0 if any(each.train for each in measured) else self._idle + 1
         for slot, attempt in enumerate(measured):
@@ -293,6 +300,34 @@ class _Loop:
         )
         problems = await self._run.check(suggestion.on(parent), parent=parent)
         return replace(attempt, problems=tuple(problems))
+
+    def _parents(self) -> list[tuple[Candidate, Evaluation]]:
+        """What each edit of this iteration starts from: the pool in turn, the leader first."""
+        pool = [(self._incumbent, self._measured[Split.TRAIN]), *self._others]
+        count = self._settings.candidates_per_iteration
+        begin = self._turn
+        self._turn += count
+        return [pool[(begin + slot) % len(pool)] for slot in range(count)]
+
+    def _rejected_of(self, parent: Candidate) -> list[EditAttempt]:
+        if self._settings.incumbents == 1:
+            return self._rejected
+        return [each for each in self._rejected if each.parent.id == parent.id]
+
+    def _keep_in_pool(self, candidate: Candidate, train: Evaluation) -> None:
+        """Keep files that ran and broke nothing as a place to start from, if they are good."""
+        objective, settings = self._run.objective, self._settings
+        if crashed(train) or broken_constraints(train, objective):
+            return
+        if objective.measure(train).values.get(settings.primary) is None:
+            return
+        sign = -1 if settings.direction == "maximize" else 1
+
+        def rank(member: tuple[Candidate, Evaluation]) -> float:
+            return sign * objective.measure(member[1]).values[settings.primary]
+
+        pool = [*self._others, (candidate, train)]
+        self._others = sorted(pool, key=rank)[: settings.incumbents - 1]
 
     def over(self) -> str:
         """Why the loop is over although no limit of the run is reached; empty while it is not."""
@@ -359,15 +394,19 @@ class _Loop:
         self._failures += attempt.word == CRASH
         if attempt.decision is None or not attempt.decision.accepted:
             self._rejected.append(attempt)
+            if attempt.candidate is not None and attempt.train is not None:
+                self._keep_in_pool(attempt.candidate, attempt.train)
             return
         assert attempt.candidate is not None
         assert attempt.train is not None
+        self._keep_in_pool(self._incumbent, self._measured[Split.TRAIN])
         self._run.advance(attempt.candidate)
         self._rejected = []
         self._lead(attempt.candidate, attempt.train, attempt.holdout)
 
     def _lead(self, candidate: Candidate, train: Evaluation, holdout: Evaluation | None) -> None:
         self._incumbent = candidate
+        self._turn = 0
         self._measured = {each.split: each for each in (train, holdout) if each is not None}
         objective = self._run.objective
         for split, evaluation in self._measured.items():

@@ -1,11 +1,11 @@
 """Graph files: their keys, and reading them with all problems at once."""
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -25,16 +25,16 @@ from burnish.targets.agent.blocks import (
     expanded,
 )
 from burnish.targets.agent.files import Instructions, load_agent, read_instructions
-from burnish.targets.graph.functions import GraphFunction, Skill
+from burnish.targets.graph.flow import Flow, reachable
+from burnish.targets.graph.functions import Condition, GraphFunction, Skill
 from burnish.targets.graph.graphs import (
     MAX_VISITS,
     AgentNode,
-    Condition,
-    Flow,
     FunctionNode,
     Graph,
+    GroupNode,
+    Order,
     inline_agent,
-    reachable,
     template_problems,
 )
 
@@ -48,6 +48,15 @@ _AGENT_KEYS = (
     "execution",
 )
 """The keys of an agent file that a node may have."""
+
+
+GROUPS: Mapping[str, Order] = {
+    "nodes": "graph",
+    "chain": "chain",
+    "parallel": "parallel",
+    "cycle": "cycle",
+}
+"""The keys of a node that is a group, each with the order of its members."""
 
 
 class PythonBlock(Block):
@@ -83,8 +92,22 @@ class EdgeBlock(Block):
 
 
 class NodeBlock(Block):
-    """A node: an agent file, a Python function, or an inline agent."""
+    """A node: an agent file, a Python function, an inline agent, or a group of nodes."""
 
+    nodes: "dict[str, NodeBlock] | None" = None
+    """A graph as a node: its nodes, with `edges`, `entry` and `output`."""
+    chain: "dict[str, NodeBlock] | None" = None
+    """Nodes that run one after the other."""
+    parallel: "dict[str, NodeBlock] | None" = None
+    """Nodes that run at the same time, with the same input."""
+    cycle: "dict[str, NodeBlock] | None" = None
+    """Nodes that run in turn, again and again, up to `max_iterations` or `until` a condition."""
+    edges: list[str | EdgeBlock] = Field(default_factory=list[str | EdgeBlock])
+    entry: str = ""
+    output: str = ""
+    max_iterations: AtLeastOne | None = None
+    until: ConditionBlock | str | None = None
+    """Ends a cycle when it holds for the output of a member."""
     agent: str | None = None
     python: str | None = None
     model: AgentModel | None = None
@@ -102,14 +125,33 @@ class NodeBlock(Block):
     @model_validator(mode="after")
     def _one_kind(self) -> "NodeBlock":
         inline = [key for key in _AGENT_KEYS if getattr(self, key) is not None]
-        kinds = [key for key in ("agent", "python") if getattr(self, key) is not None]
+        kinds = [key for key in ("agent", "python", *GROUPS) if getattr(self, key) is not None]
         if len(kinds) + bool(inline) != 1:
-            raise ValueError("give either agent, or python, or model and instructions")
+            raise ValueError(
+                "give either agent, or python, or model and instructions, "
+                "or one of nodes, chain, parallel, cycle"
+            )
         if inline and (self.model is None or self.instructions is None):
             raise ValueError("an inline agent needs model and instructions")
         if self.python is not None and self.skills:
             raise ValueError("a function has no skills")
+        self._check_group(kinds[0] if kinds else "")
         return self
+
+    def _check_group(self, kind: str) -> None:
+        if kind in GROUPS and not getattr(self, kind):
+            raise ValueError(f"{kind} has no members")
+        if kind in GROUPS and self.skills:
+            raise ValueError(f"{kind} has no skills; its members do")
+        for key, owner in {
+            "edges": "nodes",
+            "entry": "nodes",
+            "output": "nodes",
+            "max_iterations": "cycle",
+            "until": "cycle",
+        }.items():
+            if key in self.model_fields_set and owner != kind:
+                raise ValueError(f"{key} belongs to a node with {owner}")
 
 
 class GraphBlock(Block):
@@ -148,19 +190,21 @@ def flow_of(graph: Graph) -> Flow:
     """The flow of a graph; raises a ConfigError with all its problems."""
     if problems := list(_graph_problems(graph)):
         raise ConfigError(problems)
-    return Flow.of(graph.entry, {node: graph.after(node) for node in graph.nodes})
+    return graph.flow
 
 
-def _graph_problems(graph: Graph) -> Iterator[Problem]:
+def _graph_problems(graph: Graph, at: str = "") -> Iterator[Problem]:
     if not graph.nodes:
-        yield Problem(where=f"graph '{graph.name}'", message="the graph has no nodes")
+        yield Problem(where=f"{at}graph '{graph.name}'", message="the graph has no nodes")
         return
     unknown = [*_unknown(graph)]
-    yield from unknown
-    if not unknown:
-        yield from _unreached(graph)
+    for problem in unknown or _unreached(graph):
+        yield replace(problem, where=f"{at}{problem.where}")
     for node in graph.nodes.values():
-        yield from template_problems(node.input, graph.nodes, f"nodes.{node.name}.input")
+        place = f"{at}nodes.{node.name}"
+        yield from template_problems(node.input, graph.nodes, f"{place}.input")
+        if isinstance(node, GroupNode):
+            yield from _graph_problems(node.members, f"{place}: ")
 
 
 def _unknown(graph: Graph) -> Iterator[Problem]:
@@ -177,7 +221,7 @@ def _unknown(graph: Graph) -> Iterator[Problem]:
 
 
 def _unreached(graph: Graph) -> Iterator[Problem]:
-    there = reachable(graph.entry, {node: graph.after(node) for node in graph.nodes})
+    there = reachable(graph.entries, {node: graph.after(node) for node in graph.nodes})
     for name in graph.nodes:
         if name not in there:
             remedy = "add an edge to it, or remove it"
@@ -244,15 +288,51 @@ class _Reader:
             folder=self.path.parent,
             source=self.tree,
         )
-        for name, node in block.nodes.items():
-            with self._collecting(f"nodes.{name}"):
-                graph.add(self._node(name, node))
-        for place, edge in enumerate(block.edges):
-            with self._collecting(f"edges[{place}]"):
-                self._join(graph, edge)
+        self._fill(graph, block.nodes, block.edges, ("nodes",))
         return graph
 
-    def _node(self, name: str, block: NodeBlock) -> AgentNode | FunctionNode:
+    def _fill(
+        self,
+        graph: Graph,
+        nodes: Mapping[str, NodeBlock],
+        edges: Sequence[str | EdgeBlock],
+        at: tuple[str, ...],
+    ) -> None:
+        """Add the nodes, those of groups too, and the edges; `at` are the keys of the nodes."""
+        for name, node in nodes.items():
+            with self._collecting(".".join((*at, name))):
+                self._add(graph, name, node, (*at, name))
+        for place, edge in enumerate(edges):
+            with self._collecting(".".join((*at[:-1], f"edges[{place}]"))):
+                self._join(graph, edge)
+
+    def _add(self, graph: Graph, name: str, block: NodeBlock, at: tuple[str, ...]) -> None:
+        key = next((key for key in GROUPS if getattr(block, key) is not None), None)
+        if key is None:
+            graph.add(self._node(name, block, at))
+            return
+        members = Graph(
+            name,
+            entry=block.entry,
+            max_visits=graph.max_visits,
+            output=block.output,
+            folder=graph.folder,
+        )
+        known = len(self.problems)
+        self._fill(members, getattr(block, key), block.edges, (*at, key))
+        if len(self.problems) > known:
+            return
+        graph.group(
+            name,
+            members,
+            order=GROUPS[key],
+            max_iterations=block.max_iterations or MAX_VISITS,
+            until=self._condition(block.until),
+            input=block.input,
+            max_visits=block.max_visits,
+        )
+
+    def _node(self, name: str, block: NodeBlock, at: tuple[str, ...]) -> AgentNode | FunctionNode:
         shared: dict[str, Any] = {
             "name": name,
             "input": block.input,
@@ -263,8 +343,10 @@ class _Reader:
         if block.agent is not None:
             agent = load_agent(self.path.parent / block.agent)
         else:
-            nodes = cast("dict[str, dict[str, dict[str, Json]]]", self.tree.data)["nodes"]
-            keys = {key: value for key, value in nodes[name].items() if key in _AGENT_KEYS}
+            written: Any = self.tree.data
+            for key in at:
+                written = written[key]
+            keys = {key: value for key, value in written.items() if key in _AGENT_KEYS}
             agent = inline_agent(name, keys, self.path)
         skills = tuple(Skill.read(path, self.path.parent) for path in block.skills)
         return AgentNode(**shared, agent=agent, file=block.agent or "", skills=skills)

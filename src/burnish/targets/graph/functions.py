@@ -1,14 +1,16 @@
-"""The functions and skills of a graph."""
+"""The functions, conditions and skills of a graph."""
 
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from burnish.core.content import Json
+from burnish.core.errors import ConfigError, Problem
 from burnish.journal.executors import timed_call
+from burnish.system.patterns import BadPattern, require_pattern, search
 from burnish.targets.agent.files import Instructions, read_instructions
 from burnish.targets.user_code import in_thread, is_async, qualified_name, source_hash
 
@@ -41,6 +43,54 @@ class GraphFunction:
         with timed_call():
             result = call() if is_async(self.function) else await in_thread(call)
             return await result if inspect.isawaitable(result) else result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What must hold for a node's output for an edge to be taken."""
+
+    kind: Literal["always", "contains", "equals", "matches", "python"]
+    text: str = ""
+    function: GraphFunction | None = None
+    negated: bool = False
+    """Whether it must not hold, as for going on in a cycle."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "matches":
+            try:
+                require_pattern(self.text)
+            except BadPattern as error:
+                message = f"'{self.text}' is not a regular expression: {error}"
+                raise ConfigError([Problem(where="when.matches", message=message)]) from error
+
+    @classmethod
+    def of(cls, condition: "Condition | Callable[[Any], Any] | str") -> "Condition":
+        """A text must be part of the output; a function takes the output."""
+        if isinstance(condition, Condition):
+            return condition
+        if isinstance(condition, str):
+            return cls(kind="contains", text=condition)
+        return cls(kind="python", function=GraphFunction.of(condition))
+
+    @property
+    def described(self) -> Json:
+        detail: Json = self.function.described if self.function else self.text
+        return {"not": {self.kind: detail}} if self.negated else {self.kind: detail}
+
+    def reads(self, text: str) -> bool:
+        """Whether it holds for a text; a function is called elsewhere."""
+        return self._reads(text) is not self.negated
+
+    def _reads(self, text: str) -> bool:
+        match self.kind:
+            case "contains":
+                return self.text in text
+            case "equals":
+                return self.text.strip() == text.strip()
+            case "matches":
+                return search(self.text, text)
+            case _:
+                return True
 
 
 def first_parameter(function: Callable[..., Any]) -> inspect.Parameter | None:

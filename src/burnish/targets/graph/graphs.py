@@ -1,10 +1,11 @@
 """Graphs: agents and functions joined by edges, in Python or from a file."""
 
-import heapq
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -17,7 +18,6 @@ from burnish.core.surfaces import Demonstration
 from burnish.models.factory import model_keys
 from burnish.system import YamlTree
 from burnish.system.config import nearest
-from burnish.system.patterns import BadPattern, require_pattern, search
 from burnish.targets.agent.files import (
     Instructions,
     LoadedAgent,
@@ -25,123 +25,8 @@ from burnish.targets.agent.files import (
     read_block,
     sound_agent,
 )
-from burnish.targets.graph.functions import GraphFunction, Skill, first_parameter
-
-
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """What must hold for a node's output for an edge to be taken."""
-
-    kind: Literal["always", "contains", "equals", "matches", "python"]
-    text: str = ""
-    function: GraphFunction | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind == "matches":
-            try:
-                require_pattern(self.text)
-            except BadPattern as error:
-                message = f"'{self.text}' is not a regular expression: {error}"
-                raise ConfigError([Problem(where="when.matches", message=message)]) from error
-
-    @classmethod
-    def of(cls, condition: "Condition | Callable[[Any], Any] | str") -> "Condition":
-        """A text must be part of the output; a function takes the output."""
-        if isinstance(condition, Condition):
-            return condition
-        if isinstance(condition, str):
-            return cls(kind="contains", text=condition)
-        return cls(kind="python", function=GraphFunction.of(condition))
-
-    @property
-    def described(self) -> Json:
-        detail: Json = self.function.described if self.function else self.text
-        return {self.kind: detail}
-
-    def reads(self, text: str) -> bool:
-        """Whether it holds for a text; a function is called elsewhere."""
-        match self.kind:
-            case "contains":
-                return self.text in text
-            case "equals":
-                return self.text.strip() == text.strip()
-            case "matches":
-                return search(self.text, text)
-            case _:
-                return True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flow:
-    """The order of a graph's nodes, without the edges that go back."""
-
-    order: tuple[str, ...]
-    """Every node after its predecessors; otherwise in the order of the file."""
-    back: frozenset[tuple[str, str]]
-    """The edges that close a cycle."""
-    before: Mapping[str, tuple[str, ...]]
-    """The direct predecessors of each node, without edges that go back."""
-    behind: Mapping[str, frozenset[str]]
-    """All predecessors of each node, without edges that go back."""
-
-    @classmethod
-    def of(cls, entry: str, after: Mapping[str, Sequence[str]]) -> "Flow":
-        """The flow of a graph; `after` has every node, in order."""
-        back = frozenset(_back_edges(entry, after))
-        ahead = {
-            node: [to for to in leads if (node, to) not in back] for node, leads in after.items()
-        }
-        order = _sorted(ahead)
-        before = {node: tuple(n for n in order if node in ahead[n]) for node in order}
-        behind: dict[str, frozenset[str]] = {}
-        for node in order:
-            behind[node] = frozenset(before[node]).union(*(behind[n] for n in before[node]))
-        return cls(order=order, back=back, before=before, behind=behind)
-
-
-def reachable(entry: str, after: Mapping[str, Sequence[str]]) -> set[str]:
-    """The nodes that a run can reach."""
-    reached, waiting = {entry}, [entry]
-    while waiting:
-        new = [to for to in after[waiting.pop()] if to not in reached]
-        reached.update(new)
-        waiting += new
-    return reached
-
-
-def _back_edges(entry: str, after: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """The edges of a depth-first walk that lead to a node it is still inside of."""
-    seen = {entry}
-    way = {entry: iter(after[entry])}
-    while way:
-        node = next(reversed(way))
-        to = next(way[node], None)
-        if to is None:
-            del way[node]
-        elif to in way:
-            yield node, to
-        elif to not in seen:
-            seen.add(to)
-            way[to] = iter(after[to])
-
-
-def _sorted(ahead: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    places = {node: place for place, node in enumerate(ahead)}
-    names = list(ahead)
-    waits = dict.fromkeys(ahead, 0)
-    for to in (to for leads in ahead.values() for to in leads):
-        waits[to] += 1
-    ready = [places[node] for node in ahead if not waits[node]]
-    order: list[str] = []
-    while ready:
-        node = names[heapq.heappop(ready)]
-        order.append(node)
-        for to in ahead[node]:
-            waits[to] -= 1
-            if not waits[to]:
-                heapq.heappush(ready, places[to])
-    return tuple(order)
-
+from burnish.targets.graph.flow import Flow
+from burnish.targets.graph.functions import Condition, GraphFunction, Skill, first_parameter
 
 QUESTION = "question"
 """The name of the question in templates."""
@@ -240,7 +125,35 @@ class FunctionNode:
         return {"function": self.function.described}
 
 
-_GraphNode: TypeAlias = AgentNode | FunctionNode
+Order: TypeAlias = Literal["graph", "chain", "parallel", "cycle"]
+"""How the members of a group run: by their edges, one after the other, all at once, or in turn
+until a condition holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupNode:
+    """A graph as a node of another; its members read its input as their question."""
+
+    name: str
+    members: "Graph"
+    order: Order = "graph"
+    input: str = ""
+    max_visits: int | None = None
+    kind: NodeKind = NodeKind.AGENT
+
+    @cached_property
+    def flow(self) -> Flow:
+        return self.members.flow
+
+    @property
+    def described(self) -> dict[str, Json]:
+        """Its members are described one by one."""
+        about = self.members
+        edges = [edge.described for edge in about.edges]
+        return {"order": self.order, "entry": about.entry, "output": about.output, "edges": edges}
+
+
+_GraphNode: TypeAlias = AgentNode | FunctionNode | GroupNode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +223,9 @@ class Graph:
         output: str = "",
         folder: Path | str = ".",
         source: YamlTree | None = None,
+        at_once: bool = False,
     ) -> None:
+        """`at_once` starts a turn at every node instead of one entry."""
         if not name or max_visits < 1:
             message = "a graph needs a name, and max_visits must be at least 1"
             raise ConfigError([Problem(where=f"graph '{name}'", message=message)])
@@ -326,6 +241,7 @@ class Graph:
         self.nodes: dict[str, _GraphNode] = {}
         self.edges: list[GraphEdge] = []
         self._entry = entry
+        self._at_once = at_once
 
     def __call__(self) -> "Graph":
         """Return itself: a file may name a graph, or a function that makes one."""
@@ -335,6 +251,41 @@ class Graph:
     def entry(self) -> str:
         """Where a turn begins; the first node by default."""
         return self._entry or next(iter(self.nodes), "")
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The nodes that run first: the entry, or all of a parallel group."""
+        return tuple(self.nodes) if self._at_once else (self.entry,)
+
+    @property
+    def flow(self) -> Flow:
+        return Flow.of(self.entries, {node: self.after(node) for node in self.nodes})
+
+    @property
+    def leaves(self) -> dict[str, AgentNode | FunctionNode]:
+        """The agents and functions by their path, those in groups too: `team/writer`."""
+        found: dict[str, AgentNode | FunctionNode] = {}
+        for name, node in self.nodes.items():
+            if isinstance(node, GroupNode):
+                found |= {f"{name}/{path}": leaf for path, leaf in node.members.leaves.items()}
+            else:
+                found[name] = node
+        return found
+
+    @property
+    def agents(self) -> dict[str, AgentNode]:
+        """The agents among the leaves."""
+        return {path: n for path, n in self.leaves.items() if isinstance(n, AgentNode)}
+
+    @property
+    def graphs(self) -> dict[str, "Graph"]:
+        """The graph itself, and those of its groups, by path: `""`, `team/`, `team/inner/`."""
+        found: dict[str, Graph] = {"": self}
+        for name, node in self.nodes.items():
+            if isinstance(node, GroupNode):
+                inner = node.members.graphs
+                found |= {f"{name}/{path}": members for path, members in inner.items()}
+        return found
 
     def agent(
         self,
@@ -392,6 +343,34 @@ class Graph:
         wrapped = GraphFunction.of(function)
         return self.add(
             FunctionNode(name=name, function=wrapped, input=input, max_visits=max_visits)
+        )
+
+    def group(
+        self,
+        name: str,
+        members: "Graph",
+        *,
+        order: Order = "graph",
+        max_iterations: int = MAX_VISITS,
+        until: Condition | Callable[[Any], Any] | str | None = None,
+        input: str = "",  # noqa: A002 - the word that graph files have
+        max_visits: int | None = None,
+    ) -> "Graph":
+        """Add a graph as one node.
+
+        In the order `graph` its own edges count; `chain`, `parallel` and `cycle` make them. A cycle
+        ends after `max_iterations`, or when `until` holds for the output of a member.
+        """
+        made = members if order == "graph" else _ordered(name, members, order, max_iterations)
+        if order == "cycle":
+            names, condition = list(made.nodes), None if until is None else Condition.of(until)
+            going = condition and replace(condition, negated=not condition.negated)
+            for source, to in zip(names, [*names[1:], names[0]], strict=True):
+                made.edge(source, to, when=going)
+        elif until is not None or max_iterations != MAX_VISITS:
+            raise _wrong(name, "only a cycle has max_iterations and until")
+        return self.add(
+            GroupNode(name=name, members=made, order=order, input=input, max_visits=max_visits)
         )
 
     def edge(
@@ -454,6 +433,29 @@ def graph(
         output=output,
         folder=folder,
     )
+
+
+def _ordered(name: str, members: Graph, order: Order, max_iterations: int) -> Graph:
+    """The members in this order; a cycle is closed by the caller."""
+    if not members.nodes:
+        raise _wrong(name, f"the {order} has no members")
+    if members.edges:
+        raise _wrong(name, f"a {order} makes its own edges; give none")
+    for node in members.nodes.values():
+        if node.max_visits is not None:
+            raise _wrong(node.name, f"a member of a {order} has no max_visits of its own")
+    made = Graph(
+        members.name,
+        max_visits=max_iterations if order == "cycle" else 1,
+        folder=members.folder,
+        at_once=order == "parallel",
+    )
+    for node in members.nodes.values():
+        made.add(node)
+    if order == "chain":
+        for source, to in pairwise(made.nodes):
+            made.edge(source, to)
+    return made
 
 
 def _wrong(node: str, message: str) -> ConfigError:

@@ -43,8 +43,8 @@ from burnish.targets.agent.files import (
     write_values,
 )
 from burnish.targets.agent.paths import written
-from burnish.targets.graph.functions import Skill
-from burnish.targets.graph.graphs import AgentNode, FunctionNode, Graph
+from burnish.targets.graph.functions import Condition, Skill
+from burnish.targets.graph.graphs import AgentNode, Graph, GroupNode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +63,36 @@ def export_graph(edited: EditedGraph, source: YamlTree, home: Path) -> dict[str,
     tree = copied(source)
     root = cast("MutableMapping[str, Any]", tree.root if tree.root is not None else tree.data)
     layout = _Layout(edited=edited, home=home, way=way_back(home, edited.graph.folder))
-    for node in edited.graph.nodes.values():
-        if isinstance(node, AgentNode) and layout.touches(node):
-            # Nodes may share a block by an alias: what is written for one is not the other's.
-            root["nodes"][node.name] = copy.deepcopy(root["nodes"][node.name])
-            layout.write_node(node, root["nodes"][node.name])
+    for path, node in edited.graph.agents.items():
+        if layout.touches(path, node):
+            layout.write_node(path, node, _own_block(root, edited.graph, path))
     layout.write_global(root)
-    nodes, edges = edited.graph.nodes.values(), edited.graph.edges
+    edges = [edge for graph in edited.graph.graphs.values() for edge in graph.edges]
     conditional = any(edge.when is not None and edge.when.function for edge in edges)
-    has_functions = conditional or any(isinstance(node, FunctionNode) for node in nodes)
+    has_functions = conditional or len(edited.graph.leaves) > len(edited.graph.agents)
     if layout.way != "." and has_functions:
         root["python_path"] = rebased(str(root.get("python_path", ".")), layout.way)
     return {source.path.name: tree.dump().encode(), **layout.files}
+
+
+def _own_block(root: MutableMapping[str, Any], graph: Graph, path: str) -> MutableMapping[str, Any]:
+    """The block of a node, copied on the way: nodes may share one by an alias."""
+    first, *keys = file_keys(graph, path)
+    block: MutableMapping[str, Any] = root[first]
+    for key in keys:
+        block[key] = copy.deepcopy(block[key])
+        block = block[key]
+    return block
+
+
+def file_keys(graph: Graph, path: str) -> tuple[str, ...]:
+    """Where a node is in the graph's file: `nodes`, `team`, `chain`, `writer`."""
+    name, _, rest = path.partition("/")
+    group = graph.nodes[name]
+    if not isinstance(group, GroupNode):
+        return ("nodes", name)
+    inner = file_keys(group.members, rest)
+    return ("nodes", name, "nodes" if group.order == "graph" else group.order, *inner[1:])
 
 
 def export_values(values: Mapping[str, Value]) -> dict[str, bytes]:
@@ -95,15 +113,15 @@ class _Layout:
     way: str
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
-    def touches(self, node: AgentNode) -> bool:
+    def touches(self, path: str, node: AgentNode) -> bool:
         """Whether anything of a node has to be rewritten."""
-        skills = self.edited.skills.get(node.name, {})
+        skills = self.edited.skills.get(path, {})
         changed = any(skills.get(s.name, s.content.text) != s.content.text for s in node.skills)
-        return self.way != "." or changed or _is_changed(node, self.edited.agents[node.name])
+        return self.way != "." or changed or _is_changed(node, self.edited.agents[path])
 
-    def write_node(self, node: AgentNode, holder: MutableMapping[str, Any]) -> None:
+    def write_node(self, path: str, node: AgentNode, holder: MutableMapping[str, Any]) -> None:
         """Write an agent into the graph, or into its own file if it has one."""
-        edited = self.edited.agents[node.name]
+        edited = self.edited.agents[path]
         if node.file:
             holder["agent"] = self._agent_file(node, edited)
         else:
@@ -113,7 +131,7 @@ class _Layout:
             agent = node.agent
             self.files.update(write_values(holder, agent, edited, way=self.way, prompt=place))
         if node.skills:
-            holder["skills"] = [self._skill(node, skill) for skill in node.skills]
+            holder["skills"] = [self._skill(path, node, skill) for skill in node.skills]
 
     def write_global(self, root: MutableMapping[str, Any]) -> None:
         """Write the instructions that all agents share."""
@@ -145,8 +163,8 @@ class _Layout:
                 self.files[os.path.normpath(f"{folder}/{name}")] = content
         return self._put(place, made[agent.path.name], node.name)
 
-    def _skill(self, node: AgentNode, skill: Skill) -> str:
-        text = self.edited.skills.get(node.name, {}).get(skill.name, skill.content.text)
+    def _skill(self, path: str, node: AgentNode, skill: Skill) -> str:
+        text = self.edited.skills.get(path, {}).get(skill.name, skill.content.text)
         if text == skill.content.text:
             return rebased(skill.path, self.way)
         content = skill.content.with_text(text).encode()
@@ -187,9 +205,10 @@ class NodeValues:
     skills: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def node_id(graph: Graph, node: str) -> str:
+def node_id(graph: Graph, path: str) -> str:
     """The id of a node in structures and traces; an agent alone with its own name is the root."""
-    return node_path(node) if [graph.name] == [*graph.nodes] else node_path(graph.name, node)
+    alone = [graph.name] == [*graph.nodes]
+    return node_path(*([] if alone else [graph.name]), *path.split("/"))
 
 
 def root_position(graph: Graph) -> str:
@@ -206,9 +225,8 @@ def positions_of_graph(
     if text.strip():
         root = node_path(graph.name)
         positions.append(Position(id=root_position(graph), node=root, type=kind, value=text))
-    for node in graph.nodes.values():
-        if isinstance(node, AgentNode):
-            positions += _of_node(graph, node, (schemas or {}).get(node.name, {}))
+    for path, node in graph.agents.items():
+        positions += _of_node(node_id(graph, path), node, (schemas or {}).get(path, {}))
     return tuple(replace(position, surface=position.id) for position in positions)
 
 
@@ -217,22 +235,57 @@ def structure_of(
 ) -> Structure:
     """The structure of a graph; positions that are not offered have no surface."""
     nodes = {
-        node_id(graph, n.name): Node(id=node_id(graph, n.name), kind=n.kind, name=n.name)
-        for n in graph.nodes.values()
+        node_id(graph, path + n.name): Node(
+            id=node_id(graph, path + n.name), kind=n.kind, name=n.name
+        )
+        for path, members in graph.graphs.items()
+        for n in members.nodes.values()
     }
     root = node_path(graph.name)
     nodes.setdefault(root, Node(id=root, name=graph.name))
-    edges = [Edge(source=node_id(graph, e.source), to=node_id(graph, e.to)) for e in graph.edges]
+    edges = [Edge(source=source, to=to) for source, to in edges_of(graph)]
     shown = [p if p.id in offered else replace(p, surface="") for p in positions.values()]
     return Structure.of(node_id(graph, graph.entry), nodes.values(), edges, shown)
+
+
+def edges_of(graph: Graph) -> dict[tuple[str, str], tuple[Condition | None, ...]]:
+    """The edges between the ids of nodes, each with its conditions.
+
+    An edge to a group leads to the group, from there to the members that run first, and on from the
+    members where it may end.
+    """
+    edges: dict[tuple[str, str], tuple[Condition | None, ...]] = {}
+    for path, members in graph.graphs.items():
+        group = path.removesuffix("/")
+        ways = [(group, path + name, None) for name in members.entries if group]
+        for edge in members.edges:
+            ends = _ends(members, edge.source, path)
+            ways += [(source, path + edge.to, edge.when) for source in ends]
+        for source, to, when in ways:
+            way = (node_id(graph, source), node_id(graph, to))
+            edges[way] = (*edges.get(way, ()), when)
+    return edges
+
+
+def _ends(graph: Graph, name: str, path: str) -> list[str]:
+    """The paths of the leaves with which a node may end."""
+    node = graph.nodes[name]
+    if not isinstance(node, GroupNode):
+        return [path + name]
+    members = node.members
+    surely = {e.source for e in members.edges if e.when is None} - {
+        source for source, _ in node.flow.back
+    }
+    last = [members.output] if members.output else [n for n in members.nodes if n not in surely]
+    return [end for each in last for end in _ends(members, each, f"{path}{name}/")]
 
 
 def by_node(
     graph: Graph, positions: Mapping[str, Position], values: Mapping[str, Value]
 ) -> dict[str, NodeValues]:
-    """A candidate's values by node, without the shared instructions."""
-    names = {node_id(graph, name): name for name in graph.nodes}
-    per_node = {name: NodeValues() for name in graph.nodes}
+    """A candidate's values by the path of the node, without the shared instructions."""
+    names = {node_id(graph, path): path for path in graph.leaves}
+    per_node = {path: NodeValues() for path in names.values()}
     for name, value in values.items():
         position = positions[name]
         if position.type is SurfaceType.GLOBAL_INSTRUCTION:
@@ -241,8 +294,7 @@ def by_node(
         if position.type is SurfaceType.SKILL:
             place.skills[position.part] = str(value)
         else:
-            node = cast("AgentNode", graph.nodes[names[position.node]])
-            place.agent |= _in_file(node, position, value)
+            place.agent |= _in_file(graph.agents[names[position.node]], position, value)
     return per_node
 
 
@@ -255,8 +307,7 @@ def unknown_position(name: str, positions: Collection[str]) -> Problem:
     return Problem(where=name, message="there is no such position", remedy=remedy)
 
 
-def _of_node(graph: Graph, node: AgentNode, schemas: Mapping[str, Json]) -> Iterator[Position]:
-    name = node_id(graph, node.name)
+def _of_node(name: str, node: AgentNode, schemas: Mapping[str, Json]) -> Iterator[Position]:
     for position in positions_of(node.agent, name, schemas):
         is_model = position.type is SurfaceType.MODEL and not position.part
         yield replace(position, value=_label(node)) if is_model else position

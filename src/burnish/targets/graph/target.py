@@ -1,6 +1,5 @@
 """A graph as a target: each turn of a case goes through it once."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,7 +9,7 @@ from burnish.core.cases import Attachment, Case, Message
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, total
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Usage
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.structures import Structure
 from burnish.core.surfaces import Candidate, Origin, Surface, Value
@@ -21,14 +20,14 @@ from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
 from burnish.targets.agent.runner import AgentRunner, beyond, forecast, rehearse_case
 from burnish.targets.graph.files import flow_of
+from burnish.targets.graph.flow import Flow
 from burnish.targets.graph.functions import skill_section
 from burnish.targets.graph.graphs import (
     AgentNode,
-    Flow,
     FunctionNode,
     Graph,
     GraphEdge,
-    output_value,
+    GroupNode,
 )
 from burnish.targets.graph.surfaces import (
     EditedGraph,
@@ -42,7 +41,7 @@ from burnish.targets.graph.surfaces import (
     structure_of,
     unknown_position,
 )
-from burnish.targets.graph.turns import Job, TurnRun, Visit, Work
+from burnish.targets.graph.turns import Job, TurnFailed, TurnRun, Visit, Work, summed
 from burnish.targets.user_code import of_value
 
 
@@ -56,7 +55,7 @@ class _RehearsedWork(Work):
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
         step = self._step(job.step)
         return await rehearse_case(
-            self.parts[node.name],
+            self.parts[job.path],
             job.case,
             node.agent.block.tools,
             draw=job.draw,
@@ -67,35 +66,35 @@ class _RehearsedWork(Work):
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
         step = self._step(job.step)
         same = step is not None and step.input == job.input.text and not step.error
-        if step is None or not same or not self._knew(node, job.input.outputs):
+        if step is None or not same or not self._knew(node, job):
             await beyond(self.effects, "function", node.name)
         return of_value(step.output if step else None)
 
-    async def holds(self, edge: GraphEdge, step: str, output: Outcome) -> bool:
+    async def holds(self, edge: GraphEdge, visit: Visit) -> bool:
         """A function that decides is not called: the earlier run shows its decision."""
         if edge.when is None or edge.when.function is None:
-            return await super().holds(edge, step, output)
-        past = self._step(step)
-        if past is None or past.output != output_value(output):
+            return await super().holds(edge, visit)
+        ends = [step for step in visit.steps if step.id in visit.last]
+        pasts = [(self._step(step.id), step.output) for step in ends]
+        if any(past is None or past.output != output for past, output in pasts):
             await beyond(self.effects, "condition", f"{edge.source} -> {edge.to}")
-        to = node_id(self.graph, edge.to)
-        return any(each.node == to and step in each.predecessors for each in self.past.trace.steps)
+        to = node_id(self.graph, f"{visit.path.removesuffix(visit.node)}{edge.to}")
+        return any(
+            f"{step.node}/".startswith(f"{to}/") and {*visit.last} & {*step.predecessors}
+            for step in self.past.trace.steps
+        )
 
     def _step(self, name: str) -> Step | None:
         return next((step for step in self.past.trace.steps if step.id == name), None)
 
-    def _knew(self, node: FunctionNode, outputs: Mapping[str, Json]) -> bool:
+    def _knew(self, node: FunctionNode, job: Job) -> bool:
         """Whether a function that may read all outputs saw these in the earlier run."""
         if node.takes_text:
             return True
+        group = job.path.removesuffix(node.name)
         seen = [(step.node, step.output) for step in self.past.trace.steps]
-        return all((node_id(self.graph, name), value) in seen for name, value in outputs.items())
-
-
-class _TurnFailed(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+        outputs = job.input.outputs.items()
+        return all((node_id(self.graph, group + name), value) in seen for name, value in outputs)
 
 
 @dataclass(kw_only=True)
@@ -108,6 +107,7 @@ class _GraphTalk:
     case: Case
     draw: int
     surfaces: Mapping[str, tuple[str, ...]]
+    ids: Mapping[str, str]
     visits: list[Visit] = field(default_factory=list[Visit])
     replies: list[str] = field(default_factory=list[str])
     history: list[Message] = field(default_factory=list[Message])
@@ -116,25 +116,28 @@ class _GraphTalk:
 
     async def say(self, text: str, attachments: Sequence[Attachment] = ()) -> str:
         """Run one turn and return the reply."""
+        number = len(self.replies)
         turn = TurnRun(
             graph=self.graph,
             flow=self.flow,
             work=self.work,
             surfaces=self.surfaces,
+            ids=self.ids,
             question=text,
             case=self.case.id,
             draw=self.draw,
-            number=len(self.replies),
+            number=number,
+            steps=f"t{number + 1}/" if number else "",
             attachments=tuple(attachments),
             history=(*self.case.history, *self.history),
-            before=tuple(visit.step.id for visit in self._last),
+            before=tuple(step for visit in self._last for step in visit.last),
         )
         try:
             await turn.run()
         finally:
             self.visits += turn.visits
-        self._last = _ends(self.graph, turn.visits)
-        self.replies.append("\n\n".join(visit.outcome.output for visit in self._last))
+        self._last = turn.ends()
+        self.replies.append(summed(turn.visits, self._last).output)
         self.history += [
             Message(role="user", content=text),
             Message(role="assistant", content=self.replies[-1]),
@@ -142,38 +145,15 @@ class _GraphTalk:
         return self.replies[-1]
 
     def outcome(self, *, failure: Failure | None = None, remarks: Sequence[str] = ()) -> Outcome:
-        outcomes = [visit.outcome for visit in self.visits]
-        costs = [outcome.nano_usd for outcome in outcomes]
-        data = self._last[0].outcome.data if len(self._last) == 1 else None
-        return Outcome(
+        whole = summed(self.visits, self._last)
+        return replace(
+            whole,
             replies=tuple(self.replies) if failure is None else (),
             asked=tuple(remarks),
-            data=data if failure is None else None,
-            trace=Trace(steps=tuple(visit.step for visit in self.visits)),
-            usage=sum((outcome.usage for outcome in outcomes), Usage()),
-            nano_usd=None if None in costs else sum(cost or 0 for cost in costs),
-            seconds=math.fsum(outcome.seconds for outcome in outcomes),
+            data=whole.data if failure is None else None,
+            trace=Trace(steps=tuple(step for visit in self.visits for step in visit.steps)),
             failure=failure,
         )
-
-
-def _ends(graph: Graph, visits: Sequence[Visit]) -> tuple[Visit, ...]:
-    """The visits whose outputs are the reply. Raises _TurnFailed if there are none."""
-    outcomes = [visit.outcome for visit in visits]
-    failures = [outcome.failure for outcome in outcomes if outcome.failure]
-    # What the agent broke stays broken, whoever was away beside it.
-    own = [failure for failure in failures if failure.kind is FailureKind.AGENT]
-    if failures:
-        raise _TurnFailed((own or failures)[0])
-    latest = {visit.node: visit for visit in visits}
-    last = [node for node in graph.nodes if node in latest and not latest[node].taken]
-    if not graph.output:
-        return tuple(latest[node] for node in last)
-    if graph.output in latest:
-        return (latest[graph.output],)
-    there = ", ".join(last)
-    message = f"the turn ended at {there}: '{graph.output}', whose output is the reply, never ran"
-    raise _TurnFailed(Failure(kind=FailureKind.AGENT, message=message, error="NoReply"))
 
 
 class GraphTarget:
@@ -197,9 +177,7 @@ class GraphTarget:
         self._user = user
         self._flow = flow_of(graph)
         self._agents = {
-            name: AgentRunner(node.agent, models)
-            for name, node in graph.nodes.items()
-            if isinstance(node, AgentNode)
+            path: AgentRunner(node.agent, models) for path, node in graph.agents.items()
         }
         schemas = {name: target.schemas for name, target in self._agents.items()}
         self._positions = {each.id: each for each in positions_of_graph(graph, schemas)}
@@ -209,28 +187,31 @@ class GraphTarget:
     @property
     def description(self) -> Description:
         graph = self.graph
-        configs: dict[str, Json] = {
-            name: dict(agent.description.config) for name, agent in self._agents.items()
-        }
-        nodes: list[Json] = [
-            {
-                "name": name,
-                "input": node.input,
-                "max_visits": graph.visits_of(name),
-                "agent": configs.get(name, {}),
-                **node.described,
-            }
-            for name, node in graph.nodes.items()
-        ]
         config: dict[str, Json] = {
             "name": graph.name,
             "entry": graph.entry,
             "output": graph.output,
             "global_instructions": graph.global_instructions.text,
-            "nodes": nodes,
+            "nodes": self._described(graph, ""),
             "edges": [edge.described for edge in graph.edges],
         }
         return Description(kind="graph", config=config)
+
+    def _described(self, graph: Graph, path: str) -> list[Json]:
+        described: list[Json] = []
+        for name, node in graph.nodes.items():
+            runner = self._agents.get(f"{path}{name}")
+            about: dict[str, Json] = {
+                "name": name,
+                "input": node.input,
+                "max_visits": graph.visits_of(name),
+                "agent": dict(runner.description.config) if runner else {},
+                **node.described,
+            }
+            if isinstance(node, GroupNode):
+                about["nodes"] = self._described(node.members, f"{path}{name}/")
+            described.append(about)
+        return described
 
     @property
     def notes(self) -> list[str]:
@@ -240,7 +221,7 @@ class GraphTarget:
 
     @property
     def clients(self) -> Mapping[str, ModelClient]:
-        """The model of each agent, by node."""
+        """The model of each agent, by path."""
         return {name: target.client for name, target in self._agents.items()}
 
     @cached_property
@@ -304,7 +285,7 @@ class GraphTarget:
 
     @property
     def calls_function(self) -> bool:
-        return any(isinstance(node, FunctionNode) for node in self.graph.nodes.values())
+        return len(self.graph.leaves) > len(self._agents)
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         """The graph file with these values in it, so that it loads from `home`.
@@ -335,6 +316,7 @@ class GraphTarget:
             case=case,
             draw=draw,
             surfaces=self._in_force,
+            ids={path: node_id(self.graph, path) for path in self.graph.leaves},
         )
         try:
             remarks = await play(case, talk.say, user=self._user, draw=draw, effects=work.effects)
@@ -342,7 +324,7 @@ class GraphTarget:
             kind = FailureKind.INFRASTRUCTURE
             away = Failure(kind=kind, message=error.message, error="RoleFailed")
             return talk.outcome(failure=away)
-        except _TurnFailed as error:
+        except TurnFailed as error:
             return talk.outcome(failure=error.failure)
         return talk.outcome(remarks=remarks)
 
@@ -351,7 +333,7 @@ class GraphTarget:
         """The surfaces of each node: its own, and for an agent the shared ones."""
         shared = root_position(self.graph)
         surfaces: dict[str, tuple[str, ...]] = {}
-        for name in self.graph.nodes:
+        for name in self.graph.leaves:
             node = node_id(self.graph, name)
             surfaces[name] = tuple(
                 surface.id
@@ -374,8 +356,7 @@ class GraphTarget:
 
     def _instructions(self, name: str, own: str, shared: str, values: NodeValues) -> str:
         """The shared instructions, the agent's own, and its skills."""
-        node = self.graph.nodes[name]
-        skills = node.skills if isinstance(node, AgentNode) else ()
+        skills = self.graph.agents[name].skills
         texts = {skill.name: skill.content.text for skill in skills} | values.skills
         parts = [shared, own, *(skill_section(skill, text) for skill, text in texts.items())]
         present = [part for part in parts if part.strip()]

@@ -1,29 +1,31 @@
 """One turn through a graph, round by round."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from burnish.core.cases import Attachment, Case, Message, Turn
 from burnish.core.errors import BurnishError
-from burnish.core.outcomes import Outcome, Step
+from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Usage
 from burnish.core.protocols import Effects
 from burnish.journal.executors import failure_of
 from burnish.targets.agent.conversation import AgentParts, run_case
+from burnish.targets.graph.flow import Flow
 from burnish.targets.graph.graphs import (
     QUESTION,
     AgentNode,
-    Flow,
     FunctionNode,
     Graph,
     GraphEdge,
+    GroupNode,
     NodeInput,
     asks_for,
     filled,
     output_value,
 )
-from burnish.targets.graph.surfaces import node_id
 from burnish.targets.user_code import agent_failure, of_value
 
 
@@ -32,6 +34,8 @@ class Job:
     """One step to run."""
 
     step: str
+    path: str
+    """The node, with the groups it is in: `team/writer`."""
     input: NodeInput
     case: Case
     """The input for an agent, named after the case: it must not see its own demonstration."""
@@ -43,11 +47,12 @@ class Work:
     """Runs the steps of a graph under one candidate."""
 
     parts: Mapping[str, AgentParts]
-    """The agents, by node."""
+    """The agents, by path."""
     effects: Effects
 
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
-        parts = self.parts[node.name]
+        del node
+        parts = self.parts[job.path]
         return await run_case(parts, job.case, draw=job.draw, effects=self.effects)
 
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
@@ -65,13 +70,13 @@ class Work:
         # Like a tool, a function costs what it says, and nothing where it says nothing.
         return outcome if isinstance(result, Outcome) else replace(outcome, nano_usd=0)
 
-    async def holds(self, edge: GraphEdge, step: str, output: Outcome) -> bool:
-        """Whether the condition of an edge holds after this step."""
-        del step
+    async def holds(self, edge: GraphEdge, visit: "Visit") -> bool:
+        """Whether the condition of an edge holds after this visit."""
         assert edge.when is not None
         if edge.when.function is None:
-            return edge.when.reads(output.output)
-        return bool(await edge.when.function.call(output_value(output)))
+            return edge.when.reads(visit.outcome.output)
+        held = bool(await edge.when.function.call(output_value(visit.outcome)))
+        return held is not edge.when.negated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +84,21 @@ class Visit:
     """One run of a node, and the edges it took."""
 
     node: str
-    step: Step
+    path: str
+    steps: tuple[Step, ...]
+    """Its step; of a group, those of its members."""
+    last: tuple[str, ...]
+    """The steps that made its output."""
     outcome: Outcome
     taken: tuple[str, ...] = ()
+
+
+class TurnFailed(Exception):
+    """A turn that has no reply."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +123,17 @@ class TurnRun:
     flow: Flow
     work: Work
     surfaces: Mapping[str, tuple[str, ...]]
-    """The surfaces of each node."""
+    """The surfaces of each node, by path."""
+    ids: Mapping[str, str]
+    """The id of each node, by path."""
     question: str
     case: str
     draw: int
     number: int
+    steps: str = ""
+    """What the ids of its steps begin with: the turn, and the step of the group it is in."""
+    path: str = ""
+    """What the paths of its nodes begin with: `team/` inside of a group."""
     attachments: tuple[Attachment, ...]
     history: tuple[Message, ...]
     before: tuple[str, ...]
@@ -121,7 +144,7 @@ class TurnRun:
 
     async def run(self) -> None:
         """Run through the graph and collect `visits`, predecessors first."""
-        starts: dict[str, list[Visit]] = {self.graph.entry: []}
+        starts: dict[str, list[Visit]] = {name: [] for name in self.graph.entries}
         while starts:
             done = await self._round(starts)
             self.visits += done
@@ -176,12 +199,71 @@ class TurnRun:
         self._count[name] += 1
         node = self.graph.nodes[name]
         job = self._job(name, came, outputs)
-        if isinstance(node, AgentNode):
-            outcome = await self.work.agent(node, job)
+        if isinstance(node, GroupNode):
+            visit = await self._group(node, job, came)
         else:
-            outcome = await self.work.function(node, job)
-        visit = Visit(node=name, step=self._step(name, job, came, outcome), outcome=outcome)
-        return visit if outcome.failure else await self._with_edges(visit)
+            run = self.work.agent if isinstance(node, AgentNode) else self.work.function
+            outcome = await run(cast("Any", node), job)
+            step = self._step(job, came, outcome)
+            last = (step.id,)
+            visit = Visit(node=name, path=job.path, steps=(step,), last=last, outcome=outcome)
+        return visit if visit.outcome.failure else await self._with_edges(visit)
+
+    async def _group(self, node: GroupNode, job: Job, came: Sequence[Visit]) -> Visit:
+        """A turn through the members, whose question is the input of the group."""
+        (question,) = job.case.turns
+        turn = TurnRun(
+            graph=node.members,
+            flow=node.flow,
+            work=self.work,
+            surfaces=self.surfaces,
+            ids=self.ids,
+            question=question.input,
+            case=self.case,
+            draw=job.draw,
+            number=self.number,
+            steps=f"{job.step}/",
+            path=f"{job.path}/",
+            attachments=question.attachments,
+            history=self.history,
+            before=self._before(came),
+        )
+        await turn.run()
+        last: tuple[Visit, ...] = ()
+        try:
+            last = turn.ends()
+            outcome = summed(turn.visits, last)
+        except TurnFailed as error:
+            outcome = replace(summed(turn.visits, ()), failure=error.failure)
+        return Visit(
+            node=node.name,
+            path=job.path,
+            steps=tuple(step for visit in turn.visits for step in visit.steps),
+            last=tuple(step for visit in last for step in visit.last),
+            outcome=outcome,
+        )
+
+    def ends(self) -> tuple[Visit, ...]:
+        """The visits whose outputs are the reply. Raises TurnFailed if there are none."""
+        outcomes = [visit.outcome for visit in self.visits]
+        failures = [outcome.failure for outcome in outcomes if outcome.failure]
+        # What the agent broke stays broken, whoever was away beside it.
+        own = [failure for failure in failures if failure.kind is FailureKind.AGENT]
+        if failures:
+            raise TurnFailed((own or failures)[0])
+        latest = {visit.node: visit for visit in self.visits}
+        last = [node for node in self.graph.nodes if node in latest and not latest[node].taken]
+        output = self.graph.output
+        if not output:
+            return tuple(latest[node] for node in last)
+        if output in latest:
+            return (latest[output],)
+        there = ", ".join(last)
+        message = f"the turn ended at {there}: '{output}', whose output is the reply, never ran"
+        raise TurnFailed(Failure(kind=FailureKind.AGENT, message=message, error="NoReply"))
+
+    def _before(self, came: Sequence[Visit]) -> tuple[str, ...]:
+        return tuple(step for visit in came for step in visit.last) or self.before
 
     def _job(self, name: str, came: Sequence[Visit], outputs: Mapping[str, Outcome]) -> Job:
         template = self.graph.nodes[name].input
@@ -196,29 +278,28 @@ class TurnRun:
             outputs={node: output_value(each) for node, each in outputs.items()},
             history=self.history,
         )
-        turn = f"t{self.number + 1}/" if self.number else ""
-        most = max(map(self.graph.visits_of, self.graph.nodes))
-        sample = list(self.graph.nodes).index(name) * most + self._count[name] - 1
+        place = list(self.graph.nodes).index(name) * _most_visits(self.graph)
+        sample = (place + self._count[name] - 1) * _widest(self.graph)
         # Files belong to the question, and go where it goes.
         has_question = not template or asks_for(template, QUESTION)
         question = Turn(input=text, attachments=self.attachments if has_question else ())
         return Job(
-            step=f"{turn}{name}:{self._count[name]}",
+            step=f"{self.steps}{name}:{self._count[name]}",
+            path=f"{self.path}{name}",
             input=node_input,
             case=Case(name=self.case, turns=(question,), history=self.history),
             # Two nodes that ask the same are two samples of the answer.
             draw=self.draw + 10_000 * sample,
         )
 
-    def _step(self, name: str, job: Job, came: Sequence[Visit], outcome: Outcome) -> Step:
-        before = tuple(visit.step.id for visit in came) or self.before
+    def _step(self, job: Job, came: Sequence[Visit], outcome: Outcome) -> Step:
         failure = outcome.failure
         return Step(
             id=job.step,
-            node=node_id(self.graph, name),
+            node=self.ids[job.path],
             turn=self.number,
-            predecessors=before,
-            surfaces=self.surfaces.get(name, ()),
+            predecessors=self._before(came),
+            surfaces=self.surfaces.get(job.path, ()),
             input=job.input.text,
             output=None if failure else output_value(outcome),
             tools=tuple(call for step in outcome.trace.steps for call in step.tools),
@@ -234,16 +315,19 @@ class TurnRun:
             held = [
                 edge.to
                 for edge in edges
-                if edge.when is not None
-                and await self.work.holds(edge, visit.step.id, visit.outcome)
+                if edge.when is not None and await self.work.holds(edge, visit)
             ]
         except BurnishError:
             raise
         except Exception as error:  # noqa: BLE001 - the border to the user's condition: law 4
             failure = failure_of(error)
-            step = replace(visit.step, error=f"a condition after it failed: {failure.message}")
+            message = f"a condition after it failed: {failure.message}"
+            steps = tuple(
+                replace(step, error=message) if step.id in visit.last else step
+                for step in visit.steps
+            )
             outcome = replace(visit.outcome, replies=(), data=None, failure=failure)
-            return replace(visit, step=step, outcome=outcome)
+            return replace(visit, steps=steps, outcome=outcome)
         usual = [edge.to for edge in edges if edge.when is None]
         return replace(visit, taken=self._open(held) or self._open(usual))
 
@@ -251,3 +335,27 @@ class TurnRun:
         """The nodes that may still run in this turn."""
         left = [name for name in names if self._count[name] < self.graph.visits_of(name)]
         return tuple(dict.fromkeys(left))
+
+
+def summed(visits: Sequence[Visit], last: Sequence[Visit]) -> Outcome:
+    """What visits took together; `last` made the output, joined by empty lines."""
+    outcomes = [visit.outcome for visit in visits]
+    costs = [outcome.nano_usd for outcome in outcomes]
+    return Outcome(
+        replies=("\n\n".join(visit.outcome.output for visit in last),) if last else (),
+        data=last[0].outcome.data if len(last) == 1 else None,
+        usage=sum((outcome.usage for outcome in outcomes), Usage()),
+        nano_usd=None if None in costs else sum(cost or 0 for cost in costs),
+        seconds=math.fsum(outcome.seconds for outcome in outcomes),
+    )
+
+
+def _most_visits(graph: Graph) -> int:
+    return max(map(graph.visits_of, graph.nodes))
+
+
+def _widest(graph: Graph) -> int:
+    """How many samples the largest group of a graph may take, so that no two are the same."""
+    groups = [node.members for node in graph.nodes.values() if isinstance(node, GroupNode)]
+    sizes = [len(each.nodes) * _most_visits(each) * _widest(each) for each in groups]
+    return max(sizes, default=1)
