@@ -43,7 +43,8 @@ from burnish.system.user_functions import is_reference
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import no_player, notes_for
 
-_Agent: TypeAlias = Callable[..., Any] | Target | str | Path
+_Agent: TypeAlias = Any
+"""A function, an agent of a known framework, a Target, `module:name` or a file."""
 
 
 @dataclass(frozen=True, kw_only=True)

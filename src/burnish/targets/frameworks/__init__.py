@@ -2,11 +2,11 @@
 
 from burnish.targets.frameworks.adapters import (
     AgentAdapter,
-    Part,
-    Talk,
+    AgentPart,
+    AgentTalk,
     adapter_for,
     with_values,
 )
 from burnish.targets.frameworks.target import FrameworkTarget
 
-__all__ = ["AgentAdapter", "FrameworkTarget", "Part", "Talk", "adapter_for", "with_values"]
+__all__ = ["AgentAdapter", "AgentPart", "AgentTalk", "FrameworkTarget", "adapter_for", "with_values"]

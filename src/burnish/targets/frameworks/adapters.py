@@ -42,30 +42,30 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class AgentPart:
     """Something of an agent that may be edited, and its value."""
 
     surface: Surface
     value: Value
 
     @classmethod
-    def text(cls, name: str, text: str) -> "Part":
+    def text(cls, name: str, text: str) -> "AgentPart":
         """A text; its placeholders must stay."""
         surface = TextSurface(id=name, placeholders=placeholders_in(text))
         return cls(surface=surface, value=text)
 
     @classmethod
-    def temperature(cls, name: str, value: float) -> "Part":
+    def temperature(cls, name: str, value: float) -> "AgentPart":
         """A temperature between 0 and 1, or as high as it is."""
         surface = NumberSurface(id=name, low=0.0, high=max(1.0, value))
         return cls(surface=surface, value=float(value))
 
     @classmethod
-    def demos(cls, name: str, demos: tuple[Demonstration, ...]) -> "Part":
+    def demos(cls, name: str, demos: tuple[Demonstration, ...]) -> "AgentPart":
         return cls(surface=DemosSurface(id=name), value=demos)
 
 
-class Talk(Protocol):
+class AgentTalk(Protocol):
     """A conversation with an agent."""
 
     async def send(self, message: str, history: list[dict[str, str]]) -> object:
@@ -91,7 +91,7 @@ class AgentAdapter(ABC):
         """The name of the framework."""
 
     @abstractmethod
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AgentPart]:
         """What may be edited, in a stable order."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class AgentAdapter(ABC):
         """A copy of the agent with these values; the agent itself is not changed."""
 
     @abstractmethod
-    def talk(self, agent: Any) -> Talk:
+    def talk(self, agent: Any) -> AgentTalk:
         """Begin a conversation with such a copy, whose steps are recorded."""
 
     @property

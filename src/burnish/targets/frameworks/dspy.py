@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Demonstration, Value
-from burnish.targets.frameworks.adapters import AgentAdapter, Part
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
 from burnish.targets.user_code import in_thread
 from burnish.tracing.steps import OpenStep
 
@@ -43,11 +43,11 @@ class DSPyProgram(AgentAdapter):
     def demonstrates(self) -> bool:
         return len(_predictors(self.agent)) == 1
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AgentPart]:
         for name, predictor in _predictors(self.agent).items():
-            yield Part.text(f"{name}instructions", predictor.signature.instructions)
+            yield AgentPart.text(f"{name}instructions", predictor.signature.instructions)
             demos = tuple(_demonstration(each, predictor.signature) for each in predictor.demos)
-            yield Part.demos(f"{name}demos", demos)
+            yield AgentPart.demos(f"{name}demos", demos)
 
     def with_values(self, values: Mapping[str, Value]) -> Any:
         program = self.agent.deepcopy()

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
-from burnish.targets.frameworks.adapters import AgentAdapter, Part
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
 from burnish.tracing.langgraph import traced_graph
 
 _PROMPT_NAMES = ("prompt", "instruction", "system")
@@ -46,12 +46,12 @@ class LangGraphAgent(AgentAdapter):
             _Rebuild(name, note).of(node.bound)
         return found
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AgentPart]:
         for name, value in self._found.items():
             if isinstance(value, str):
-                yield Part.text(name, value)
+                yield AgentPart.text(name, value)
             elif isinstance(value, int | float):
-                yield Part.temperature(name, value)
+                yield AgentPart.temperature(name, value)
 
     def with_values(self, values: Mapping[str, Value]) -> Any:
         def swap(name: str, value: object) -> object:

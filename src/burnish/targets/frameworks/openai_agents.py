@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from burnish.core.content import from_json
 from burnish.core.surfaces import Value
-from burnish.targets.frameworks.adapters import AgentAdapter, Part
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
 from burnish.tracing.steps import OpenStep
 
 _SDK: Any = import_module("agents")
@@ -31,20 +31,20 @@ class OpenAIAgent(AgentAdapter):
         model = self.agent.model
         return f"openai:{model}" if isinstance(model, str) and "/" not in model else ""
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AgentPart]:
         team = _team(self.agent)
         for agent in team:
             name = partial(_name, agent, alone=len(team) == 1)
             if isinstance(agent.instructions, str):
-                yield Part.text(name("instructions"), agent.instructions)
+                yield AgentPart.text(name("instructions"), agent.instructions)
             if agent.handoff_description:
-                yield Part.text(name("handoff_description"), agent.handoff_description)
+                yield AgentPart.text(name("handoff_description"), agent.handoff_description)
             for tool in agent.tools:
                 if isinstance(tool, _SDK.FunctionTool) and tool.description:
-                    yield Part.text(name(f"tools.{tool.name}.description"), tool.description)
+                    yield AgentPart.text(name(f"tools.{tool.name}.description"), tool.description)
             if agent.model_settings.temperature is not None:
                 temperature = agent.model_settings.temperature
-                yield Part.temperature(name("model.temperature"), temperature)
+                yield AgentPart.temperature(name("model.temperature"), temperature)
 
     def with_values(self, values: Mapping[str, Value]) -> Any:
         team = _team(self.agent)

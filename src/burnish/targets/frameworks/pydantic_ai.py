@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
-from burnish.targets.frameworks.adapters import AgentAdapter, Part, numbered
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart, numbered
 from burnish.tracing.pydantic_ai import traced_agent
 
 _TEMPERATURE = "model.temperature"
@@ -54,19 +54,19 @@ class PydanticAgent(AgentAdapter):
             raise ConfigError([Problem(where="agent", message=message, remedy="pass an Agent")])
         return agent
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[AgentPart]:
         agent = self._inner
         for name, text in numbered("instructions", _static(agent)):
-            yield Part.text(name, text)
+            yield AgentPart.text(name, text)
         for name, text in numbered("system_prompt", [*agent._system_prompts]):
-            yield Part.text(name, text)
+            yield AgentPart.text(name, text)
         for name, tool in _tools(agent).items():
             if tool.description:
-                yield Part.text(f"tools.{name}.description", tool.description)
+                yield AgentPart.text(f"tools.{name}.description", tool.description)
         if _is(agent.model_settings, dict):
             temperature = agent.model_settings.get("temperature")
             if temperature is not None:
-                yield Part.temperature(_TEMPERATURE, temperature)
+                yield AgentPart.temperature(_TEMPERATURE, temperature)
 
     def with_values(self, values: Mapping[str, Value]) -> Any:
         agent = copy(self._inner)

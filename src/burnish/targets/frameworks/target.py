@@ -15,7 +15,7 @@ from burnish.core.protocols import Description, Effects, Receipt
 from burnish.core.surfaces import Candidate, Origin, Surface
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import Reply
-from burnish.targets.frameworks.adapters import AgentAdapter, Part, values_as_json
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart, values_as_json
 from burnish.targets.user_code import CurrentPrompts, providing
 
 VALUES = "values.json"
@@ -42,8 +42,8 @@ class FrameworkTarget(CallingTarget):
         return self.adapter.remembers
 
     @cached_property
-    def _parts(self) -> Sequence[Part]:
-        named = (Part.text(name, text) for name, text in self.texts.items())
+    def _parts(self) -> Sequence[AgentPart]:
+        named = (AgentPart.text(name, text) for name, text in self.texts.items())
         return (*self.adapter.parts(), *named)
 
     @property
