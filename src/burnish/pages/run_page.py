@@ -16,6 +16,7 @@ from burnish.pages.charts import (
     score_chart,
     tree_chart,
 )
+from burnish.pages.delegations import DelegationPart
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.graph import GraphPicture, blame_picture
 from burnish.pages.markup import Chapter, chapters
@@ -90,6 +91,7 @@ class RunReportPage:
     splits: tuple[SplitLine, ...]
     findings: tuple[tuple[str, str], ...]
     adoption: Adoption
+    delegation: DelegationPart | None = None
 
     @property
     def live(self) -> bool:
@@ -102,6 +104,7 @@ class RunReportPage:
         *,
         cases: Dataset | None = None,
         adoption: Adoption | None = None,
+        delegation: DelegationPart | None = None,
         limits: Limits | None = None,
     ) -> "RunReportPage":
         """Gather what the page shows; `cases` are the texts of the cases, if they are at hand."""
@@ -137,6 +140,7 @@ class RunReportPage:
             splits=tuple(_splits(run)),
             findings=tuple(_findings(cases)),
             adoption=adoption or _by_command(run),
+            delegation=delegation,
         )
 
     def to_html(self, place: Place = ALONE) -> str:
