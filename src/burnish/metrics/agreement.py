@@ -286,6 +286,21 @@ class Agreement:
         return f"{caught}; {of} (precision {precision})"
 
 
+AGREEMENT = "agreement.json"
+"""Where a check of judges stores what it found, for pages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedJudge:
+    """What a check found out about one metric."""
+
+    metric: str
+    fingerprint: str
+    labels: str
+    """The name of the file with the labels."""
+    sentences: tuple[str, ...]
+
+
 def agreement(items: Sequence[Labelled], rng: random.Random, *, bar: float = 0.5) -> Agreement:
     """Compare a judge with labels; a number passes at `bar`."""
     judged = [item for item in items if item.value is not None]

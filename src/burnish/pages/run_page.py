@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from burnish.core.cases import Dataset, Split
 from burnish.core.formatting import duration, spending
 from burnish.datasets.checks import check, smallest_difference
+from burnish.metrics.agreement import CheckedJudge
 from burnish.pages.cases import Answers, CaseDetail, ComparedCases
 from burnish.pages.changes import PrunedPart, ShownChange, pruned_parts, shown_changes
 from burnish.pages.charts import (
@@ -92,6 +93,7 @@ class RunReportPage:
     findings: tuple[tuple[str, str], ...]
     adoption: Adoption
     delegation: DelegationPart | None = None
+    judges: tuple[CheckedJudge, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -105,6 +107,7 @@ class RunReportPage:
         cases: Dataset | None = None,
         adoption: Adoption | None = None,
         delegation: DelegationPart | None = None,
+        judges: tuple[CheckedJudge, ...] = (),
         limits: Limits | None = None,
     ) -> "RunReportPage":
         """Gather what the page shows; `cases` are the texts of the cases, if they are at hand."""
@@ -141,6 +144,7 @@ class RunReportPage:
             findings=tuple(_findings(cases)),
             adoption=adoption or _by_command(run),
             delegation=delegation,
+            judges=judges,
         )
 
     def to_html(self, place: Place = ALONE) -> str:

@@ -1,7 +1,7 @@
 """The pages that a viewer serves, each made from its address."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from burnish.core.errors import RunNotFound
@@ -10,6 +10,7 @@ from burnish.pages.cases import Answers, CaseDetail, ComparedCases
 from burnish.pages.delegations import REFINEMENTS, loss_chart
 from burnish.pages.document import Place, render
 from burnish.pages.evaluation_page import EvaluationPage
+from burnish.pages.judges import checked_judges
 from burnish.pages.library import Library, RunSummary
 from burnish.pages.report_file import evaluation_of, html_report
 from burnish.pages.run_page import SERVED, RunReportPage
@@ -160,14 +161,17 @@ class ServedPages:
     def run(self, key: str, *, message: str = "") -> str:
         """The page about a run, or about a measurement."""
         record = self.library.record(key)
+        judges = checked_judges(record, self.library.folders())
         if (report := evaluation_of(record)) is not None:
-            return EvaluationPage.of(record, report).to_html(self.place)
+            page = EvaluationPage.of(record, report)
+            return replace(page, judges=judges).to_html(self.place)
         part = self.library.delegations.part(record.folder)
         page = RunReportPage.of(
             record,
             cases=self.library.cases(record),
             adoption=self.library.adopter.state(record),
             delegation=part,
+            judges=judges,
             limits=SERVED,
         )
         above = self.library.key_above(key, part)

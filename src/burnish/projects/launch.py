@@ -1,6 +1,7 @@
 """From a project file or a stored run to a Setup, and running it; checks of judges."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,11 +11,11 @@ from typing import cast
 from pydantic import JsonValue
 
 from burnish.core.cases import Dataset
-from burnish.core.content import short_id, stream
+from burnish.core.content import codec, short_id, stream
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
 from burnish.datasets.formats import LabelledReply, read_labelled
-from burnish.metrics.agreement import Agreement, Labelled, agreement
+from burnish.metrics.agreement import AGREEMENT, Agreement, CheckedJudge, Labelled, agreement
 from burnish.models.factory import Models
 from burnish.projects.description import Request, describe, described_again
 from burnish.projects.dialects import Document, Flags
@@ -31,7 +32,7 @@ from burnish.runs.setup import RESULTS as RUN_RESULTS
 from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import Source
 from burnish.strategies.measure import Measure
-from burnish.system import YamlTree, read_text
+from burnish.system import YamlTree, read_text, write_atomic
 from burnish.system.shutdown import run_to_end
 
 
@@ -129,6 +130,8 @@ class JudgeCheck:
     labelled: tuple[LabelledReply, ...]
     setup: Setup
     measure: Measure
+    labels: Path
+    """The file with the labels."""
     folder: Path
     """Named after what goes in: the same check again goes on, or costs nothing."""
 
@@ -157,7 +160,21 @@ class JudgeCheck:
                 for case, pair, reason in rows
                 if _differ(pair)
             ]
+        self._store(agreements)
         return JudgeChecked(agreements=agreements, disagreements=tuple(differing), ending=ending)
+
+    def _store(self, agreements: Mapping[str, Agreement]) -> None:
+        judges = tuple(
+            CheckedJudge(
+                metric=metric.name,
+                fingerprint=metric.fingerprint,
+                labels=self.labels.name,
+                sentences=agreements[metric.name].sentences(),
+            )
+            for metric in self.setup.metrics
+        )
+        text = json.dumps(codec(tuple[CheckedJudge, ...]).encode(judges), ensure_ascii=False)
+        write_atomic(self.folder / AGREEMENT, f"{text}\n")
 
 
 def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = None) -> JudgeCheck:
@@ -168,7 +185,9 @@ def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = N
     setup = build(described, models=models)
     assert isinstance(setup.strategy, Measure)
     home = labels.resolve().parent / "results" / "judge-check" / short_id({**setup.inputs()})
-    return JudgeCheck(labelled=labelled, setup=setup, measure=setup.strategy, folder=home)
+    return JudgeCheck(
+        labelled=labelled, setup=setup, measure=setup.strategy, labels=labels, folder=home
+    )
 
 
 def _pairs(
