@@ -1,9 +1,11 @@
 """Fixtures of the tests over pages."""
 
+from pathlib import Path
+
 import pytest
 
 from burnish.runs.directory import RunRecord
-from tests.pages.shown_runs import shown_run
+from tests.pages.shown_runs import refined_run, shown_run
 
 pytest.importorskip("jinja2", reason="pages need the extra `view`")
 pytest.importorskip("plotly", reason="pages need the extra `view`")
@@ -17,3 +19,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
         patch.setenv("BURNISH_HOME", str(home / "home"))
         patch.setenv("BURNISH_HTML", "never")
         return shown_run(home / "shown-run")
+
+
+@pytest.fixture(scope="session")
+def refined_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A delegation and its refinement, with a harmful gradient; tests only read it."""
+    home = tmp_path_factory.mktemp("refined")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BURNISH_HOME", str(home / "home"))
+        patch.setenv("BURNISH_HTML", "never")
+        return refined_run(home)

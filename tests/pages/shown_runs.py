@@ -1,5 +1,6 @@
 """Runs to show: small, scripted, and with texts that would do harm if a page believed them."""
 
+import json
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from burnish.core.surfaces import (
     TextSurface,
 )
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, Verdict
+from burnish.delegation.pages import StoredDelegations
 from burnish.pages.library import Library
 from burnish.pages.viewer import Viewer
 from burnish.projects import optimize
@@ -25,6 +27,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing import ExpectedText, ScriptedTarget
+from tests.delegation.refine.refining_world import Place
 from tests.runs.small import Plan
 
 HARM = "<script>document.title='harmed'</script><img src=x onerror=alert(1)>"
@@ -71,7 +74,10 @@ def shown_run(folder: Path) -> RunRecord:
 def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
     """A viewer of some runs, in another thread."""
     library = Library(
-        folders=lambda: list(folders), cases=lambda _: cases, adopter=ProjectAdopter()
+        folders=lambda: list(folders),
+        cases=lambda _: cases,
+        adopter=ProjectAdopter(),
+        delegations=StoredDelegations(),
     )
     viewer = Viewer(library)
     thread = threading.Thread(target=viewer.serve, daemon=True)
@@ -82,6 +88,18 @@ def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
         viewer.close()
         thread.join(120)
         assert not thread.is_alive()
+
+
+def refined_run(folder: Path) -> Path:
+    """A delegation with a refinement, whose gradient would do harm if a page believed it."""
+    place = Place(folder=folder)
+    seed = place.make_seed()
+    place.refine()
+    (told,) = seed.glob("refinement_sessions/*/iter_1/gradient_input.json")
+    gradient = json.loads(told.read_text(encoding="utf-8"))
+    gradient["defects"][0]["summary"] = HARM
+    told.write_text(json.dumps(gradient), encoding="utf-8")
+    return seed
 
 
 def _respond(candidate: Candidate, case: Case, draw: int) -> Outcome:

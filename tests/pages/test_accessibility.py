@@ -1,15 +1,24 @@
 """What people need who see little, use no mouse or hear the page: contrast, headings, names."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
-from burnish.pages.document import static_file
+from burnish.cli.view_pages import ProjectAdopter
+from burnish.delegation.pages import StoredDelegations
+from burnish.pages.document import Place, render, static_file
+from burnish.pages.evaluation_page import EvaluationPage
+from burnish.pages.library import Library, run_key
+from burnish.pages.live import RunControls
 from burnish.pages.report_file import html_report
+from burnish.pages.served import ServedPages
 from burnish.runs.directory import RunRecord
 from tests.pages.shown_runs import DATASET
+from tests.reports.measured import report, scored
 
 _GROUNDS = ("back", "card")
 _TINTED = ("good-back", "bad-back", "open-back", "same-back")
@@ -102,10 +111,74 @@ class _Outline(HTMLParser):
 @pytest.fixture(scope="module")
 def outline(shown: RunRecord) -> _Outline:
     """The outline of the page about a run, without its scripts."""
-    html = re.sub(r"<script(?! type).*?</script>", "", html_report(shown, DATASET), flags=re.DOTALL)
+    return _outline_of(html_report(shown, DATASET))
+
+
+def _outline_of(html: str) -> _Outline:
     outline = _Outline()
-    outline.feed(html)
+    outline.feed(re.sub(r"<script(?! type).*?</script>", "", html, flags=re.DOTALL))
     return outline
+
+
+_CONTROLS = RunControls(
+    key="k", status="running", live=True, action="stop", may_refine=True, why_not="Not now."
+)
+
+
+def _pages(shown: RunRecord, seed: Path, session: Path) -> Iterator[tuple[str, str]]:
+    """Every page that is served, with what is loaded when its folds are opened."""
+    folders = [shown.folder, seed, session]
+    library = Library(
+        folders=lambda: folders,
+        cases=lambda _: DATASET,
+        adopter=ProjectAdopter(),
+        delegations=StoredDelegations(),
+    )
+    place = Place(alone=False, token="t", account="me", may_change=True, has_texts=True)
+    pages = ServedPages(library=library, place=place)
+    run = f"runs/{run_key(shown.folder)}"
+    below = f"runs/{run_key(seed)}/refinements/{session.name}"
+    two = {"run": [run_key(shown.folder)] * 2}
+    opened = {"cases": "cases/train/fixed", "trials": "trials/2"}
+    for path, query in (
+        *(("", {}), ("compare", two), ("compare", {"run": two["run"] * 2}), ("experiments", {})),
+        *(("policy", {}), ("policy/critique_rubric", {}), (below, {})),
+        *((f"runs/{run_key(seed)}", {}), (run, {})),
+    ):
+        yield path, str(pages.at(path.split("/"), query))
+    for name, inside in opened.items():
+        page, part = (str(pages.at(f"{run}/{each}".split("/"), {})) for each in (name, inside))
+        yield name, page + part
+    controlled = ServedPages(library=library, place=replace(place, controls=_CONTROLS))
+    yield "a run of the service", str(controlled.at(run.split("/"), {}))
+    measured = report(scored("right", 1.0), scored("wrong", 0.0), scored("lost", None))
+    yield "a measurement", EvaluationPage(report=measured).to_html(controlled.place)
+    waiting: dict[str, object] = {"title": "r", "follow": True, "words": "Not yet."}
+    yield "a run that waits", render("waiting.html.j2", waiting, place=controlled.place)
+    chosen = {"app": "", "kind": "", "id": ""}
+    form: dict[str, object] = {"title": "Start", "apps": ["a"], "limits": (), "chosen": chosen}
+    yield "start", render("start.html.j2", form, place=place)
+    yield "login", render("login.html.j2", {"title": "Log in", "to": ""}, place=place)
+    yield "trouble", render("trouble.html.j2", {"title": "No", "words": "No."}, place=place)
+
+
+@pytest.mark.slow
+def test_every_page_has_one_title_first_and_no_level_is_left_out(
+    shown: RunRecord, refined_seed: Path
+) -> None:
+    (header,) = refined_seed.glob("refinement_sessions/*/run.json")
+    wrong: dict[str, object] = {}
+    for name, html in _pages(shown, refined_seed, header.parent):
+        outline = _outline_of(html)
+        steps = zip(outline.headings, outline.headings[1:], strict=False)
+        skipped = [step for step in steps if step[1] > step[0] + 1]
+        if outline.headings[:1] != [1] or outline.headings.count(1) != 1 or skipped:
+            wrong[name] = outline.headings
+        if outline.troubles:
+            wrong[f"{name}: troubles"] = outline.troubles
+        if len(outline.ids) != len(set(outline.ids)):
+            wrong[f"{name}: ids"] = outline.ids
+    assert wrong == {}
 
 
 def test_headings_go_down_one_step_at_a_time(outline: _Outline) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,14 +11,18 @@ from urllib.parse import parse_qs
 import pytest
 
 from burnish.pages import document
-from burnish.pages.document import Place
+from burnish.pages.document import Place as PagePlace
 from burnish.pages.served import ServedPages
+from burnish.runs.directory import LOCK
+from burnish.runs.stoppers import STOP_FILE
 from burnish.server import Security, TokenBook, create_app
 from burnish.server.library import ServiceLibrary
 from burnish.server.sessions import HOURS, Sessions
 from burnish.server.stores import RunStatus
 from burnish.server.stores.records import StoredRun
 from burnish.server.tokens import FILE, ClientLimits, TokenFile, TokenScope
+from burnish.system import FileLock
+from tests.delegation.refine.refining_world import Place
 from tests.delegation.refine.run_folders import plain_run
 from tests.server.guests import HTML, Guest, house, token_in
 from tests.server.world import Door, knocked, listening, manager_of, until
@@ -267,12 +272,51 @@ async def test_a_delegation_is_refined_from_its_page(tmp_path: Path) -> None:
         assert "Refine the result" in page, "it can be refined again"
 
 
+async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    await asyncio.to_thread(place.make_seed)
+    await asyncio.to_thread(place.refine)
+    name = place.session()["session_id"]
+    page = f"{RUN}/refinements/{name}"
+    async with house(tmp_path) as home:
+        guest, other = await home.known("team"), await home.known("other")
+        await guest.send("/start", "/start", app="toy", id="r", max_trials="2")
+        record = await until(home.manager, "toy", "r", RunStatus.SUCCEEDED)
+        folder = plain_run(home.manager.places.of(record).folder)
+        shutil.copytree(place.seed / "refinement_sessions", folder / "refinement_sessions")
+        for listed in ((await guest.get("/")).text, (await guest.get(RUN)).text):
+            assert f'href="{page}"' in listed
+        shown = (await other.get(page)).text
+        assert "What each iteration was told" in shown
+        assert f'href="{RUN}"' in shown
+        assert "Stop this run" not in shown
+        assert str(tmp_path) not in shown
+        assert (await guest.get(f"{page}/trials/1")).status_code == 200
+        assert (await guest.get(f"{page}/live")).text.endswith("event: ended\ndata: 1\n\n")
+        for lost in (f"{RUN}/refinements/none", f"{RUN}/refinements/"):
+            assert (await guest.get(lost)).status_code == 404
+        assert (await guest.get(f"{RUN}/refinements/none/live")).status_code == 404
+        session = folder / "refinement_sessions" / name
+        with FileLock.acquire(session / LOCK, holding="the refinement"):
+            goes_on = (await guest.get(page)).text
+            assert f'data-live="{page}/live' in goes_on
+            assert "Stop this run" in goes_on
+            assert "Stop this run" not in (await other.get(page)).text
+            assert (await other.send(f"{page}/stop", "/start")).status_code == 403
+            assert not (session / STOP_FILE).exists()
+            answer = await guest.send(f"{page}/stop", page)
+            assert answer.headers["location"] == f"{page}?done=stop"
+            assert (session / STOP_FILE).exists()
+        for path in ("/experiments", "/policy"):
+            assert (await guest.get(path)).status_code == 404, "they are the operator's"
+
+
 async def test_a_long_list_leads_on_to_older_runs(tmp_path: Path) -> None:
     async with manager_of(tmp_path) as manager:
         for name in ("a", "b", "c", "d", "e"):
             await manager.store.create("gone", name, strategy="climb", request={})
         library = ServiceLibrary(manager, asyncio.get_running_loop(), listed=2)
-        pages = ServedPages(library=library, place=Place(alone=False))
+        pages = ServedPages(library=library, place=PagePlace(alone=False))
         seen: list[list[str]] = []
         query: dict[str, list[str]] = {}
         while True:

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
+from burnish.delegation.pages import StoredDelegations
 from burnish.pages.document import require_view
 from burnish.pages.library import Library, run_key, runs_below
 from burnish.pages.report_file import write_html
@@ -46,7 +47,12 @@ def serve_pages(name: str, *, port: int, browser: bool) -> None:
     """Serve pages until Ctrl-C."""
     require_view()
     folders, start = _folders(name)
-    library = Library(folders=folders, cases=stored_cases, adopter=ProjectAdopter())
+    library = Library(
+        folders=folders,
+        cases=stored_cases,
+        adopter=ProjectAdopter(),
+        delegations=StoredDelegations(),
+    )
     try:
         viewer = Viewer(library, port=port)
     except OSError as error:

@@ -1,14 +1,19 @@
 """How far a judge agrees with labels, and what it leans towards."""
 
+import json
 import math
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
+from burnish.core.errors import BurnishError
 from burnish.core.evaluations import Score, mean
 from burnish.metrics.turns import EPSILON
+from burnish.system import read_text
 
 _Z = 1.959963984540054
 """Of a two-sided 95 %."""
@@ -296,6 +301,29 @@ class Agreement:
             return f"{caught}, and no good one either"
         of = f"of the {precision.of} it rejected, {precision.count} were bad"
         return f"{caught}; {of} (precision {precision})"
+
+
+AGREEMENT = "agreement.json"
+"""Where a check of judges stores what it found, for pages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedJudge:
+    """What a check found out about one metric."""
+
+    metric: str
+    fingerprint: str
+    labels: str
+    """The name of the file with the labels."""
+    sentences: tuple[str, ...]
+
+
+def stored_judges(folder: Path) -> tuple[CheckedJudge, ...]:
+    """What the check in a folder found; nothing if none is there, or another version wrote it."""
+    with suppress(BurnishError, ValueError, TypeError, KeyError):
+        stored = json.loads(read_text(folder / AGREEMENT))
+        return codec(tuple[CheckedJudge, ...]).decode(stored)
+    return ()
 
 
 def agreement(items: Sequence[Labelled], rng: random.Random, *, bar: float = 0.5) -> Agreement:

@@ -71,8 +71,13 @@ def _shown(change: Change) -> ShownChange:
     old, new = _text(before), _text(after)
     if not (isinstance(before, str) or isinstance(after, str)):
         return ShownChange(surface=change.surface, kind="value", before=old, after=new)
-    pieces = tuple(_folded(word_pieces(old, new)))
-    return ShownChange(surface=change.surface, kind="text", before=old, after=new, pieces=pieces)
+    return text_change(change.surface, old, new)
+
+
+def text_change(name: str, before: str, after: str) -> ShownChange:
+    """How a text changed, word by word."""
+    pieces = tuple(_folded(word_pieces(before, after)))
+    return ShownChange(surface=name, kind="text", before=before, after=after, pieces=pieces)
 
 
 def _text(value: Value | None) -> str:

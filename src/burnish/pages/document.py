@@ -95,6 +95,8 @@ class Place:
     """The name of the list of runs; empty if there is no list."""
     account: str = ""
     """Who has logged in, and may log out."""
+    has_texts: bool = False
+    """Whether experiments and policy texts of this machine are shown here."""
     may_change: bool = False
     """Whether the visitor may start runs here."""
     controls: "RunControls | None" = None
@@ -108,7 +110,7 @@ def render(template: str, context: Mapping[str, object], *, place: Place = ALONE
     """A whole document. Every text in the context is escaped."""
     require_view()
     environment = _environment()
-    shared: dict[str, object] = {"key": "", "message": "", **context, "place": place}
+    shared: dict[str, object] = {"key": "", "above": "", "message": "", **context, "place": place}
     if place.alone:
         shared["policy"] = _alone_policy()
     return environment.get_template(template).render(shared)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from burnish.core.content import Json
+from burnish.metrics.agreement import CheckedJudge
 from burnish.pages.charts import Chart
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.markup import Chapter, chapters
@@ -36,6 +37,7 @@ class EvaluationPage:
 
     report: EvalReport
     chapters: tuple[Chapter, ...] = ()
+    judges: tuple[CheckedJudge, ...] = ()
 
     @classmethod
     def of(cls, run: RunRecord, report: EvalReport) -> "EvaluationPage":

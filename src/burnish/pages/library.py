@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +12,13 @@ from burnish.core.content import short_id
 from burnish.core.errors import BurnishError, RunNotFound
 from burnish.core.formatting import money, number, shorten
 from burnish.journal.sqlite_store import JOURNAL_FILE
+from burnish.pages.delegations import (
+    REFINEMENTS,
+    DelegationPart,
+    DelegationSource,
+    NoDelegations,
+    RefinementLine,
+)
 from burnish.pages.run_page import Adoption
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import LOCK, NAME, RunRecord
@@ -62,6 +69,8 @@ class RunSummary:
     """The hash of its cases: scores on others cannot be compared."""
     trouble: str = ""
     """Why it cannot be read."""
+    refinements: tuple[RefinementLine, ...] = ()
+    """Of a delegation."""
 
     def fits(self, words: str, status: str, verdict: str) -> bool:
         """Whether it is what somebody looks for."""
@@ -112,6 +121,7 @@ class Library:
     folders: Callable[[], Sequence[Path]]
     cases: Callable[[RunRecord], Dataset | None]
     adopter: Adopter
+    delegations: DelegationSource = field(default_factory=NoDelegations)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _records: "OrderedDict[str, tuple[_Stamp, RunRecord]]" = field(
         default_factory=OrderedDict[str, tuple[_Stamp, RunRecord]]
@@ -128,11 +138,33 @@ class Library:
         return ListedRuns(runs=tuple(newest))
 
     def folder(self, key: str) -> Path:
-        """The folder of a run; raises if the viewer does not show it."""
+        """The folder of a run or of a refinement below it; raises if there is none here."""
+        above, _, name = key.partition(f"/{REFINEMENTS}/")
+        folder = self._folder_of_run(above)
+        if not name:
+            return folder
+        for line in self.delegations.refinements(folder):
+            if line.name == name and line.has_page:
+                return line.folder
+        raise RunNotFound("there is no such refinement", remedy="go back to the run")
+
+    def _folder_of_run(self, key: str) -> Path:
         folder = next((each for each in self.folders() if run_key(each) == key), None)
         if folder is None:
             raise RunNotFound("there is no such run here", remedy="go back to the list of runs")
         return folder
+
+    def key_above(self, key: str, part: DelegationPart | None) -> str:
+        """The key of the run that a refinement refines; empty if there is no page about it."""
+        above, _, name = key.partition(f"/{REFINEMENTS}/")
+        if name or part is None or not part.seed:
+            return above if name else ""
+        return self.key_of(part.home)
+
+    def key_of(self, folder: Path) -> str:
+        """The key of the run in a folder; empty if there is no page about it."""
+        folder = folder.resolve()
+        return next((run_key(each) for each in self.folders() if each.resolve() == folder), "")
 
     def record(self, key: str) -> RunRecord:
         """A run as its folder has it now."""
@@ -162,14 +194,14 @@ class Library:
     def _summary(self, folder: Path) -> RunSummary:
         key, stamp = run_key(folder), self.stamp(folder)
         stored = self._summaries.get(key)
-        if stored is not None and stored[0] == stamp:
-            return stored[1]
-        try:
-            summary = _summary_of(key, self._read(folder, key))
-        except BurnishError as error:
-            summary = _unreadable(key, folder, str(error))
-        self._summaries[key] = (stamp, summary)
-        return summary
+        if stored is None or stored[0] != stamp:
+            try:
+                summary = _summary_of(key, self._read(folder, key))
+            except BurnishError as error:
+                summary = _unreadable(key, folder, str(error))
+            stored = self._summaries[key] = (stamp, summary)
+        # A refinement changes nothing in its run.
+        return replace(stored[1], refinements=tuple(self.delegations.refinements(folder)))
 
 
 def _summary_of(key: str, run: RunRecord) -> RunSummary:

@@ -132,19 +132,6 @@ def _failure(outcome: Json) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RefinementLine:
-    """A refinement of a delegation."""
-
-    name: str
-    ended: str
-    """How it ended, in words; or that it goes on."""
-    iterations: int
-    loss: str
-    """Of the seed and of the best."""
-    running: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunControls:
     """What the service shows above a run: its state, and what the visitor may do with it."""
 
@@ -161,6 +148,5 @@ class RunControls:
     """Why there is nothing that the visitor may do."""
     limits: tuple[tuple[str, str], ...] = field(default=())
     """The limits that a form may set, with what they count."""
-    refinements: tuple[RefinementLine, ...] | None = None
-    """Of a delegation that has ended; None for any other run."""
     may_refine: bool = False
+    """Whether it is a delegation that the visitor may refine now."""

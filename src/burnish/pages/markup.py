@@ -90,6 +90,9 @@ def _markdown() -> MarkdownIt:
     markdown.add_render_rule("table_open", _table_open)
     markdown.add_render_rule("table_close", _table_close)
     markdown.add_render_rule("th_open", _head_open)
+    # Below the headings of the page, whatever level an agent gave to its own.
+    markdown.add_render_rule("heading_open", lambda *_: "<h3>")
+    markdown.add_render_rule("heading_close", lambda *_: "</h3>\n")
     return markdown
 
 

@@ -1,13 +1,16 @@
 """What a run cost: by role, by model, by phase, and trial by trial."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from burnish.core.drawings import Drawing
 from burnish.core.money import NOTHING, Spend
 from burnish.journal.journal import JournalReader
-from burnish.pages.charts import Chart, bar_chart
+from burnish.pages.charts import Chart, bar_chart, drawn
 from burnish.runs.directory import RunRecord, look_into
 
+_TRIALS = 200
+"""Trials in one chart."""
 _NAMES = {
     "run": "agent",
     "score": "judges and metrics",
@@ -35,6 +38,8 @@ class RunCosts:
     by_role: tuple[CostLine, ...]
     by_model: tuple[CostLine, ...]
     by_phase: tuple[CostLine, ...]
+    by_trial: tuple[CostLine, ...] = ()
+    """In the order of the trials."""
     after_search: Spend = NOTHING
     """What measuring the winner at the end cost."""
     rough: bool = False
@@ -55,6 +60,7 @@ class RunCosts:
             by_role=_role_lines(kinds),
             by_model=_lines(models),
             by_phase=_lines({**phases, "final measurements": run.unrecorded}),
+            by_trial=tuple(CostLine(name=str(row.number), spend=row.spend) for row in run.rows),
             after_search=run.unrecorded,
             rough=rough,
         )
@@ -62,14 +68,38 @@ class RunCosts:
     @property
     def chart(self) -> Chart | None:
         """Money by role; where no price is known, calls."""
-        priced = any(line.spend.nano_usd for line in self.by_role)
-        bars = [
-            (line.name, line.spend.nano_usd / 1e9 if priced else float(line.calls))
-            for line in self.by_role
-        ]
-        title = "Cost by role" if priced else "Calls by role"
-        unit = "US dollars" if priced else "calls"
-        return bar_chart("roles", title, bars, unit=unit, head=("role", unit))
+        title, unit, amounts = _amounts(self.by_role)
+        bars = [(line.name, amount) for line, amount in zip(self.by_role, amounts, strict=True)]
+        return bar_chart("roles", f"{title} by role", bars, unit=unit, head=("role", unit))
+
+    @property
+    def trial_chart(self) -> Chart | None:
+        """The same by trial; of many trials, those that cost most."""
+        dearest = {line.name for line in _dearest(self.by_trial)[:_TRIALS]}
+        lines = [line for line in self.by_trial if line.name in dearest]
+        title, unit, amounts = _amounts(lines)
+        if len(lines) < 2 or not any(amounts):
+            return None
+        left_out = len(self.by_trial) - len(lines)
+        drawing = Drawing(
+            title=f"{title} by trial",
+            labels=tuple(line.name for line in lines),
+            series={unit: amounts},
+            unit=unit,
+            kind="bars",
+            label="trial",
+            note=f"The {len(lines)} trials that cost most, of {len(self.by_trial)}."
+            if left_out
+            else "A result that another trial had paid for costs nothing again.",
+        )
+        return drawn(drawing, "trial-costs")
+
+
+def _amounts(lines: Sequence[CostLine]) -> tuple[str, str, tuple[float, ...]]:
+    """What is counted, in which unit, and how much of it: money, or calls without any price."""
+    if any(line.spend.nano_usd for line in lines):
+        return "Cost", "US dollars", tuple(line.spend.nano_usd / 1e9 for line in lines)
+    return "Calls", "calls", tuple(float(line.calls) for line in lines)
 
 
 def role_lines(journal: JournalReader) -> tuple[CostLine, ...]:
@@ -109,5 +139,8 @@ def _role(kind: str) -> str:
 def _lines(spends: Mapping[str, Spend]) -> tuple[CostLine, ...]:
     """The lines that cost anything, the dearest first."""
     lines = (CostLine(name=name, spend=spend) for name, spend in spends.items())
-    paid = [line for line in lines if line.spend != NOTHING]
-    return tuple(sorted(paid, key=lambda line: (-line.spend.nano_usd, -line.calls)))
+    return tuple(_dearest(line for line in lines if line.spend != NOTHING))
+
+
+def _dearest(lines: Iterable[CostLine]) -> list[CostLine]:
+    return sorted(lines, key=lambda line: (-line.spend.nano_usd, -line.calls))

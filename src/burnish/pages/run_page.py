@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from burnish.core.cases import Dataset, Split
 from burnish.core.formatting import duration, spending
 from burnish.datasets.checks import check, smallest_difference
+from burnish.metrics.agreement import CheckedJudge
 from burnish.pages.cases import Answers, CaseDetail, ComparedCases
 from burnish.pages.changes import PrunedPart, ShownChange, pruned_parts, shown_changes
 from burnish.pages.charts import (
@@ -16,6 +17,7 @@ from burnish.pages.charts import (
     score_chart,
     tree_chart,
 )
+from burnish.pages.delegations import DelegationPart
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.graph import GraphPicture, blame_picture
 from burnish.pages.markup import Chapter, chapters
@@ -91,6 +93,8 @@ class RunReportPage:
     splits: tuple[SplitLine, ...]
     findings: tuple[tuple[str, str], ...]
     adoption: Adoption
+    delegation: DelegationPart | None = None
+    judges: tuple[CheckedJudge, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -103,6 +107,8 @@ class RunReportPage:
         *,
         cases: Dataset | None = None,
         adoption: Adoption | None = None,
+        delegation: DelegationPart | None = None,
+        judges: tuple[CheckedJudge, ...] = (),
         limits: Limits | None = None,
     ) -> "RunReportPage":
         """Gather what the page shows; `cases` are the texts of the cases, if they are at hand."""
@@ -140,6 +146,8 @@ class RunReportPage:
             splits=tuple(_splits(run)),
             findings=tuple(_findings(cases)),
             adoption=adoption or _by_command(run),
+            delegation=delegation,
+            judges=judges,
         )
 
     def to_html(self, place: Place = ALONE) -> str:

@@ -1,14 +1,16 @@
 """The pages that a viewer serves, each made from its address."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from burnish.core.errors import RunNotFound
 from burnish.core.formatting import visible
 from burnish.pages.cases import Answers, CaseDetail, ComparedCases
+from burnish.pages.delegations import REFINEMENTS, loss_chart
 from burnish.pages.document import Place, render
 from burnish.pages.evaluation_page import EvaluationPage
+from burnish.pages.judges import checked_judges
 from burnish.pages.library import Library, RunSummary
 from burnish.pages.report_file import evaluation_of, html_report
 from burnish.pages.run_page import SERVED, RunReportPage
@@ -18,7 +20,7 @@ from burnish.reports.case_lines import CaseLine, case_lines, group_counts
 from burnish.runs.directory import RunRecord
 
 Query = Mapping[str, Sequence[str]]
-FIRST_PARTS = frozenset({"", "compare", "runs"})
+FIRST_PARTS = frozenset({"", "compare", "experiments", "policy", "runs"})
 """The first parts of the addresses of pages."""
 _ROWS = 100
 """Rows of one page of a table."""
@@ -72,6 +74,15 @@ class _PartOfRun:
     """None further than these."""
 
 
+def joined(parts: Sequence[str]) -> list[str]:
+    """The parts of an address, where a run and a refinement below it are one."""
+    match parts:
+        case ["runs", key, "refinements", name, *rest] if name:
+            return ["runs", f"{key}/{REFINEMENTS}/{name}", *rest]
+        case _:
+            return [*parts]
+
+
 def first(query: Query, name: str) -> str:
     """The first value of a name in a query, or nothing."""
     return next(iter(query.get(name, ())), "")
@@ -89,7 +100,7 @@ class ServedPages:
 
         A message is shown on the page of a run.
         """
-        match parts:
+        match joined(parts):
             case [""]:
                 return self.runs(query)
             case ["compare"]:
@@ -106,6 +117,17 @@ class ServedPages:
                 return self.trial(key, int(number))
             case ["runs", key, "report.html"]:
                 return self.file(key)
+            case _:
+                return self._of_delegations(parts, query) if self.place.has_texts else None
+
+    def _of_delegations(self, parts: Sequence[str], query: Query) -> str | None:
+        match parts:
+            case ["experiments"]:
+                return self.experiments()
+            case ["policy"]:
+                return self.policy(query)
+            case ["policy", name]:
+                return self.policy_text(name, query)
             case _:
                 return None
 
@@ -139,13 +161,21 @@ class ServedPages:
     def run(self, key: str, *, message: str = "") -> str:
         """The page about a run, or about a measurement."""
         record = self.library.record(key)
+        judges = checked_judges(record, self.library.folders())
         if (report := evaluation_of(record)) is not None:
-            return EvaluationPage.of(record, report).to_html(self.place)
-        adoption = self.library.adopter.state(record)
+            page = EvaluationPage.of(record, report)
+            return replace(page, judges=judges).to_html(self.place)
+        part = self.library.delegations.part(record.folder)
         page = RunReportPage.of(
-            record, cases=self.library.cases(record), adoption=adoption, limits=SERVED
+            record,
+            cases=self.library.cases(record),
+            adoption=self.library.adopter.state(record),
+            delegation=part,
+            judges=judges,
+            limits=SERVED,
         )
-        return self._of_run("run.html.j2", key, page, message=message)
+        above = self.library.key_above(key, part)
+        return self._of_run("run.html.j2", key, page, message=message, above=above)
 
     def cases(self, key: str, query: Query) -> str:
         """All cases of a run, page by page."""
@@ -190,6 +220,38 @@ class ServedPages:
             remedy = "mark them in the list of runs"
             raise RunNotFound(f"choose 2 to {MOST} runs to compare", remedy=remedy)
         return comparison_html([self.library.record(key) for key in keys], self.place)
+
+    def experiments(self) -> str:
+        """Every experiment with its tasks, their runs and the best of each."""
+        context: dict[str, object] = {
+            "title": "Experiments",
+            "experiments": self.library.delegations.experiments(),
+            "key_of": self.library.key_of,
+        }
+        return render("experiments.html.j2", context, place=self.place)
+
+    def policy(self, query: Query) -> str:
+        """The policy texts, and the suites that they were trained on."""
+        experiment = first(query, "experiment")
+        suites = self.library.delegations.suites(experiment)
+        context: dict[str, object] = {
+            "title": "Policy texts",
+            "experiment": experiment,
+            "texts": self.library.delegations.policy(experiment),
+            "suites": suites,
+            "chart": loss_chart(suites),
+        }
+        return render("policy.html.j2", context, place=self.place)
+
+    def policy_text(self, name: str, query: Query) -> str:
+        """One policy text with all of its versions."""
+        experiment = first(query, "experiment")
+        texts = self.library.delegations.policy(experiment)
+        text = next((each for each in texts if each.name == name), None)
+        if text is None:
+            raise RunNotFound(f"there is no policy text '{name}'")
+        context: dict[str, object] = {"title": name, "text": text, "experiment": experiment}
+        return render("policy_text.html.j2", context, place=self.place)
 
     def file(self, key: str) -> str:
         """The page about a run as one file."""

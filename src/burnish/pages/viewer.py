@@ -24,7 +24,7 @@ from burnish.pages.document import (
     static_file,
 )
 from burnish.pages.library import Library
-from burnish.pages.served import Query, ServedPages, first
+from burnish.pages.served import Query, ServedPages, first, joined
 from burnish.runs.directory import LOCK
 from burnish.system import is_held
 
@@ -56,7 +56,7 @@ class Viewer:
         self._session = secrets.token_urlsafe(24)
         self._form_token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
-        place = Place(alone=False, token=self._form_token)
+        place = Place(alone=False, token=self._form_token, has_texts=True)
         self.pages = ServedPages(library=library, place=place)
         handler = type("_ViewerHandler", (_Handler,), {"viewer": self})
         self._server = _Server((_HOST, port), handler)
@@ -218,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, address: _Address) -> PageAnswer | None:
         query, pages = address.query, self.viewer.pages
-        parts = [unquote(part) for part in address.parts]
+        parts = joined([unquote(part) for part in address.parts])
         match parts:
             case ["enter"]:
                 return self._enter(first(query, "token"), first(query, "to"))

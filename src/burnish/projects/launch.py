@@ -11,13 +11,20 @@ from typing import cast
 from pydantic import JsonValue
 
 from burnish.core.cases import Dataset
-from burnish.core.content import short_id, stream
+from burnish.core.content import codec, short_id, stream
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem, ResumeRefused
 from burnish.core.evaluations import Evaluation
 from burnish.core.formatting import counted
 from burnish.datasets.labels import LabelledReply, Labels, labels_that_judge, read_labelled
 from burnish.datasets.splits import groups
-from burnish.metrics.agreement import Agreement, Labelled, agreement
+from burnish.metrics.agreement import (
+    AGREEMENT,
+    Agreement,
+    CheckedJudge,
+    Labelled,
+    agreement,
+    stored_judges,
+)
 from burnish.metrics.raters import JudgeVerdict, judge_verdict, rater_pairs
 from burnish.models.factory import Models
 from burnish.projects.description import Request, describe, described_again
@@ -160,6 +167,8 @@ class JudgeCheck:
     labelled: tuple[LabelledReply, ...]
     setup: Setup
     measure: Measure
+    labels: Path
+    """The file with the labels."""
     folder: Path
     """Named after what goes in: the same check again goes on, or costs nothing."""
     notes: tuple[str, ...] = ()
@@ -195,7 +204,7 @@ class JudgeCheck:
                 for case, pair, reason in rows
                 if _differ(pair)
             ]
-        _write_agreements(self.setup, agreements, ending.folder)
+        self._store(agreements)
         return JudgeChecked(
             agreements=agreements,
             verdicts=verdicts,
@@ -203,29 +212,26 @@ class JudgeCheck:
             ending=ending,
         )
 
+    def _store(self, agreements: Mapping[str, Agreement]) -> None:
+        judges = tuple(
+            CheckedJudge(
+                metric=metric.name,
+                fingerprint=metric.fingerprint,
+                labels=self.labels.name,
+                sentences=agreements[metric.name].sentences(),
+            )
+            for metric in self.setup.metrics
+        )
+        text = json.dumps(codec(tuple[CheckedJudge, ...]).encode(judges), ensure_ascii=False)
+        write_atomic(self.folder / AGREEMENT, f"{text}\n")
 
-_AGREEMENT = "agreement.json"
 
-
-def _write_agreements(setup: Setup, agreements: Mapping[str, Agreement], folder: Path) -> None:
-    rows = {
-        metric.fingerprint: {
-            "metric": metric.name,
-            "said": list(agreements[metric.name].sentences()),
-        }
-        for metric in setup.metrics
-    }
-    write_atomic(folder / _AGREEMENT, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-
-
-def checked_judges() -> dict[str, tuple[str, ...]]:
+def known_judges() -> dict[str, tuple[str, ...]]:
     """What checks of judges found, by the fingerprint of the metric; the newest counts."""
     found: dict[str, tuple[str, ...]] = {}
     for folder in known_runs():
-        with suppress(OSError, ValueError, KeyError, TypeError, FileTrouble):
-            rows = json.loads(read_text(folder / _AGREEMENT))
-            for fingerprint, row in rows.items():
-                found.setdefault(fingerprint, tuple(map(str, row["said"])))
+        for judge in stored_judges(folder):
+            found.setdefault(judge.fingerprint, judge.sentences)
     return found
 
 
@@ -242,6 +248,7 @@ def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = N
         labelled=labelled,
         setup=setup,
         measure=setup.strategy,
+        labels=labels,
         folder=home,
         notes=() if people is None else tuple(_about_people(people)),
     )

@@ -19,7 +19,7 @@ from burnish.datasets.trace_selection import redacted
 from burnish.datasets.traces import SOURCE, LoggedTrace, ReplyUse, case_of_trace
 from burnish.metrics.judged import judged_parts
 from burnish.models.factory import Models
-from burnish.projects.launch import checked_judges, load_project, optimize
+from burnish.projects.launch import known_judges, load_project, optimize
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.projects.watch_folder import (
     LOCK,
@@ -231,7 +231,7 @@ class Watch:
     def _judges(self, metrics: Sequence[Metric]) -> dict[str, tuple[str, ...]]:
         """What is known of the judges; refuses those that nobody has checked."""
         judged = [metric for metric in metrics if any(True for _ in judged_parts(metric))]
-        known = checked_judges() if judged else {}
+        known = known_judges() if judged else {}
         found = {metric.name: known.get(metric.fingerprint, ()) for metric in judged}
         unknown = [name for name, sentences in found.items() if not sentences]
         if unknown and not self.options.unchecked_judge:

@@ -11,9 +11,11 @@ from typing import TypeVar
 from burnish.core.errors import BurnishError
 from burnish.pages.document import Place, render
 from burnish.pages.live import LivePanel
+from burnish.runs.directory import LOCK
 from burnish.server.library import ServiceLibrary
 from burnish.server.manager import RunManager
-from burnish.server.stores.records import StoredRun
+from burnish.server.stores.records import RunStatus, StoredRun
+from burnish.system import is_held
 
 T = TypeVar("T")
 _LOOK_SECONDS = 1.0
@@ -26,6 +28,7 @@ _LONGEST = 30.0
 _THREADS = 4
 """Pages that are made at the same time."""
 _NOTHING = b": nothing yet\n\n"
+_ENDED = b"event: ended\ndata: 1\n\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,32 @@ class LiveRuns:
                 for frame in heard:
                     yield frame
 
+    async def refinement_news(self, key: str, place: Place) -> AsyncGenerator[bytes, None]:
+        """The same events for the page of a refinement, which writes its own files only."""
+        before, due = await self.in_thread(lambda: self._refinement_stamp(key)), 0.0
+        while before is not None:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = await self.in_thread(lambda: self._refinement_stamp(key))
+            if now is None or now == before or time.monotonic() < due:
+                yield _NOTHING
+            else:
+                due = time.monotonic() + min(_LONGEST, self.page_seconds.get(key, 0.0) * _SHARE)
+                panel = await self.in_thread(lambda: self.refinement_panel(key))
+                yield _panel_frame(panel, place)
+                yield b"event: changed\ndata: 1\n\n"
+                before = now
+            before = None if now is None else before
+        yield _ENDED
+
+    def refinement_panel(self, key: str) -> LivePanel:
+        """What a refinement does now. Called in a worker thread."""
+        return LivePanel.read(self.library.folder(key), None, status=RunStatus.RUNNING.value)
+
+    def _refinement_stamp(self, key: str) -> object | None:
+        """Changes with the files of a refinement; None once nobody drives it."""
+        folder = self.library.folder(key)
+        return self.library.stamp(folder) if is_held(folder / LOCK) else None
+
     async def _panel_event(self, key: str, place: Place) -> tuple[int, bytes]:
         """The panel as an event, and of which version it is."""
 
@@ -118,13 +147,17 @@ class LiveRuns:
             snapshot = self._snapshot(key, self.library.stored(key))
             if snapshot is None:
                 return -1, _NOTHING
-            html = render("panel.html.j2", {"panel": snapshot.panel}, place=place)
-            lines = "".join(f"data: {line}\n" for line in html.splitlines())
-            return snapshot.version, f"event: panel\n{lines}\n".encode()
+            return snapshot.version, _panel_frame(snapshot.panel, place)
 
         with suppress(BurnishError):  # it is deleted, or a store in trouble is asked again
             return await self.in_thread(make)
         return -1, _NOTHING
+
+
+def _panel_frame(panel: LivePanel, place: Place) -> bytes:
+    html = render("panel.html.j2", {"panel": panel}, place=place)
+    lines = "".join(f"data: {line}\n" for line in html.splitlines())
+    return f"event: panel\n{lines}\n".encode()
 
 
 class _Follower:
@@ -149,7 +182,7 @@ class _Follower:
             self.changed = events[-1].partition(b"\n")[0]
         self.over = b"" in heard
         if any(each.startswith(b"event: end") for each in heard):
-            return [b"event: ended\ndata: 1\n\n"]
+            return [_ENDED]
         return [b": still here\n\n"] if heard else []
 
     def change(self) -> bytes:

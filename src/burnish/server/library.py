@@ -10,6 +10,8 @@ from typing import TypeVar
 from burnish.core.content import codec
 from burnish.core.errors import BurnishError, RunNotFound
 from burnish.core.formatting import number, shorten
+from burnish.delegation.pages import StoredDelegations
+from burnish.pages.delegations import REFINEMENTS, is_refinement
 from burnish.pages.library import Library, ListedRuns, RunSummary
 from burnish.pages.run_page import Adoption
 from burnish.projects.stored_cases import stored_cases
@@ -47,7 +49,12 @@ class ServiceLibrary(Library):
     def __init__(
         self, manager: RunManager, loop: asyncio.AbstractEventLoop, *, listed: int = _LISTED
     ) -> None:
-        super().__init__(folders=tuple, cases=stored_cases, adopter=_NoAdopter())
+        super().__init__(
+            folders=tuple,
+            cases=stored_cases,
+            adopter=_NoAdopter(),
+            delegations=StoredDelegations(),
+        )
         self._manager = manager
         self.loop = loop
         self._listed = listed
@@ -57,10 +64,12 @@ class ServiceLibrary(Library):
         stored, older = self._ask(self._stored_after(after))
         return ListedRuns(runs=tuple(map(self._of_stored, stored)), older=older)
 
-    def folder(self, key: str) -> Path:
+    def _folder_of_run(self, key: str) -> Path:
         return self._folder_of(self.stored(key))
 
     def record(self, key: str) -> RunRecord:
+        if is_refinement(key):
+            return super().record(key)
         stored = self.stored(key)
         record = self._read(self._folder_of(stored), key)
         # Whoever drives it, on this machine or on another one.
@@ -72,7 +81,7 @@ class ServiceLibrary(Library):
 
     def stored(self, key: str, *, result: bool = False) -> StoredRun:
         """What the store has of a run."""
-        app, _, run_id = key.partition("/")
+        app, _, run_id = key.partition(f"/{REFINEMENTS}/")[0].partition("/")
         if not (is_plain(app) and is_plain(run_id)):
             raise RunNotFound("there is no such run here", remedy="go back to the list of runs")
         return self._ask(self._manager.get(app, run_id, result=result))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError
-from burnish.core.formatting import cell, counted, money, number
+from burnish.core.formatting import cell, counted, money, number, shorten
 from burnish.delegation.refine.gradients import mapping, read_json, rows, text
 from burnish.delegation.refine.loop import REASONS
 from burnish.delegation.refine.seeds import Seed
@@ -90,16 +90,32 @@ def _row(name: str, loss: Mapping[str, Json]) -> str:
 def _gradients(session: Session, place: Path) -> Iterator[str]:
     yield from ("", "## What each iteration was told", "")
     for each in session.iterations:
-        try:
-            gradient = mapping(read_json(place / f"iter_{each.k}" / "gradient_input.json"))
-        except BurnishError:
+        gradient = _gradient(place, each.k)
+        if gradient is None:
             continue
         yield f"Iteration {each.k}, from run {text(gradient.get('prior_run_id'))}:"
         yield ""
-        for defect in rows(gradient.get("defects")):
-            yield f"- [{text(defect.get('severity'))}] {cell(text(defect.get('summary')), 300)}"
-        for gate in rows(gradient.get("rejected_gates")):
-            yield f"- gate {text(gate.get('gate'))}: {cell(text(gate.get('reason')), 300)}"
-        for metric, gap in mapping(gradient.get("eval_deltas")).items():
-            yield f"- metric {metric}: {json.dumps(gap)} short of its threshold"
+        yield from (f"- {cell(line, 320)}" for line in _defects(gradient))
         yield ""
+
+
+def gradient_lines(place: Path, k: int) -> tuple[str, ...]:
+    """What an iteration of the session in a folder was told, one line a defect."""
+    gradient = _gradient(place, k)
+    return () if gradient is None else tuple(_defects(gradient))
+
+
+def _gradient(place: Path, k: int) -> Mapping[str, Json] | None:
+    try:
+        return mapping(read_json(place / f"iter_{k}" / "gradient_input.json"))
+    except BurnishError:
+        return None
+
+
+def _defects(gradient: Mapping[str, Json]) -> Iterator[str]:
+    for defect in rows(gradient.get("defects")):
+        yield f"[{text(defect.get('severity'))}] {shorten(text(defect.get('summary')), 300)}"
+    for gate in rows(gradient.get("rejected_gates")):
+        yield f"gate {text(gate.get('gate'))}: {shorten(text(gate.get('reason')), 300)}"
+    for metric, gap in mapping(gradient.get("eval_deltas")).items():
+        yield f"metric {metric}: {json.dumps(gap)} short of its threshold"

@@ -201,10 +201,11 @@ def digests(folder: Path) -> dict[str, str]:
     return by_path
 
 
-_BEST = "BEST"
+BEST = "BEST"
 _MANIFEST = "manifest.json"
 _ASIDE = "manifest.burnish.json"
 """The manifest's name if the deliverable has its own manifest.json."""
+MANIFESTS = (_ASIDE, _MANIFEST)
 _NEW, _OLD = ".BEST.new", ".BEST.old"
 
 
@@ -282,8 +283,8 @@ def path_within(run: Path, home: Path) -> str:
 
 def best_so_far(home: Path) -> Mapping[str, Json] | None:
     """The manifest of BEST in a folder, or None."""
-    for folder in (_BEST, _OLD):
-        for name in (_ASIDE, _MANIFEST):
+    for folder in (BEST, _OLD):
+        for name in MANIFESTS:
             manifest = mapping(read_json(home / folder / name))
             if "best_loss" in manifest or "loss" in manifest:
                 return manifest
@@ -298,7 +299,7 @@ def loss_of(manifest: Mapping[str, Json]) -> float | None:
 def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Path:
     """Replace BEST by copies of these files; a kill leaves the old or the new one."""
     recover(home)
-    new, best = home / _NEW, home / _BEST
+    new, best = home / _NEW, home / BEST
     _copy(deliverable, new)
     name = _ASIDE if os.path.lexists(new / _MANIFEST) else _MANIFEST
     text = json.dumps(dict(manifest), indent=2, ensure_ascii=False, allow_nan=False)
@@ -315,7 +316,7 @@ def put_best(home: Path, deliverable: Path, manifest: Mapping[str, Json]) -> Pat
 
 def recover(home: Path) -> None:
     """Restore BEST after a kill between the two renames, and remove leftovers."""
-    old, best = home / _OLD, home / _BEST
+    old, best = home / _OLD, home / BEST
     if old.exists() and not best.exists():
         old.rename(best)
     for left in (old, home / _NEW):
@@ -352,7 +353,7 @@ def _copy(deliverable: Path, new: Path) -> None:
         remove_tree(new)
         reason = f"cannot be read: {', '.join(lost)}" if lost else ""
         reason = reason or f"burnish needs the name {_ASIDE}"
-        raise FileTrouble(f"{deliverable} cannot be copied to {_BEST}: {reason}")
+        raise FileTrouble(f"{deliverable} cannot be copied to {BEST}: {reason}")
     make_writable(new)
     # What may not be written is copied with its rights; BEST must be replaceable.
     for path in (new, *new.rglob("*")):

@@ -178,6 +178,15 @@ class TrainingLog:
             _keep_change(db, source.origin, source, change, None)
             return _Put(versions=changed, active=undisturbed)
 
+    def suites(self) -> list[str]:
+        """The names of all suites, in the order in which they were first trained on."""
+        query = "SELECT name FROM task_suites GROUP BY name ORDER BY MIN(id)"
+        there = "SELECT 1 FROM sqlite_master WHERE name = 'task_suites'"
+        with reading(self.path) as db:
+            if db is None or db.execute(there).fetchone() is None:
+                return []
+            return [str(row[0]) for row in db.execute(query)]
+
     def epochs(self, suite: str) -> list[dict[str, Json]]:
         """The epochs of all versions of a suite, in the order in which they were run."""
         query = (

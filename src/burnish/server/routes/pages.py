@@ -5,12 +5,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.pages.delegations import REFINEMENTS, is_refinement
 from burnish.pages.document import (
     DOWNLOAD,
     DOWNLOADED,
@@ -22,8 +22,10 @@ from burnish.pages.document import (
     static_file,
 )
 from burnish.pages.live import LivePanel, RunControls
-from burnish.pages.served import FIRST_PARTS, ServedPages, first
+from burnish.pages.served import FIRST_PARTS, ServedPages, first, joined
 from burnish.projects.clients import NotAllowed
+from burnish.runs.directory import LOCK
+from burnish.runs.stoppers import STOP_FILE
 from burnish.server.attempts import TooManyAttempts
 from burnish.server.following import LiveRuns
 from burnish.server.guards import log_trouble, retry_after, status_of
@@ -50,16 +52,16 @@ from burnish.server.page_requests import (
     whole_number,
     words_of,
 )
-from burnish.server.routes.refinement import RefineBody, Refinements, refinement_lines
+from burnish.server.routes.refinement import RefineBody, Refinements
 from burnish.server.routes.runs import EventStream
 from burnish.server.security import NameRefused, address_of
 from burnish.server.sessions import VISITOR, PageAccess, Sessions, Visitor, session_cookie
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import LOCAL
-from burnish.system import validate_config
+from burnish.system import is_held, validate_config
 
 _MESSAGES = {
-    "stop": "The run was asked to stop.",
+    "stop": "It was asked to stop.",
     "resume": "The run goes on.",
     "start": "The run is started.",
     "refine": "The refinement is started.",
@@ -88,6 +90,7 @@ def pages_router(
         ("/login", pages.login_form),
         ("/start", pages.start_form),
         ("/runs/{app}/{run_id}/live", pages.live),
+        ("/runs/{app}/{run_id}/refinements/{session}/live", pages.refinement_live),
         *((f"/{part}", pages.page) for part in sorted(FIRST_PARTS)),
         *((f"/{part}/{{path:path}}", pages.page) for part in sorted(FIRST_PARTS) if part),
     ):
@@ -99,6 +102,7 @@ def pages_router(
         ("/runs/{app}/{run_id}/stop", pages.stop),
         ("/runs/{app}/{run_id}/resume", pages.resume),
         ("/runs/{app}/{run_id}/refine", pages.refine),
+        ("/runs/{app}/{run_id}/refinements/{session}/stop", pages.stop_refinement),
     ):
         router.add_api_route(path, _guarded(answer), methods=["POST"])
     return router
@@ -200,19 +204,14 @@ class _Pages:
 
     def _page(self, request: Request, live: LiveRuns) -> Response:
         began, place = time.thread_time(), place_of(request)
-        parts, query = parts_of(request), query_of(request)
+        parts, query = joined(parts_of(request)), query_of(request)
         message = _MESSAGES.get(first(query, "done"), "")
         if len(parts) == 2 and parts[0] == "runs":
-            stored = live.library.stored(parts[1], result=True)
-            panel = live.panel(parts[1], stored)
-            visitor, owner = known_visitor(request), live.library.owner(stored)
+            visitor, key = known_visitor(request), parts[1]
+            stored = live.library.stored(key, result=True)
             begun = live.library.begun(stored)
-            controls = _controls(visitor, stored, owner, panel)
-            if begun and not controls.live and self.refinements is not None:
-                controls = _with_refinements(
-                    controls, visitor, owner, live.library.folder(parts[1])
-                )
-            place = replace(place, controls=controls)
+            make = self._refinement_controls if is_refinement(key) else self._run_controls
+            place = replace(place, controls=make(visitor, key, stored, live))
             if not begun:
                 return HTMLResponse(_waiting(place, stored, message))
         body = ServedPages(library=live.library, place=place).at(parts, query, message=message)
@@ -223,15 +222,50 @@ class _Pages:
         name, value = DOWNLOAD
         return HTMLResponse(body, headers={name: value} if parts[-1] == DOWNLOADED else {})
 
+    def _run_controls(
+        self, visitor: Visitor, key: str, stored: StoredRun, live: LiveRuns
+    ) -> RunControls:
+        owner = live.library.owner(stored)
+        controls = _controls(visitor, stored, owner, live.panel(key, stored))
+        if controls.live or self.refinements is None or not live.library.begun(stored):
+            return controls
+        part = live.library.delegations.part(live.library.folder(key))
+        idle = part is not None and part.idle
+        return replace(controls, may_refine=idle and _may_change(visitor, owner))
+
+    def _refinement_controls(
+        self, visitor: Visitor, key: str, stored: StoredRun, live: LiveRuns
+    ) -> RunControls | None:
+        """None for one that has ended: nothing can be done with it."""
+        if not is_held(live.library.folder(key) / LOCK):
+            return None
+        return RunControls(
+            key=key,
+            status=RunStatus.RUNNING.value,
+            live=True,
+            panel=live.refinement_panel(key),
+            action="stop" if _may_change(visitor, live.library.owner(stored)) else "",
+        )
+
+    async def refinement_live(self, request: Request) -> Response:
+        """Tell the page of a refinement what it does, until it ends."""
+        live, key = self._runs(), _refinement_key(request)
+        await live.in_thread(lambda: live.library.folder(key))
+        return EventStream(live.refinement_news(key, place_of(request)), self._listener(request))
+
     async def live(self, request: Request) -> Response:
         """Tell a page what its run does, until the run ends."""
         app, run_id = named_run(request)
         record = await self.manager.get(app, run_id, result=False)
         numbers = (first(query_of(request), "after"), request.headers.get("last-event-id", ""))
         begin = max(int(each) if each.isdecimal() and len(each) < 10 else 0 for each in numbers)
+        frames = self._runs().news(record, begin, place_of(request))
+        return EventStream(frames, self._listener(request))
+
+    def _listener(self, request: Request) -> Callable[[], None]:
+        """Take the place of a listener; the answer gives it back."""
         account = known_visitor(request).client.account
-        leave = self.manager.tails.admit("" if account == LOCAL else account)
-        return EventStream(self._runs().news(record, begin, place_of(request)), leave)
+        return self.manager.tails.admit("" if account == LOCAL else account)
 
     def _runs(self) -> LiveRuns:
         """What pages read. It belongs to the loop of the service, which exists only by now."""
@@ -309,8 +343,27 @@ class _Pages:
         await self.refinements.start(lambda: live.library.folder(f"{app}/{run_id}"), body, client)
         return led_to(request, f"runs/{app}/{run_id}", done="refine")
 
+    async def stop_refinement(self, request: Request) -> Response:
+        """Stop a refinement; what it has found stays."""
+        await own_form(request)
+        live, key = self._runs(), _refinement_key(request)
+        await self.manager.accounting.check_owner(known_visitor(request).client, named_run(request))
+        folder = await live.in_thread(lambda: live.library.folder(key))
+        if is_held(folder / LOCK):
+            (folder / STOP_FILE).touch()
+        return led_to(request, f"runs/{key}", done="stop")
+
 
 _CHOSEN = ("app", "kind", "id")
+
+
+def _refinement_key(request: Request) -> str:
+    app, run_id = named_run(request)
+    return f"{app}/{run_id}/{REFINEMENTS}/{checked_name(request.path_params['session'])}"
+
+
+def _may_change(visitor: Visitor, owner: str | None) -> bool:
+    return visitor.client.scope.may_change and visitor.client.owns(owner)
 
 
 def _login(
@@ -339,16 +392,6 @@ def _controls(
     if not stored.status.finished:
         return replace(controls, action="stop")
     return replace(controls, action="resume") if _can_go_on(stored) else controls
-
-
-def _with_refinements(
-    controls: RunControls, visitor: Visitor, owner: str | None, folder: Path
-) -> RunControls:
-    """The controls of a run that has ended, with its refinements if it is a delegation."""
-    lines = refinement_lines(folder)
-    allowed = visitor.client.scope.may_change and visitor.client.owns(owner)
-    idle = lines is not None and not any(line.running for line in lines)
-    return replace(controls, refinements=lines, may_refine=allowed and idle)
 
 
 def _can_go_on(stored: StoredRun) -> bool:

@@ -17,17 +17,14 @@ from fastapi import Path as PathParameter
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
 from burnish.core.errors import BurnishError, SeedRefused
-from burnish.core.formatting import number
 from burnish.delegation.plugin import WorkflowPlugin
 from burnish.delegation.refine.gradients import COMPLETION, mapping, read_json, text
 from burnish.delegation.refine.loop import Refine
-from burnish.delegation.refine.report import outcome
 from burnish.delegation.refine.sessions import SESSIONS, SessionFiles, best_so_far
 from burnish.delegation.refine.settings import MIXED, RefineSettings
 from burnish.delegation.refine.setup import OpenRefinement, RefineOptions, Seat, open_refinement
 from burnish.delegation.target import DELEGATIONS
 from burnish.journal.limits import Budget
-from burnish.pages.live import RefinementLine
 from burnish.projects.clients import (
     NOTHING_ALLOWED,
     AllowedNames,
@@ -218,22 +215,6 @@ def refinement_router(
         )
 
     return router
-
-
-def refinement_lines(folder: Path) -> tuple[RefinementLine, ...] | None:
-    """The refinements of a run for its page; None if it is no delegation that has ended."""
-    if not (folder / COMPLETION).is_file():
-        return None
-    return tuple(
-        RefinementLine(
-            name=session.session_id,
-            ended=outcome(session),
-            iterations=len(session.iterations),
-            loss=f"{number(session.seed_loss)} → {number(session.best_loss)}",
-            running=session.unfinished,
-        )
-        for session in SessionFiles(folder=folder / SESSIONS).sessions()
-    )
 
 
 def _status(error: BurnishError) -> int:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 
+from burnish.core.drawings import Drawing
 from burnish.core.formatting import Section, Text, padded, visible
 from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.runs.directory import RunRecord
@@ -26,7 +27,7 @@ from burnish.runs.spec import StrategySettings
 from burnish.strategies.coordinate.headroom import DeadAxis, Headroom, headroom_lines
 from burnish.strategies.coordinate.numeric import WARM_UP, warm_up
 from burnish.strategies.coordinate.plan import plan_lines, search_cost, search_limits
-from burnish.strategies.coordinate.report import ENDS, report
+from burnish.strategies.coordinate.report import ENDS, gains_by_phase, report
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.settings import CoordinateSettings
 from burnish.strategies.coordinate.trials import applier, critic
@@ -117,6 +118,9 @@ class CoordinatePlugin(StrategyPlugin):
             return table
         checks = read_all(run.events, Headroom)
         return (*table, *(Text(tuple(headroom_lines(check))) for check in checks))
+
+    def drawings(self, run: RunRecord) -> Iterable[Drawing]:
+        return gains_by_phase(run)
 
     def report(self, run: RunRecord) -> Iterable[Section]:
         return report(run, self.reason(run))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from burnish.core.drawings import Drawing
 from burnish.core.formatting import (
     Facts,
     Heading,
@@ -204,6 +205,23 @@ def _phases(run: RunRecord) -> list[_Phase]:
         )
         for (cycle, phase), trials in rows.items()
     ]
+
+
+def gains_by_phase(run: RunRecord) -> Iterator[Drawing]:
+    """How far the loss on train fell in each phase."""
+    phases = _phases(run)
+    if not any(each.gain for each in phases):
+        return
+    yield Drawing(
+        title="What each phase brought",
+        labels=tuple(f"c{each.cycle} {each.phase}" for each in phases),
+        series={"fall of the loss": tuple(each.gain for each in phases)},
+        unit="fall of the loss on train",
+        kind="bars",
+        label="phase",
+        note="The sum over its accepted trials. They are what chose the result, so a sealed test "
+        "shows less.",
+    )
 
 
 def _attribution(run: RunRecord) -> Iterator[Section]:

@@ -9,4 +9,11 @@ from burnish.targets.frameworks.adapters import (
 )
 from burnish.targets.frameworks.target import FrameworkTarget
 
-__all__ = ["AgentAdapter", "AgentPart", "AgentTalk", "FrameworkTarget", "adapter_for", "with_values"]
+__all__ = [
+    "AgentAdapter",
+    "AgentPart",
+    "AgentTalk",
+    "FrameworkTarget",
+    "adapter_for",
+    "with_values",
+]

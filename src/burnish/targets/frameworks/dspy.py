@@ -106,7 +106,9 @@ class _DSPyTalk:
         inputs, tracer = self._adapter.inputs(message), _PredictorTracer(self._program)
         callbacks = [*dspy.settings.callbacks, tracer]
         with dspy.context(callbacks=callbacks, track_usage=True, lm=_uncached(dspy.settings.lm)):
-            if not hasattr(type(self._program), "forward"):  # DSPy warns who looks at the program
+            if not hasattr(
+                cast("Any", type(self._program)), "forward"
+            ):  # DSPy warns who looks at the program
                 prediction = await self._program.acall(**inputs)
             else:
                 prediction = await in_thread(partial(self._program, **inputs))

@@ -1,0 +1,246 @@
+"""Reads for the pages in the browser: refinements and BEST, experiments, policy texts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError
+from burnish.core.formatting import number, shorten
+from burnish.delegation.experiments import Experiment, ExperimentTask, TaskBest
+from burnish.delegation.policy import NAMES, PolicyRegistry
+from burnish.delegation.refine.gradients import (
+    COMPLETION,
+    mapping,
+    read_json,
+    run_id_in,
+    run_signals,
+    text,
+)
+from burnish.delegation.refine.report import gradient_lines, outcome
+from burnish.delegation.refine.sessions import (
+    BEST,
+    MANIFESTS,
+    SESSIONS,
+    Iteration,
+    Session,
+    SessionFiles,
+    best_so_far,
+    loss_of,
+)
+from burnish.delegation.training.registries import find_registry
+from burnish.delegation.training.target import TrainingLog
+from burnish.pages.changes import text_change
+from burnish.pages.delegations import (
+    BestFiles,
+    DelegationPart,
+    ExperimentCard,
+    IterationLine,
+    PolicyText,
+    RefinementLine,
+    SuiteEpoch,
+    SuiteLine,
+    TaskLine,
+    TaskRunLine,
+    TextVersion,
+)
+from burnish.runs.directory import NAME as HEADER
+
+_FILES = 50
+"""Files of BEST that are named."""
+_WORDS = 300
+_REASONS = {"auto_loss": "the lowest loss", "user_override": "chosen by hand"}
+
+
+class StoredDelegations:
+    """Delegations as their folders have them."""
+
+    def refinements(self, folder: Path) -> Sequence[RefinementLine]:
+        """The refinements of a finished delegation, the oldest first."""
+        return tuple(_lines(SessionFiles(folder=folder / SESSIONS)))
+
+    def part(self, folder: Path) -> DelegationPart | None:
+        """A delegation that has ended, or a refinement."""
+        if (folder / COMPLETION).is_file():
+            lines = tuple(self.refinements(folder))
+            return DelegationPart(
+                task=_task(folder), home=folder, refinements=lines, best=_best(folder)
+            )
+        session = _session_of(folder)
+        if session is None:
+            return None
+        home = folder.parent.parent
+        return DelegationPart(
+            task=_task(home, folder / "iter_1" / "run"),
+            seed=session.seed_run_id,
+            home=home,
+            iterations=tuple(_iterations(session, folder)),
+            best=_best(home),
+        )
+
+    def experiments(self) -> Sequence[ExperimentCard]:
+        """Those in the folder of experiments, the newest first."""
+        cards = (_experiment(each) for each in Experiment.all())
+        return sorted(cards, key=lambda card: card.created, reverse=True)
+
+    def policy(self, experiment: str = "") -> Sequence[PolicyText]:
+        """The texts of the registry that `burnish policy` uses too."""
+        registry = find_registry(experiment=experiment or None)
+        return tuple(_policy_text(registry, name) for name in NAMES)
+
+    def suites(self, experiment: str = "") -> Sequence[SuiteLine]:
+        """The suites in that registry."""
+        log = TrainingLog(find_registry(experiment=experiment or None).path)
+        return tuple(
+            SuiteLine(name=name, epochs=tuple(_epochs(log, name))) for name in log.suites()
+        )
+
+
+def _experiment(experiment: Experiment) -> ExperimentCard:
+    key = experiment.folder.name
+    try:
+        record = experiment.record
+        tasks = tuple(map(_task_line, experiment.tasks))
+    except BurnishError as error:
+        return ExperimentCard(key=key, name=key, trouble=shorten(str(error), _WORDS))
+    return ExperimentCard(
+        key=key, name=record.name, goal=record.goal, created=record.created_at, tasks=tasks
+    )
+
+
+def _task_line(task: ExperimentTask) -> TaskLine:
+    record, files = task.record, SessionFiles(folder=task.refinements)
+    # A refinement measures its iterations by the budget of their seed.
+    iterations = (each for session in files.sessions() for each in session.iterations)
+    graded = {each.run_id: each.loss for each in iterations if each.loss is not None}
+    return TaskLine(
+        name=task.id,
+        prompt=record.user_prompt,
+        mode=record.mode,
+        inputs=tuple(each.task_id for each in record.inputs),
+        runs=tuple(_task_run(each, graded) for each in TaskBest(task).runs()),
+        refinements=tuple(_lines(files)),
+        best=_best(task.folder),
+    )
+
+
+def _task_run(folder: Path, graded: Mapping[str, float]) -> TaskRunLine:
+    signals = run_signals(folder)
+    name = run_id_in(mapping(read_json(folder / COMPLETION)), folder)
+    loss = number(graded.get(name, signals.loss.total))
+    return TaskRunLine(name=name, folder=folder, status=signals.status, loss=loss)
+
+
+def _policy_text(registry: PolicyRegistry, name: str) -> PolicyText:
+    history = registry.history(name)
+    contents = {each.number: each.content for each in history}
+    versions = (
+        TextVersion(
+            number=each.number,
+            content=each.content,
+            parent=each.parent,
+            created=each.created_at,
+            active=each.active,
+            pinned=each.pinned,
+            change=None
+            if each.parent is None
+            else text_change(name, contents.get(each.parent, ""), each.content),
+        )
+        for each in history
+    )
+    return PolicyText(name=name, versions=tuple(versions))
+
+
+def _epochs(log: TrainingLog, suite: str) -> Iterator[SuiteEpoch]:
+    for row in log.epochs(suite):
+        loss = row["mean_loss"]
+        yield SuiteEpoch(
+            number=int(str(row["epoch_num"])),
+            suite=int(str(row["suite_id"])),
+            loss=loss if isinstance(loss, float) else None,
+            ended=str(row["completed_at"] or ""),
+        )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it names a folder beside its file; a file from somebody else may say anything."""
+    return name not in ("", "..") and Path(name).name == name
+
+
+def _lines(files: SessionFiles) -> Iterator[RefinementLine]:
+    return (_line(files, each) for each in files.sessions() if _is_name(each.session_id))
+
+
+def _line(files: SessionFiles, session: Session) -> RefinementLine:
+    return RefinementLine(
+        name=session.session_id,
+        ended=outcome(session),
+        iterations=len(session.iterations),
+        loss=f"{number(session.seed_loss)} → {number(session.best_loss)}",
+        folder=files.place(session),
+        has_page=(files.place(session) / HEADER).is_file(),
+        running=session.unfinished,
+    )
+
+
+def _session_of(folder: Path) -> Session | None:
+    """The session whose run is in a folder."""
+    sessions = SessionFiles(folder=folder.parent).sessions()
+    return next((each for each in sessions if each.session_id == folder.name), None)
+
+
+def _task(*runs: Path) -> str:
+    """The task of the first of these delegations that tells it."""
+    for run in runs:
+        with suppress(BurnishError):
+            if task := text(mapping(read_json(run / COMPLETION)).get("task")):
+                return task
+    return ""
+
+
+def _iterations(session: Session, folder: Path) -> Iterator[IterationLine]:
+    for each in session.iterations:
+        yield IterationLine(
+            number=each.k,
+            models=_models(each),
+            status=each.status,
+            loss=number(each.loss),
+            is_best=each.k == session.best_iter,
+            note=shorten(each.note, _WORDS),
+            gradient=tuple(gradient_lines(folder, each.k)),
+        )
+
+
+def _models(iteration: Iteration) -> str:
+    names = (iteration.tier, iteration.model_manager, iteration.model_worker)
+    return " / ".join(filter(None, names))
+
+
+def _best(home: Path) -> BestFiles | None:
+    try:
+        manifest = best_so_far(home)
+    except BurnishError:
+        return None
+    if manifest is None:
+        return None
+    return BestFiles(
+        run=text(manifest.get("best_run_id")) or text(manifest.get("winner_run_id")),
+        loss=_losses(manifest),
+        why=_REASONS.get(text(manifest.get("reason")), "a lower loss than all before"),
+        files=tuple(_names(home / BEST)),
+    )
+
+
+def _losses(manifest: Mapping[str, Json]) -> str:
+    before = manifest.get("seed_loss")
+    after = number(loss_of(manifest))
+    return f"{number(before)} → {after}" if isinstance(before, int | float) else after
+
+
+def _names(folder: Path) -> Iterator[str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    own = next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
+    names = [str(path.relative_to(folder)) for path in files if path != own]
+    yield from names[:_FILES]
+    if len(names) > _FILES:
+        yield f"… and {len(names) - _FILES} more"
