@@ -41,13 +41,16 @@ _OWN_SETTINGS: Mapping[str, JsonValue] = {"prune": True}
 """What burnish's own kinds of files switch on; those of other systems keep their rules."""
 
 
-class PromptsFile(Dialect):
+class _TextsFile(Dialect):
+    strategy: ClassVar[str] = "reflective"
+    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
+
+
+class PromptsFile(_TextsFile):
     """`kind: prompts`: an agent that is called, and its prompts to rewrite."""
 
     kind: ClassVar[str] = "prompts"
     target: ClassVar[str] = "prompts"
-    strategy: ClassVar[str] = "reflective"
-    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     keys: ClassVar[Mapping[str, str]] = {
         **_COMMON,
         "target": "target.agent",
@@ -58,13 +61,11 @@ class PromptsFile(Dialect):
     }
 
 
-class FrameworkFile(Dialect):
+class FrameworkFile(_TextsFile):
     """`kind: framework`: an agent of a known framework, with its texts and numbers."""
 
     kind: ClassVar[str] = "framework"
     target: ClassVar[str] = "framework"
-    strategy: ClassVar[str] = "reflective"
-    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     keys: ClassVar[Mapping[str, str]] = {
         **_COMMON,
         "target": "target.agent",
