@@ -96,6 +96,18 @@ def agent_reflective(folder: Path) -> Pair:
     )
 
 
+def agent_frugal(folder: Path) -> Pair:
+    """The same agent, made cheaper."""
+
+    def saved(data: dict[str, Any]) -> None:
+        block = optimizer_world.optimizer(data)
+        block["budget"] = {"global": {"max_trials": 4}}
+        block["repeats"] = 1
+
+    file = optimizer_world.write_world(folder, saved)
+    return _agent(file, optimizer_world.echo, strategy="frugal")
+
+
 def _agent(file: Path, backend: Callable[[], optimizer_world.EchoBackend], **flags: Any) -> Pair:
     return _optimizing(file, lambda: optimizer_world.echo_models(backend()), **flags)
 
@@ -360,6 +372,7 @@ PAIRS: Mapping[str, Callable[[Path], Pair]] = {
     "agent-coordinate": agent_coordinate,
     "agent-reflective": agent_reflective,
     "agent-backprop": agent_backprop,
+    "agent-frugal": agent_frugal,
     "optimizer-json": optimizer_json,
     "prompts-reflective": prompts_reflective,
     "prompts-coordinate": prompts_coordinate,
@@ -367,6 +380,7 @@ PAIRS: Mapping[str, Callable[[Path], Pair]] = {
     "graph-backprop": graph_backprop,
     "graph-reflective": lambda folder: _graph_other(folder, "reflective"),
     "graph-coordinate": lambda folder: _graph_other(folder, "coordinate"),
+    "graph-frugal": lambda folder: _graph_other(folder, "frugal"),
     "task-edits": task_edits,
     "task-coordinate": task_coordinate,
     "suite-epochs": suite_epochs,
