@@ -6,7 +6,7 @@ import pytest
 
 from burnish.datasets.formats import read_cases
 from tests.cli.console import Burnish, refused
-from tests.datasets.trace_logs import LANGFUSE, LANGSMITH, write_lines
+from tests.datasets.trace_logs import LANGFUSE, write_lines
 
 
 @pytest.fixture
@@ -27,14 +27,6 @@ def test_failures_become_cases(burnish: Burnish, log: str) -> None:
     ]
     (case,) = read_cases(Path("bad.jsonl")).cases
     assert (case.input, case.labels) == ("I want my money back", ("refund",))
-
-
-def test_recordings_are_measured_without_an_agent(burnish: Burnish, tmp_path: Path) -> None:
-    runs = write_lines(tmp_path / "runs.jsonl", *LANGSMITH)
-    burnish("data", "import", str(runs), "-o", "runs-cases.jsonl", "--reply", "record")
-    Path("metrics.yaml").write_text("- {type: standard, metric: is_not_empty}\n", encoding="utf-8")
-    said = burnish("eval", "runs-cases.jsonl", "--metrics", "metrics.yaml", "-q")
-    assert said.code in (0, 1, 3), said
 
 
 def test_a_sample_is_said(burnish: Burnish, log: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.watching import report_of_watch
+from burnish.cli.watch_checks import report_of_watch
 from burnish.core.control_chart import ChartDesign
 from burnish.core.errors import ConfigError
 from burnish.datasets.formats import read_cases

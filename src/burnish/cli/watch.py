@@ -80,7 +80,7 @@ def watch(
     Exit code 4: an alarm (with --once); 1: an error; 2: interrupted.
     """
     from burnish.cli.trace_import import data_redactor, kinds_kept
-    from burnish.cli.watching import run_watch, seconds_between
+    from burnish.cli.watch_checks import run_watch, seconds_between
     from burnish.core.control_chart import ChartDesign
     from burnish.projects.watch import WatchOptions
 
