@@ -18,8 +18,9 @@ def mcp(
 ) -> None:
     """Offer burnish to a coding agent, as tools over the Model Context Protocol on stdio.
 
-    It may look at runs. With a limit it may also evaluate and optimise, within that limit for all
-    that it starts together, and one run at a time. It may never adopt a result.
+    It may look at runs. With a limit it may also evaluate and optimise,
+    one run at a time, and all of them together within that limit.
+    It may never adopt a result.
     """
     from burnish.cli.mcp_tools import serve_tools
 
