@@ -6,14 +6,16 @@ themselves is repeated here.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from burnish.cli.execution import RunOpening
 from burnish.cli.optimization import OptimizeRequest, optimize_project
-from burnish.models.chat import ChatRequest
+from burnish.core.outcomes import Usage
+from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
+from burnish.models.references import ModelRef
 from burnish.testing import PluginProject
 from burnish.testing.delegation_world import FAULT, RULE, Response, RoleTurn, suite_world
 from burnish.testing.doubles import ScriptedBackend
@@ -96,6 +98,15 @@ def agent_reflective(folder: Path) -> Pair:
     )
 
 
+class CountingEcho(optimizer_world.EchoBackend):
+    """The agent of the optimizer's tests, which also counts words as tokens."""
+
+    async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
+        reply = await super().complete(ref, request, draw=draw)
+        words = sum(len(message.content.split()) for message in request.messages)
+        return replace(reply, usage=Usage(requests=1, input_tokens=words, output_tokens=2))
+
+
 def agent_frugal(folder: Path) -> Pair:
     """The same agent, made cheaper."""
 
@@ -105,7 +116,8 @@ def agent_frugal(folder: Path) -> Pair:
         block["repeats"] = 1
 
     file = optimizer_world.write_world(folder, saved)
-    return _agent(file, optimizer_world.echo, strategy="frugal")
+    backend = CountingEcho(respond=lambda _, __: "")
+    return _agent(file, lambda: backend, strategy="frugal")
 
 
 def _agent(file: Path, backend: Callable[[], optimizer_world.EchoBackend], **flags: Any) -> Pair:

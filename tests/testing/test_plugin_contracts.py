@@ -58,11 +58,24 @@ def toy(folder: Path) -> PluginProject:
     return PluginProject(file=file)
 
 
-def called(kind: str, agent: dict[str, Any]) -> Callable[[Path], PluginProject]:
+FUNCTION = "def reply(query):\n    return query.upper()\n"
+FRAMEWORK_AGENT = """
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+
+def model(messages, info):
+    return ModelResponse(parts=[TextPart(messages[-1].parts[-1].content.upper())])
+
+agent = Agent(FunctionModel(model), instructions="Shout.")
+"""
+
+
+def called(
+    kind: str, agent: dict[str, Any], source: str = FUNCTION
+) -> Callable[[Path], PluginProject]:
     def project(folder: Path) -> PluginProject:
-        (folder / "contract_agent.py").write_text(
-            "def reply(query):\n    return query.upper()\n", encoding="utf-8"
-        )
+        (folder / "contract_agent.py").write_text(source, encoding="utf-8")
         (folder / "cases.jsonl").write_text('{"input": "a", "expected": "A"}\n', encoding="utf-8")
         file = folder / f"{kind}.yaml"
         metrics = [{"type": "standard", "metric": "equality"}]
@@ -92,6 +105,7 @@ def workflow(folder: Path) -> PluginProject:
 
 PYTHON = called("python", {"call": "contract_agent:reply"})
 COMMAND = called("command", {"command": [sys.executable, "-c", "print(input().upper())"]})
+FRAMEWORK = called("framework", {"call": "contract_agent:agent"}, FRAMEWORK_AGENT)
 HTTP = called("http", {"url": "http://127.0.0.1:9/nobody"})
 BY_STRATEGY = {
     "backprop": of_pair("graph-backprop"),
@@ -100,6 +114,7 @@ BY_STRATEGY = {
     "delegate": workflow,
     "edits": of_pair("task-edits"),
     "epochs": of_pair("suite-epochs"),
+    "frugal": of_pair("agent-frugal"),
     "measure": PYTHON,
     "reflective": of_pair("prompts-reflective"),
 }
@@ -108,6 +123,7 @@ BY_TARGET = {
     "artifacts": of_pair("task-edits"),
     "command": COMMAND,
     "delegation": workflow,
+    "framework": FRAMEWORK,
     "graph": of_pair("graph-backprop"),
     "policy": of_pair("suite-epochs"),
     "prompts": of_pair("prompts-reflective"),
@@ -117,6 +133,7 @@ BY_TARGET = {
 BY_DIALECT = {
     "agent": of_pair("agent-coordinate"),
     "command": COMMAND,
+    "framework": FRAMEWORK,
     "graph": of_pair("graph-backprop"),
     "http": HTTP,
     "optimizer": of_pair("optimizer-json"),

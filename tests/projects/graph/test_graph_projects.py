@@ -123,7 +123,7 @@ MISTAKES: list[tuple[Change, str, str]] = [
     (
         optimizer(strategy="edits"),
         "optimizer.strategy: 'edits' needs files, but a file of kind 'graph' has none",
-        "there are: backprop, coordinate, reflective",
+        "there are: backprop, coordinate, frugal, reflective",
     ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
     (optimizer(coordinate={"max_cycle": 2}), "unknown key 'max_cycle'", "max_cycles"),
