@@ -185,8 +185,9 @@ ROWS = {
     "toy world": "toy",
 }
 """What the page calls the kinds of files that can be searched."""
-APART = {"one delegation", "agent in another process"}
-"""One has a command of its own; the other one's plan asks that process, which its tests start."""
+APART = {"one delegation", "agent in another process", "agent of a framework"}
+"""The first has a command of its own; the plan of the second asks that process, which its tests
+start; the third has examples that tests run."""
 with toy_installed():
     STRATEGIES = sorted(name for name in strategy_names() if strategy_plugin(name).proposes)
 TASKS = {"delegate", "refine"}
@@ -205,7 +206,9 @@ REFUSED = [(kind, name) for kind in WORLDS for name in STRATEGIES if (kind, name
 
 
 def test_every_kind_of_file_is_looked_at() -> None:
-    assert {*WORLDS, "workflow", "remote"} == {point.name for point in entry_points(group=DIALECTS)}
+    assert {*WORLDS, "framework", "workflow", "remote"} == {
+        point.name for point in entry_points(group=DIALECTS)
+    }
     assert {name for _, name in PAIRS} == {*STRATEGIES} - TASKS
 
 
