@@ -331,7 +331,7 @@ def test_another_agent_cannot_go_on_with_a_run(burnish: Burnish, tmp_path: Path)
     said = burnish("eval", str(cases), "--resume", "run")
     assert said.code == 3
     assert "was started with another data" in said.err
-    assert "leave out --resume" in said.err
+    assert "--fork in place of --resume" in said.err
 
 
 def test_runs_resume_goes_on_with_a_measurement(burnish: Burnish, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_every_kind_of_file_has_a_starter(burnish: Burnish, tmp_path: Path) -> N
         for point in entry_points(group="burnish.projects")
         if point.value.startswith("burnish.projects.")
     }
-    assert written == ours
+    assert written == ours - {"framework"}, "an agent of a framework needs no file"
 
 
 @pytest.mark.parametrize("library", list(LIBRARIES))
