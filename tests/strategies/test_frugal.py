@@ -130,6 +130,21 @@ async def test_what_too_few_cases_cannot_show_is_not_claimed(tmp_path: Path) -> 
     assert "0.05 may be lost" in ending.claim.reason
 
 
+async def test_missing_cases_may_be_lost_ones(tmp_path: Path) -> None:
+    """Sixty ties would show it; five of them are missing, and all of those may be lost."""
+
+    def cut(candidate: Candidate, case: Case, draw: int) -> Outcome:
+        changed = candidate.values["prompt"] != PROMPT
+        if changed and case.id in {f"test-{n}" for n in (1, 2, 3, 5, 6)}:
+            raise ConnectionError("nobody answered")
+        return answer(candidate, case, draw)
+
+    ending, _ = await run(setup(cut), tmp_path / "run")
+    assert ending.claim is not None
+    assert ending.claim.verdict == "not shown"
+    assert "5 of 60 cases are missing, and could have turned it" in ending.claim.reason
+
+
 async def test_without_prices_tokens_are_saved(tmp_path: Path) -> None:
     def free(candidate: Candidate, case: Case, draw: int) -> Outcome:
         return replace(answer(candidate, case, draw), nano_usd=0)

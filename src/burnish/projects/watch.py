@@ -282,13 +282,14 @@ class Watch:
         home = state.folder.path / "optimizations" / f"{since[0].number:04}"
         if (home / "report.md").exists() and not _is_open(home):
             return None
-        left = self._left(state.spent)
+        # The search itself counts what it has spent when it goes on.
+        left = self._left(state.spent + self._optimizing(state.folder, but=home))
         project = load_project(self.options.project, left, models=self.models)
         return optimize(project.setup, home).folder
 
-    def _optimizing(self, folder: WatchFolder) -> Spend:
-        """What searches have spent."""
-        homes = (folder.path / "optimizations").glob("*")
+    def _optimizing(self, folder: WatchFolder, *, but: Path | None = None) -> Spend:
+        """What searches have spent, without this one."""
+        homes = (home for home in (folder.path / "optimizations").glob("*") if home != but)
         return sum((RunRecord.read(h).billed for h in homes if (h / RUN).exists()), NOTHING)
 
 

@@ -280,6 +280,8 @@ def _by_saving(
     fault, unchecked = seen.fault, seen.unchecked
     if change.high < -rule.margin:
         fault = fault or f"the score falls by {-change.mean:.3f}, {allowed}"
+    elif gaps := _gaps_in_score(seen.missing, len(after.cases), change, rule.margin):
+        unchecked = unchecked or gaps
     elif not saved.within(rule.margin):
         unchecked = unchecked or f"the score may be lower by {-change.low:.3f}, {allowed}"
     return replace(
@@ -292,6 +294,15 @@ def _by_saving(
         saves=SAVED_WORDS[unit],
         score_change=change,
     )
+
+
+def _gaps_in_score(gone: int, whole: int, change: Interval, margin: float) -> str:
+    """Why missing cases forbid a claim: each of them could have been lost."""
+    if gone > MAX_MISSING * whole:
+        return f"{gone} of {cases(whole)} are missing, at most {100 * MAX_MISSING:g}% may be"
+    if gone and (change.mean * (whole - gone) - gone) / whole < -margin:
+        return f"{gone} of {cases(whole)} are missing, and could have turned it"
+    return ""
 
 
 def _by_score(
