@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _FLAGS = "burnish.flags"
 """Where the context of a command keeps what its flags say."""
+_PARAMETERS = "burnish.parameters"
+"""Where it keeps the command's parameters, flags included."""
 USUAL_FILE = Path("agent.yaml")
 
 
@@ -31,7 +33,7 @@ class Flag:
 
     name: str
     spellings: tuple[str, ...]
-    help: str
+    field: "SettingField"
     panel: str
     metavar: str
     kind: type
@@ -40,10 +42,18 @@ class Flag:
     paths: bool
     """Whether its values are files, which count from where the command is given."""
 
-    def parameter(self) -> inspect.Parameter:
+    @property
+    def help(self) -> str:
+        """Read from the source of its model, which takes longer than many a command."""
+        text = self.field.help
+        if self.field.switches_off:
+            return self.field.door.off or (text and f"Switch off: {text[:1].lower()}{text[1:]}")
+        return text
+
+    def parameter(self, *, with_help: bool) -> inspect.Parameter:
         option = typer.Option(
             *self.spellings,
-            help=self.help or None,
+            help=(with_help and self.help) or None,
             rich_help_panel=self.panel if self.panel != "Options" else None,
             metavar=self.metavar or None,
             show_default=False,
@@ -94,7 +104,7 @@ class FieldsCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Find out what the run is about, add its flags, then parse as usual."""
-        own = [*self.params]
+        own = self.params
         args = [*args, *self._implied_by(args)]
         looking = {"-h", "--help"} & set(args)
         made = self.flags_in_help(args) if looking else self.flags(args, own)
@@ -104,12 +114,14 @@ class FieldsCommand(TyperCommand):
             _refuse_useless(args, flags, own)
         plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
         grouped = [each for each in own if each not in plain]  # groups stand in order of flags
-        self.params = [*plain, *_options(flags), *grouped]
-        try:
-            return super().parse_args(ctx, args)
-        finally:
-            if not (looking or ctx.resilient_parsing):
-                self.params = own
+        options = _options(flags, with_help=bool(looking) or ctx.resilient_parsing)
+        ctx.meta[_PARAMETERS] = [*plain, *options, *grouped]
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Those of the function, and the flags that the arguments bring."""
+        own = super().get_params(ctx)
+        return [*ctx.meta.get(_PARAMETERS, self.params), *own[len(self.params) :]]
 
     def _implied_by(self, args: Sequence[str]) -> Iterator[str]:
         # A resumed run has its description already.
@@ -140,13 +152,13 @@ def flag_values(
     return {**flags, "set": list(assignments)} if assignments else flags
 
 
-def _options(flags: Sequence[Flag]) -> list[Any]:
+def _options(flags: Sequence[Flag], *, with_help: bool) -> list[Any]:
     """The flags as typer options, which store their values in the context."""
 
     def command(**_: object) -> None:
         return None
 
-    parameters = [flag.parameter() for flag in flags]
+    parameters = [flag.parameter(with_help=with_help) for flag in flags]
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     made = typer.Typer(add_completion=False)
@@ -222,13 +234,10 @@ def flag_of(field: "SettingField") -> Flag:
         kind = list
     elif get_origin(inner) is tuple and plain_type(get_args(inner)[0]) is str:
         kind = tuple
-    text = field.help
-    if field.switches_off:
-        text = field.door.off or (text and f"Switch off: {text[:1].lower()}{text[1:]}")
     return Flag(
         name=field.name,
         spellings=field.flags,
-        help=text,
+        field=field,
         panel=field.door.panel,
         metavar=field.door.metavar or "|".join(_choices(inner)),
         kind=kind,

@@ -1,8 +1,11 @@
 """`burnish`: the commands in their groups, and the handling of errors."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any, cast
 
 import typer
+from typer.main import get_command
 
 from burnish.cli import (
     adopt,
@@ -82,13 +85,19 @@ app.command("schema", rich_help_panel="Set up")(schema.schema)
 app.command("doctor", rich_help_panel="Set up")(doctor.doctor)
 
 
+@cache
+def program() -> Any:
+    """The commands with all their options: sixty take a while to make."""
+    return cast("Any", get_command(app))
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; user errors become one message."""
     try:
         # Before all else, files that a killed run left with a candidate in them are put back.
         for fate in restore_abandoned():
             typer.echo(f"burnish: {fate}", err=True)
-        code: int | None = app(arguments, prog_name="burnish", standalone_mode=False)
+        code: int | None = program()(arguments, prog_name="burnish", standalone_mode=False)
     except typer.TyperException as error:
         return _refuse(error)
     except typer.Abort:

@@ -98,6 +98,7 @@ class LeakWatch:
         for run in public:
             del self._secrets[run]
         self._lengths = self._by_first_word()
+        self._shortest = min((len(" ".join(run)) for run in self._secrets), default=0)
 
     @property
     def empty(self) -> bool:
@@ -139,7 +140,9 @@ class LeakWatch:
     def _names_in(self, value: Json) -> Iterator[str]:
         if self._secrets:
             for text in _strings(value):
-                yield from (self._secrets[run] for run, _ in self._hits(_words(text)))
+                # Most strings are keys and short values. Other letters may grow when normalized.
+                if len(text) >= self._shortest or not text.isascii():
+                    yield from (self._secrets[run] for run, _ in self._hits(_words(text)))
 
     def _hits(self, words: _Words) -> Iterator[tuple[_Words, int]]:
         """The secret runs among these words, each with its place."""

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from burnish.core.errors import ConfigError
 
@@ -175,7 +175,7 @@ def leaving_no_bytecode() -> Generator[None, None, None]:
 
 def installed(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a group."""
-    return _scan(group, tuple((place, _changed(place)) for place in sys.path))
+    return tuple(_scan(tuple((place, _changed(place)) for place in sys.path)).select(group=group))
 
 
 def _changed(place: str) -> int:
@@ -185,8 +185,8 @@ def _changed(place: str) -> int:
         return 0
 
 
-@lru_cache(maxsize=32)
-def _scan(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
-    """Reads the metadata of every distribution, so once per group and installation."""
+@lru_cache(maxsize=8)
+def _scan(places: tuple[tuple[str, int], ...]) -> EntryPoints:
+    """Reads the metadata of every distribution, so once per installation, for all groups."""
     del places  # they tell installations apart
-    return tuple(entry_points(group=group))
+    return cast("EntryPoints", entry_points())  # in 3.11 a class with the same method

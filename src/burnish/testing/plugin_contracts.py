@@ -294,12 +294,10 @@ def _check_fields(
 
 def _own_options() -> set[str]:
     """The flags of `burnish optimize` that are not fields of a run."""
-    from typer.main import get_command
+    from burnish.cli.program import program
 
-    from burnish.cli.program import app
-
-    commands = cast("Any", get_command(app)).commands
-    return {spelled for option in commands["optimize"].params for spelled in option.opts}
+    options = program().commands["optimize"].params
+    return {spelled for option in options for spelled in option.opts}
 
 
 def _check_field(each: SettingField, name: str) -> None:
