@@ -14,6 +14,7 @@ from burnish.cluster.sealing import Opener, seal
 from burnish.core.errors import ConfigError, WorkerTrouble
 from burnish.core.evaluations import Evaluation
 from burnish.journal.limits import EndpointLimit, Limits
+from burnish.runs.directory import look_into
 from burnish.runs.driver import drive
 from burnish.runs.setup import start
 from burnish.testing.http_exchange import HttpRequest
@@ -198,8 +199,24 @@ async def test_other_files_on_a_worker_are_refused(tmp_path: Path) -> None:
             await drive(run)
     finally:
         await run.close()
-    # One case was refused; the other one was cancelled while it waited, and may be counted.
-    assert run.billed.calls <= 1
+    assert run.billed.calls == 0
+    with look_into(tmp_path / "run") as journal:
+        assert journal.billed.calls == 0
+
+
+async def test_a_stop_while_no_worker_is_there_bills_nothing(tmp_path: Path) -> None:
+    path = function_project(tmp_path, "def answer(q): return q\n", cases=3, module="bot_unasked")
+    setup = with_workers(loaded(path).setup, WorkersHere(tmp_path, count=0))
+    run = start(setup, folder=tmp_path / "run")
+    work = asyncio.create_task(drive(run))
+    while run.billed.calls < 3:  # every case is noted, and waits
+        await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await run.close()
+    with look_into(tmp_path / "run") as journal:
+        assert (journal.billed.calls, run.billed.calls) == (0, 0)
 
 
 def test_what_cannot_be_sent_is_refused_before_the_start(tmp_path: Path) -> None:
