@@ -43,7 +43,7 @@ class Transport(Protocol):
         ...
 
     async def addresses(self) -> Collection[str]:
-        """The workers that are there now."""
+        """The workers that are there now; none while the scheduler does not answer."""
         ...
 
     async def open(self, address: str, order: Order) -> None:
