@@ -223,8 +223,13 @@ def test_a_run_survives_the_loss_of_every_part_of_its_cluster(tmp_path: Path) ->
     calls = tmp_path / "calls"
     calls.touch()
 
-    def works(worker: "subprocess.Popen[str]") -> bool:
-        return f"\n{worker.pid} " in f"\n{calls.read_text()}"
+    def waits_on(*workers: "subprocess.Popen[str]") -> list["subprocess.Popen[str]"]:
+        """Those with a case that waits, once every case of a lost worker has begun again."""
+        made = [line.partition(" ") for line in calls.read_text().splitlines()]
+        times = Counter(query for _, _, query in made)
+        waiting = {int(pid) for pid, _, query in made if times[query] == 1}
+        lost = waiting - {each.pid for each in workers}
+        return [] if lost else [each for each in workers if each.pid in waiting]
 
     with ExitStack() as cluster:
         first = cluster.enter_context(scheduler(tmp_path))
@@ -251,18 +256,18 @@ def test_a_run_survives_the_loss_of_every_part_of_its_cluster(tmp_path: Path) ->
             )
         )
         while workers:
-            wait_for(lambda: any(map(works, workers)), run)
-            killed = next(filter(works, workers))
+            wait_for(lambda: waits_on(*workers), run)
+            killed = waits_on(*workers)[0]
             workers.remove(killed)
             killed.kill()
         spare = worker()
-        wait_for(lambda: works(spare), run)
+        wait_for(lambda: waits_on(spare), run)
         network.away = True
         network.cut()
         wait_for(lambda: spare.poll() is not None, run)  # Dask ends a worker that is cut off
         network.away = False
         last = worker()
-        wait_for(lambda: works(last), run)
+        wait_for(lambda: waits_on(last), run)
         first.process.kill()
         first.process.wait()
         cluster.enter_context(scheduler(tmp_path, port=port))
