@@ -1,166 +1,44 @@
 """A service of three processes under fire: `make soak`.
 
-Clients start runs while the processes are killed, the connections to PostgreSQL are cut, and the
-model's endpoint fails now and then. In the end every accepted run must have finished, with the same
-trials as an undisturbed twin, and the books must agree with what the endpoint has answered.
+Clients start runs while the processes are killed, PostgreSQL is restarted, its connections are cut,
+and the model's endpoint fails now and then. In the end every accepted run must have finished, with
+the same trials as an undisturbed twin, and the books must agree with what the endpoint answered.
 """
 
 import argparse
 import asyncio
-import hashlib
-import json
 import os
 import random
-import secrets
 import socket
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
+from tests.journal.database_proxy import Proxy
 
-from burnish.core.errors import BurnishError
-from burnish.system.databases import Database, DatabaseUrl
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, Dropped, ScriptedServer, Slow, Status
+from benchmarks.soak_world import Endpoint, OwnPostgres, write_project
+from burnish.testing.servers import ScriptedServer
 
 HOUR, SHORT = 3600.0, 600.0
-FAULTS = 0.05
-"""The share of questions that the endpoint does not answer."""
-_SERVER = "postgresql://postgres@127.0.0.1:5432/postgres"
 _SEEDS = 4
 """Different runs; each has one twin."""
 _WAITING = 3
 """Unfinished runs that the client keeps in the service."""
 _LEASE = 5.0
+_BLOWS = {"kill": 6, "cut": 2, "terminate": 2, "outage": 1, "restart": 1, "crash": 1}
+"""How often each is chosen: the last two are restarts of the database."""
 _BLOW_SECONDS = (3.0, 15.0)
 """The time from one blow to the next, at least and at most."""
 _PATIENCE = 1200.0
 """How long the runs may take to finish once there are no more blows."""
 _START = "from burnish.cli import main; main()"
-_AGENT = """\
-name: adder
-model: {{provider: openai, name: scripted, base_url: "{url}", temperature: 0.2}}
-instructions: {{inline: Add the numbers. Answer with the sum only.}}
-evaluations:
-  metrics: [{{type: standard, metric: equality, strip_whitespace: true}}]
-  optimizer:
-    loss: {{equality: 1.0}}
-    train_cases_file: train.yaml
-    holdout_cases_file: holdout.yaml
-    repeats: 2
-    axes:
-      demonstrations: {{max_demos: 4}}
-      numeric: [{{path: model.temperature, range: [0.0, 1.0]}}]
-    budget:
-      global: {{max_cycles: 1}}
-      demonstration_phase: {{max_trials: 3, patience: 3}}
-      numeric_phase: {{max_trials: 3, patience: 3}}
-test_cases_file: train.yaml
-"""
-
-
-# -- The world -------------------------------------------------------------------------------------
-
-
-@dataclass
-class Endpoint:
-    """A model whose answer is a function of the question, and which fails now and then."""
-
-    rng: random.Random
-    faulty: bool = True
-    answered: int = 0
-    faults: int = 0
-
-    def answer(self, request: HttpRequest) -> Answer:
-        """An answer, or a fault."""
-        if self.faulty and self.rng.random() < FAULTS:
-            self.faults += 1
-            return self.rng.choice([Status(503), Dropped()])
-        self.answered += 1
-        asked: Any = request.json
-        body = json.dumps([asked["messages"], asked.get("temperature")], sort_keys=True)
-        luck = hashlib.sha256(body.encode()).digest()[0] / 256
-        numbers = [
-            int(each) for each in str(asked["messages"][-1]["content"]).split() if each.isdigit()
-        ]
-        right = luck < 0.3 + 0.1 * len(asked["messages"])
-        return Slow(0.02, str(sum(numbers) if right else sum(numbers) + 1))
-
-
-def write_project(folder: Path, url: str) -> None:
-    """The agent that is tuned, with its cases."""
-    (folder / "agent.yaml").write_text(_AGENT.format(url=url))
-    for name, count, first in (("train", 6, 10), ("holdout", 5, 50)):
-        pairs = [(first + number, 3 * number + 1) for number in range(count)]
-        cases = [
-            {"name": f"{name}-{a}", "input": f"add {a} and {b}", "ground_truth": str(a + b)}
-            for a, b in pairs
-        ]
-        (folder / f"{name}.yaml").write_text(json.dumps({"test_cases": cases}))
-
-
-@dataclass
-class CutProxy:
-    """Passes bytes to the database until somebody cuts its connections."""
-
-    host: str
-    port: int
-    away: bool = False
-    _open: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncGenerator[int, None]:
-        """Its port."""
-        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
-            self.cut()
-
-    def cut(self) -> None:
-        """End every connection, in the middle of whatever it carries."""
-        for writer in self._open:
-            writer.transport.abort()
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.away:
-            writer.transport.abort()
-            return
-        far_reader, far_writer = await asyncio.open_connection(self.host, self.port)
-        both = {writer, far_writer}
-        self._open |= both
-        try:
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-        finally:
-            self._open -= both
-            for each in both:
-                each.transport.abort()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while content := await reader.read(1 << 16):
-            writer.write(content)
-            await writer.drain()
-    writer.transport.abort()
-
-
-def execute(address: str, *statements: str) -> None:
-    """Run statements on the server itself, each by itself."""
-    database = Database(DatabaseUrl.parse(address), trouble=BurnishError, pooled=False)
-    with database.connect(isolation_level="AUTOCOMMIT") as db:
-        for statement in statements:
-            db.exec_driver_sql(statement)
-
 
 # -- The service -----------------------------------------------------------------------------------
 
@@ -285,8 +163,8 @@ class Storm:
 
     rng: random.Random
     members: Sequence[Member]
-    proxy: CutProxy
-    database: str
+    proxy: Proxy
+    postgres: OwnPostgres
     blows: Counter[str] = field(default_factory=Counter[str])
 
     async def rage(self, seconds: float) -> None:
@@ -294,9 +172,7 @@ class Storm:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             await asyncio.sleep(self.rng.uniform(*_BLOW_SECONDS))
-            await self._strike(
-                self.rng.choices(["kill", "cut", "terminate", "outage"], [6, 2, 2, 1])[0]
-            )
+            await self._strike(self.rng.choices([*_BLOWS], [*_BLOWS.values()])[0])
             for member in self.members:
                 await member.start()
 
@@ -309,9 +185,9 @@ class Storm:
         elif blow == "cut":
             self.proxy.cut()
         elif blow == "terminate":
-            own = f"datname = '{self.database}' AND pid <> pg_backend_pid()"
-            end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {own}"
-            await asyncio.to_thread(execute, _SERVER, end)
+            await asyncio.to_thread(self.postgres.terminate_backends)
+        elif blow in ("restart", "crash"):
+            await asyncio.to_thread(self.postgres.restart, crash=blow == "crash")
         else:
             self.proxy.away = True
             self.proxy.cut()
@@ -364,24 +240,19 @@ class Outcome:
 
 async def soak(seconds: float, seed: int, folder: Path) -> Outcome:
     """Storm for some seconds, let the runs finish, and compare."""
-    rng, began = random.Random(seed), time.monotonic()
-    endpoint, database = Endpoint(rng=random.Random(seed)), f"burnish_soak_{secrets.token_hex(4)}"
-    server = urlsplit(_SERVER)
-    proxy = CutProxy(str(server.hostname), server.port or 5432)
-    execute(_SERVER, f"CREATE DATABASE {database}")
-    members: list[Member] = []
-    try:
+    began, endpoint = time.monotonic(), Endpoint(rng=random.Random(seed))
+    with (
+        OwnPostgres.running(_free_port()) as postgres,
+        closing(Proxy("127.0.0.1", postgres.port)) as proxy,
+    ):
         async with (
             ScriptedServer(answers=endpoint.answer) as model,
-            proxy.listening() as port,
             httpx.AsyncClient(timeout=30, trust_env=False) as http,
+            _members(folder, proxy.port, _free_port()) as (url, members),
         ):
             write_project(folder, model.base_url)
-            db = f"postgresql://postgres@127.0.0.1:{port}/{database}"
-            api = _free_port()
-            members += _cluster(folder, db, api)
-            client = Client(f"http://127.0.0.1:{api}/api/v1", http)
-            storm = Storm(rng, members, proxy, database)
+            client = Client(url, http)
+            storm = Storm(random.Random(seed), members, proxy, postgres)
             await _feed(client, storm, seconds)
             account = await client.settled_account()
             answered, endpoint.faulty = endpoint.answered, False
@@ -395,17 +266,23 @@ async def soak(seconds: float, seed: int, folder: Path) -> Outcome:
                 faults=endpoint.faults,
                 seconds=time.monotonic() - began,
             )
-    finally:
-        for member in members:
-            await member.kill()
-        execute(_SERVER, f"DROP DATABASE {database} WITH (FORCE)")
 
 
-def _cluster(folder: Path, db: str, port: int) -> list[Member]:
+@asynccontextmanager
+async def _members(
+    folder: Path, database: int, port: int
+) -> AsyncGenerator[tuple[str, Sequence[Member]], None]:
+    """The address of the service, and its processes, not started yet."""
+    db = f"postgresql://postgres@127.0.0.1:{database}/postgres"
     common = ("--app", "adder=agent.yaml", "--db", db, "--lease", str(_LEASE))
     api = Member("api", folder, (*common, "--role", "api", "--port", str(port)))
     worker = (*common, "--role", "worker", "--max-running", "2")
-    return [api, Member("worker-1", folder, worker), Member("worker-2", folder, worker)]
+    members = [api, *(Member(f"worker-{number}", folder, worker) for number in (1, 2))]
+    try:
+        yield f"http://127.0.0.1:{port}/api/v1", members
+    finally:
+        for member in members:
+            await member.kill()
 
 
 def _free_port() -> int:

@@ -112,7 +112,7 @@ def _install(absent: Sequence[Need]) -> None:
     packages = [
         package
         for need in absent
-        if not all(map(_program, need.programs))
+        if not all(map(program, need.programs))
         for package in need.packages
     ]
     may = _root_prefix()
@@ -138,7 +138,7 @@ def _root_prefix() -> list[str] | None:
     return None
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """A program of the path, or of a folder where Debian keeps servers; empty where it is not."""
     servers = [str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"))[::-1]]
     folders = [os.environ.get("PATH", ""), "/usr/sbin", *servers]
@@ -152,15 +152,15 @@ def _pull(model: str) -> Callable[[], None]:
 
 def _start_postgresql() -> None:
     url, data, user = Server.of(POSTGRESQL), _data_folder("postgresql", "postgres"), "postgres"
-    control = [_program("pg_ctl"), "-D", f"{data}/db", "-w", "-l", f"{data}/log"]
+    control = [program("pg_ctl"), "-D", f"{data}/db", "-w", "-l", f"{data}/log"]
     if not (data / "db").exists():
-        make = [_program("initdb"), "-D", f"{data}/db", "-U", url.user, "--auth=trust"]
-        _run_as(user, make)
+        make = [program("initdb"), "-D", f"{data}/db", "-U", url.user, "--auth=trust"]
+        run_as(user, make)
     options = f"-p {url.port} -h {url.host} -k {data}"
-    _run_as(user, [*control, "-o", options, "start"])
+    run_as(user, [*control, "-o", options, "start"])
     with suppress(subprocess.CalledProcessError):  # it is there from an earlier time
         to = ["-h", url.host, "-p", str(url.port), "-U", url.user]
-        _run_as(user, [_program("createdb"), *to, url.database])
+        run_as(user, [program("createdb"), *to, url.database])
     print(f"started PostgreSQL at {url.host}:{url.port}; its data: {data}")
 
 
@@ -169,11 +169,11 @@ def _start_mariadb() -> None:
     usual = ["--no-defaults", f"--datadir={data}/db"]
     if not (data / "db").exists():
         root = "--auth-root-authentication-method=normal"
-        _run_as(user, [_program("mariadb-install-db"), *usual, root])
+        run_as(user, [program("mariadb-install-db"), *usual, root])
     (data / "init.sql").write_text(f"CREATE DATABASE IF NOT EXISTS {url.database};\n")
     files = [f"--socket={data}/socket", f"--pid-file={data}/pid", f"--log-error={data}/log"]
     place = [f"--port={url.port}", f"--bind-address={url.host}", f"--init-file={data}/init.sql"]
-    command = [_program("mariadbd"), *usual, *files, *place]
+    command = [program("mariadbd"), *usual, *files, *place]
     subprocess.Popen(
         [*_as_user(user), *command],
         stdin=subprocess.DEVNULL,
@@ -193,10 +193,15 @@ def _data_folder(name: str, user: str) -> Path:
     """A folder of the user that the server runs as."""
     folder = Path(tempfile.gettempdir()) / f"burnish-tests-{os.geteuid()}-{name}"
     folder.mkdir(mode=0o755, exist_ok=True)
+    give_to(user, folder)
+    return folder
+
+
+def give_to(user: str, folder: Path) -> None:
+    """Let a server that runs as this user write to a folder."""
     if os.geteuid() == 0:
         owner = pwd.getpwnam(user)
         os.chown(folder, owner.pw_uid, owner.pw_gid)
-    return folder
 
 
 def _as_user(user: str) -> list[str]:
@@ -204,7 +209,8 @@ def _as_user(user: str) -> list[str]:
     return ["runuser", "-u", user, "--"] if os.geteuid() == 0 else []
 
 
-def _run_as(user: str, command: Sequence[str]) -> None:
+def run_as(user: str, command: Sequence[str]) -> None:
+    """Run a command of a server to its end, as this user where we are root."""
     subprocess.run([*_as_user(user), *command], check=True, cwd="/", stdout=subprocess.DEVNULL)
 
 

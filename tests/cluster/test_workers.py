@@ -3,17 +3,25 @@
 import asyncio
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from burnish.cluster.dask_workers import _RunPlugin  # pyright: ignore[reportPrivateUsage]
+from burnish.cluster.link import LinkMessage
 from burnish.cluster.sealing import Opener, seal
+from burnish.cluster.station import Order
+from burnish.core.content import codec
 from burnish.core.errors import ConfigError, WorkerTrouble
 from burnish.core.evaluations import Evaluation
+from burnish.core.outcomes import Outcome
+from burnish.core.protocols import WorkUnit
 from burnish.journal.limits import EndpointLimit, Limits
+from burnish.runs.directory import look_into
 from burnish.runs.driver import drive
 from burnish.runs.setup import start
 from burnish.testing.http_exchange import HttpRequest
@@ -117,6 +125,28 @@ async def test_a_worker_that_was_out_of_sight_is_used_again(tmp_path: Path) -> N
     assert ending.billed.calls >= len(endpoint.calls)
 
 
+async def test_a_slow_worker_holds_up_its_own_cases_only(tmp_path: Path) -> None:
+    others_are_done = asyncio.Event()
+
+    class OneIsSlow(WorkersHere):
+        async def poll(self, address: str) -> list[LinkMessage]:
+            if address == "worker 0":
+                await others_are_done.wait()
+            return await super().poll(address)
+
+    # Four cases at once: two on each worker, and all that follow on the one that gets on.
+    endpoint = Endpoint(lambda number: others_are_done.set() if number == 8 else None)
+    async with ScriptedServer(answers=endpoint) as server:
+        path = agent_project(tmp_path, server.base_url, cases=10)
+        prepared = loaded(path)
+        result, ending = await measured(
+            prepared, with_workers(prepared.setup, OneIsSlow(tmp_path)), tmp_path / "run"
+        )
+    assert [each.outcome.output for each in result.results] == [f"ASK {n}" for n in range(10)]
+    assert {*endpoint.calls[-2:]} < {f"ask {n}" for n in range(4)}
+    assert (ending.spent.calls, ending.billed.calls) == (10, 10)
+
+
 async def test_the_limit_of_an_endpoint_holds_over_all_workers(tmp_path: Path) -> None:
     most = 0
 
@@ -185,6 +215,56 @@ async def test_a_stop_ends_the_work_of_workers(tmp_path: Path) -> None:
     assert sorted(bot.ENDED) == sorted(bot.ASKED)
 
 
+BLOCKING = """\
+import time
+
+async def answer(query):
+    while query != "ask 1":  # the loop of the worker never turns
+        try:
+            time.sleep(0.01)
+        except Exception:
+            pass
+    return query.upper()
+"""
+
+
+@asynccontextmanager
+async def blocked_worker(folder: Path, limit: float, module: str) -> AsyncGenerator[_RunPlugin]:
+    """A worker as Dask has it, with two cases, of which the first blocks its loop."""
+    setup = loaded(function_project(folder, BLOCKING, cases=2, module=module)).setup
+    plugin = _RunPlugin(Order(run="a-test", spec=setup.project.spec), folder / "worker")
+
+    async def release() -> None: ...
+
+    await plugin.open(release)
+    try:
+        for number, case in enumerate(setup.dataset.train):
+            target = setup.target.description
+            unit = WorkUnit(target=target, candidate=setup.target.baseline, case=case, draw=0)
+            call = LinkMessage(kind="call", number=number, method="run", value=(0, unit, limit))
+            plugin.receive([call])
+        yield plugin
+    finally:
+        await plugin.teardown(None)
+
+
+async def test_an_async_agent_that_blocks_its_loop_on_a_worker_is_cut(tmp_path: Path) -> None:
+    found: dict[int, Any] = {}
+    async with blocked_worker(tmp_path, 0.5, "bot_that_blocks") as plugin:
+        while len(found) < 2:
+            found |= {each.number: each.value for each in await plugin.messages()}
+    blocked, fine = (codec(Outcome).decode(found[number].value) for number in (0, 1))
+    assert blocked.failure is not None
+    assert (blocked.failure.error, blocked.missing) == ("TimeLimit", False)
+    assert (fine.failure, fine.output) == (None, "ASK 1")
+
+
+async def test_a_worker_ends_work_that_blocks_its_loop(tmp_path: Path) -> None:
+    async with blocked_worker(tmp_path, 3600.0, "bot_that_stays") as plugin:
+        pass
+    await asyncio.to_thread(plugin._thread.join)  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_other_files_on_a_worker_are_refused(tmp_path: Path) -> None:
     path = function_project(
         tmp_path, "def answer(query): return query.upper()\n", cases=2, module="bot_that_differs"
@@ -198,8 +278,24 @@ async def test_other_files_on_a_worker_are_refused(tmp_path: Path) -> None:
             await drive(run)
     finally:
         await run.close()
-    # One case was refused; the other one was cancelled while it waited, and may be counted.
-    assert run.billed.calls <= 1
+    assert run.billed.calls == 0
+    with look_into(tmp_path / "run") as journal:
+        assert journal.billed.calls == 0
+
+
+async def test_a_stop_while_no_worker_is_there_bills_nothing(tmp_path: Path) -> None:
+    path = function_project(tmp_path, "def answer(q): return q\n", cases=3, module="bot_unasked")
+    setup = with_workers(loaded(path).setup, WorkersHere(tmp_path, count=0))
+    run = start(setup, folder=tmp_path / "run")
+    work = asyncio.create_task(drive(run))
+    while run.billed.calls < 3:  # noqa: ASYNC110 - until every case is noted, and waits
+        await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await run.close()
+    with look_into(tmp_path / "run") as journal:
+        assert (journal.billed.calls, run.billed.calls) == (0, 0)
 
 
 def test_what_cannot_be_sent_is_refused_before_the_start(tmp_path: Path) -> None:

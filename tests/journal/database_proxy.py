@@ -1,4 +1,4 @@
-"""A proxy before a database server, which loses connections when a test wants it to."""
+"""A proxy before a server, which loses connections when a test wants it to."""
 
 import re
 import selectors
@@ -36,8 +36,8 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """End every connection."""
-        for pair in self._pairs:
+        """End every connection, in the middle of whatever it carries."""
+        for pair in [*self._pairs]:
             for side in pair:
                 _end(side)
 
@@ -45,13 +45,20 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                if self.away:
+                server = self._connected()
+                if server is None:
                     client.close()
                     self.turned_away.release()
                     continue
-                pair = (client, socket.create_connection(self._server))
+                pair = (client, server)
                 self._pairs.append(pair)
                 threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _connected(self) -> socket.socket | None:
+        """A connection to the server, unless one of them is away."""
+        with suppress(OSError):
+            return None if self.away else socket.create_connection(self._server)
+        return None
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError), selectors.DefaultSelector() as ready:
@@ -59,8 +66,10 @@ class Proxy:
             ready.register(server, selectors.EVENT_READ, client)
             while all(self._passed(key) for key, _ in ready.select()):
                 pass
+        self._pairs.remove((client, server))
         for side in (client, server):
             _end(side)
+            side.close()
 
     def _passed(self, key: selectors.SelectorKey) -> bool:
         source, target = key.fileobj, key.data
@@ -83,6 +92,6 @@ class Proxy:
 
 
 def _end(side: socket.socket) -> None:
+    """Wake whoever passes bytes on, who closes it: a closed one would wake nobody."""
     with suppress(OSError):
         side.shutdown(socket.SHUT_RDWR)
-    side.close()

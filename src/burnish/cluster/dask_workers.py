@@ -27,12 +27,15 @@ from burnish.cluster.link import LinkMessage, portable
 from burnish.cluster.sealing import Opener, Sealed, seal
 from burnish.cluster.station import Order, Station
 from burnish.core.errors import BurnishError, WorkerTrouble
+from burnish.journal.executors import CallCutter, CutShort
 from burnish.version import VERSION
 
 _POLL_SECONDS = 15.0
 """How long a worker holds a question for messages open."""
 _LEASE_SECONDS = 60.0
 """A worker that nobody asked for so long ends the work: the run is gone."""
+_CLOSE_SECONDS = 30.0
+"""How long the work on a worker may take to end."""
 _LOCAL = {
     "distributed.comm.timeouts.connect": "300s",
     "distributed.scheduler.reuse-broadcast-comm": True,
@@ -50,10 +53,12 @@ class _RunPlugin(WorkerPlugin):
     def __init__(self, order: Order, folder: Path) -> None:
         self.name = _plugin_name(order.run)
         self._folder = folder
+        self._closed = False
         self._outbox: list[LinkMessage] = []
         self._mail = asyncio.Event()
         self._home = asyncio.get_running_loop()
         self._inner = asyncio.new_event_loop()
+        self._cutter = CallCutter(self._inner)
         self._station = Station(order, self._put, folder=folder)
         self._thread = threading.Thread(target=self._serve, name="burnish station", daemon=True)
         self._thread.start()
@@ -62,7 +67,11 @@ class _RunPlugin(WorkerPlugin):
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._inner)
-        self._inner.run_forever()
+        self._cutter.start()
+        while not self._closed:
+            with suppress(CutShort):  # it came when the call had just ended
+                self._inner.run_forever()
+        self._cutter.close()
         self._inner.close()
 
     def _inside(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
@@ -114,9 +123,15 @@ class _RunPlugin(WorkerPlugin):
         if self._lease is not None and self._lease is not asyncio.current_task():
             self._lease.cancel()
         self._mail.set()  # whoever still asks for messages gets none
+        self._cutter.ending = True
+        closing = asyncio.wrap_future(self._inside(self._station.close()))
         try:
-            await asyncio.wrap_future(self._inside(self._station.close()))
+            # A call that blocks the loop in C cannot be cut; its thread is left behind.
+            await asyncio.wait_for(asyncio.shield(closing), _CLOSE_SECONDS)
+        except TimeoutError:
+            closing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         finally:
+            self._closed = True
             self._inner.call_soon_threadsafe(self._inner.stop)
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -213,11 +228,19 @@ class DaskTransport:
             # First, so that processes end that were started when this is cancelled.
             self._open_things.push_async_callback(cluster.close)
             await cluster
+        await self._connect(cluster)
+
+    async def _connect(self, cluster: Any) -> None:
         client = cast("Any", Client)(cluster, asynchronous=True, set_as_default=False)
         self._connected = await self._open_things.enter_async_context(client)
 
     async def addresses(self) -> Collection[str]:
-        return list(await self._connected.nthreads())
+        try:
+            if self._connected.status == "closed":  # the scheduler was away for too long
+                await self._connect(self._address)
+            return list(await self._connected.nthreads())
+        except OSError:
+            return ()  # it may be restarting; its workers are out of reach
 
     async def open(self, address: str, order: Order) -> None:
         await self._compare_versions(address)

@@ -23,6 +23,7 @@ from burnish.core.money import Spend
 from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Call, Metric, Receipt, Scope, WorkUnit
 from burnish.journal.limits import Limits
+from burnish.journal.once import NeverBegun
 from burnish.runs.case_work import ONE_RUN, CaseWork, Scores
 
 _ENOUGH_LOSSES = 3
@@ -42,7 +43,7 @@ class Transport(Protocol):
         ...
 
     async def addresses(self) -> Collection[str]:
-        """The workers that are there now."""
+        """The workers that are there now; none while the scheduler does not answer."""
         ...
 
     async def open(self, address: str, order: Order) -> None:
@@ -99,8 +100,11 @@ class RemotePool:
     async def _free(self) -> "_Member":
         if self._watch is None:
             self._watch = asyncio.create_task(self._look())
-        async with self._news:
-            await self._news.wait_for(lambda: bool(self._members or self._trouble))
+        try:
+            async with self._news:
+                await self._news.wait_for(lambda: bool(self._members or self._trouble))
+        except asyncio.CancelledError:
+            raise NeverBegun from None
         if self._trouble is not None:
             raise WorkerUnready(self._trouble.message, remedy=self._trouble.remedy)
         return min(self._members.values(), key=lambda each: each.load)

@@ -1,6 +1,8 @@
 """Runs many units of work at once within time limits, and classifies their failures."""
 
 import asyncio
+import ctypes
+import threading
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -14,11 +16,12 @@ from collections.abc import (
     Iterator,
     Sized,
 )
-from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from burnish.core.outcomes import Failure, FailureKind
 from burnish.system.shutdown import has_ended, leave_behind
@@ -54,7 +57,7 @@ class CancelledInside(Exception):
 class CutShort(BaseException):
     """Raised inside code that blocks the event loop. Agents catch any Exception, but not this."""
 
-    def __init__(self, *, ending: bool) -> None:
+    def __init__(self, *, ending: bool = False) -> None:
         super().__init__("the call was cut short")
         self.ending = ending
         """Whether the run is ending; otherwise the call exceeded its limit."""
@@ -137,6 +140,11 @@ class CallClock:
     def overdue(self) -> bool:
         """Whether a deadline would have passed if nothing else were running."""
         return any(span.alone <= self.now() for span in self._spans.values())
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds for which a call may block the event loop."""
+        return self._each if self._whole is None else self._whole
 
     def out_of_time(self) -> OutOfTime:
         """The error for code that ran too long."""
@@ -229,6 +237,105 @@ def cut_short(frame: FrameType | None, *, ending: bool) -> None:
             return
         frame = frame.f_back
     raise CutShort(ending=ending)
+
+
+TICK = 0.25
+"""Seconds between two looks. Waiting is counted in looks, so that a process that was suspended, or
+a busy machine, does not look like one that hangs."""
+_BLOCKED_LOOKS = 4
+"""After so many looks at a blocked loop, something is done about it."""
+
+
+class LoopWatch:
+    """Counts for how many looks one call has blocked an event loop; looks from another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.blocked = 0
+        self.turned = True
+        """Whether the loop has turned since the last look."""
+        self.blocking: asyncio.Task[Any] | None = None
+        """The task that had the loop at the last look."""
+
+    def look(self) -> None:
+        """Look once; every `TICK` seconds."""
+        task = asyncio.current_task(self._loop)
+        # Several blocking calls may run in one turn of the loop: each is counted separately.
+        alike = not self.turned and task is self.blocking
+        self.blocked, self.blocking = self.blocked + 1 if alike else 0, task
+        if self.turned:
+            self.turned = False
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._turn)
+
+    def _turn(self) -> None:
+        self.turned = True
+
+    @property
+    def long(self) -> bool:
+        """Whether the loop is blocked, rather than busy for a moment."""
+        return self.blocked >= _BLOCKED_LOOKS
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to do something about it, now or again."""
+        return self.blocked > 0 and self.blocked % _BLOCKED_LOOKS == 0
+
+    def exceeds(self, limit: float | None) -> bool:
+        """Whether one call has blocked the loop for this long."""
+        return limit is not None and self.blocked * TICK >= limit
+
+
+class CallCutter:
+    """Cuts calls short that block the loop of a thread, in which no signal is ever handled.
+
+    What blocks inside one long call of a C function, such as a sleep, is cut when that returns.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.ending = False
+        """Whether a call is cut within its limit too."""
+        self._watch = LoopWatch(loop)
+        self._clocks: WeakKeyDictionary[asyncio.Task[Any], CallClock] = WeakKeyDictionary()
+        self._over = threading.Event()
+        loop.set_task_factory(self._task)
+
+    def start(self) -> None:
+        """Watch the loop of this thread, which is about to run."""
+        watched = threading.get_ident()
+        threading.Thread(
+            target=self._look, args=(watched,), name="burnish watch", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._over.set()
+
+    def _task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Any,
+        *,
+        context: Context | None = None,
+        **more: Any,
+    ) -> "asyncio.Task[Any]":
+        """A task whose clock other threads can find."""
+        task = asyncio.Task(work, loop=loop, context=context, **more)
+        clock = _CLOCK.get() if context is None else context.get(_CLOCK)
+        if clock is not None:
+            self._clocks[task] = clock
+        return task
+
+    def _look(self, watched: int) -> None:
+        while not self._over.wait(TICK):
+            self._watch.look()
+            task = self._watch.blocking
+            clock = None if task is None else self._clocks.get(task)
+            if clock is None or not self._watch.due:
+                continue
+            if self.ending or (clock.overdue and self._watch.exceeds(clock.limit)):
+                kind = ctypes.py_object(CutShort)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(watched), kind)
 
 
 def task_cancelled() -> bool:

@@ -25,6 +25,10 @@ _REMEMBERED = 1_000
 _Perform = Callable[[Scope], Awaitable[Receipt[T]]]
 
 
+class NeverBegun(asyncio.CancelledError):
+    """An effect was cancelled while it waited for a worker: nothing was paid."""
+
+
 class DirectEffects:
     """Performs every effect every time and records what it cost."""
 
@@ -221,7 +225,7 @@ class JournaledEffects:
                     await self.journal.note(call, trial=scope.trial, request=request)
                 receipt = await perform(nested)
                 value, whole = self._encoded(call, receipt.value, own_text)
-            except WorkerUnready:
+            except (WorkerUnready, NeverBegun):
                 if call.paid:
                     self.journal.withdraw(call)
                 raise

@@ -15,7 +15,7 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
-from burnish.journal.executors import cut_short, task_cancelled
+from burnish.journal.executors import TICK, LoopWatch, cut_short, task_cancelled
 from burnish.runs.breakers import LimitExceeded
 from burnish.runs.events import (
     ALARM,
@@ -70,11 +70,6 @@ class Signals:
             raise KeyboardInterrupt
 
 
-_TICK = 0.25
-"""Seconds between two checks. Waiting is counted in checks, so that a process that was suspended,
-or a busy machine, does not look like one that hangs."""
-_BLOCKED_LOOKS = 4
-"""After so many checks of a blocked loop, whatever blocks it gets a signal."""
 _BY_SIGNAL = "asked to stop by a signal"
 _WAKE = signal.SIGURG
 """Ignored by default and hardly ever handled; Go uses it for the same purpose."""
@@ -97,10 +92,8 @@ class _Watch:
         self._loop = asyncio.get_running_loop()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="burnish watch", daemon=True)
-        self._turned = True
-        self._blocked = self._quiet = 0
-        self._blocking: asyncio.Task[Any] | None = None
-        self._landed = 0
+        self._blockage = LoopWatch(self._loop)
+        self._quiet = self._landed = 0
         self._before: Any = None
         self._handles = False
 
@@ -119,23 +112,14 @@ class _Watch:
             signal.signal(_WAKE, self._before)
 
     def _look(self) -> None:
-        while not self._over.wait(_TICK):
-            self._look_at_loop()
+        while not self._over.wait(TICK):
+            self._blockage.look()
+            # Also for a Ctrl-C that the system sent to another thread: Python runs handlers
+            # in the main one.
+            if self._handles and self._blockage.due:
+                signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
             with suppress(OSError):  # the stop file may be unreadable for a moment
                 self._look_at_calls()
-
-    def _look_at_loop(self) -> None:
-        task = asyncio.current_task(self._loop)
-        # Several blocking calls may run in one turn of the loop: each is counted separately.
-        alike = not self._turned and task is self._blocking
-        self._blocked, self._blocking = self._blocked + 1 if alike else 0, task
-        if self._turned:
-            self._turned = False
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._turn)
-        # Also for a Ctrl-C that the system sent to another thread: Python handles it in this one.
-        if self._handles and self._blocked and self._blocked % _BLOCKED_LOOKS == 0:
-            signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
 
     def _look_at_calls(self) -> None:
         reason = self._run.closing.outside_reason(searching=self.searching)
@@ -146,23 +130,19 @@ class _Watch:
         self._landed = self._run.calls_ended
         self._quiet = 0 if reason is None or moved else self._quiet + 1
         grace = self._run.setup.grace_seconds
-        if reason is None or self.broken_off is not None or self._quiet * _TICK < grace:
+        if reason is None or self.broken_off is not None or self._quiet * TICK < grace:
             return
         dropped = f"the current trial was dropped, since no call ended for {grace:g} s"
         self.broken_off = replace(reason, detail=f"{reason.detail}; {dropped}")
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
 
-    def _turn(self) -> None:
-        self._turned = True
-
     def _cut_short(self, number: int, frame: FrameType | None) -> None:
         del number
-        limit = self._run.blocking_limit
-        expired = limit is not None and self._blocked * _TICK >= limit
-        over = self.insisting or self.broken_off is not None
-        ending = over and self._blocked >= _BLOCKED_LOOKS
-        if not self._turned and (ending or expired):  # otherwise it came too late
+        blockage = self._blockage
+        expired = blockage.exceeds(self._run.blocking_limit)
+        ending = (self.insisting or self.broken_off is not None) and blockage.long
+        if not blockage.turned and (ending or expired):  # otherwise it came too late
             cut_short(frame, ending=ending)
 
 

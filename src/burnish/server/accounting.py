@@ -13,6 +13,7 @@ import psutil
 
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
+from burnish.journal.database_store import JournalUnreachable
 from burnish.journal.limits import Budget
 from burnish.projects.clients import NotAllowed
 from burnish.runs.directory import look_into
@@ -116,15 +117,21 @@ class Accounting:
         """Free the name of a deleted run; what it spent stays spent."""
         await self._accounts.forget(key)
 
-    async def settle(self, key: _Key, place: RunPlace | None) -> None:
-        """Count what a finished run has spent; everything reserved if that cannot be read."""
+    async def settle(self, key: _Key, place: RunPlace | None) -> bool:
+        """Count what a finished run has spent; everything reserved if that cannot be read.
+
+        False while the database of its journal does not answer: it is settled later.
+        """
         spent, size = None, 0
         if place is not None:
             try:
                 spent, size = await asyncio.to_thread(_measured, place)
+            except JournalUnreachable:
+                return False
             except (BurnishError, OSError) as error:
                 _log.warning("what run %s/%s spent cannot be read: %s", *key, error)
         await self._accounts.settle(key, spent, size)
+        return True
 
     async def settle_finished(self, account: str = "") -> int:
         """Settle every run that is finished, and return how many there were."""
@@ -150,8 +157,7 @@ class Accounting:
             return False  # it is being stored just now
         except NotHere:
             pass
-        await self.settle(key, place)
-        return True
+        return await self.settle(key, place)
 
     async def check_owner(self, client: Client, key: _Key) -> None:
         """Refuse to change the run of another token."""
