@@ -205,12 +205,12 @@ def label(
 
     Labels are in FILE.labels.jsonl. Several people can label; nobody sees the others' labels.
     """
-    from burnish.cli.labelling import forget_labels, label_cases, user_name
+    from burnish.cli.labelling import forget_labels, label_cases
 
     if forget:
         forget_labels(cases)
         return
-    name = user_name() if person is None else person
+    name = options.user_name() if person is None else person
     label_cases(cases, person=name, scale=scale, everything=everything)
 
 

@@ -1,6 +1,5 @@
 """Labelling cases in the terminal, and how far the people who did it agree."""
 
-import getpass
 import json
 import shutil
 import sys
@@ -31,14 +30,6 @@ _MOST_CHARS = 4_000
 """Of one text on the screen."""
 _SHOWN = 20
 _COMMANDS = {"s": "skip", "b": "back", "n": "note", "q": "quit"}
-
-
-def user_name() -> str:
-    """Who is at the keyboard; empty if the system does not know."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
 
 
 def label_cases(path: Path, *, person: str, scale: str | None, everything: bool) -> None:

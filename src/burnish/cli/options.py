@@ -1,5 +1,6 @@
 """Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
 
+import getpass
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial, wraps
@@ -8,6 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+
+def user_name() -> str:
+    """Who is at the keyboard; empty if the system does not know."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody has a name in this container
+        return ""
 
 
 def in_panel(panel: str) -> Callable[..., Any]:

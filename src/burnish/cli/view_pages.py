@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from burnish.cli.options import user_name
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.delegation.pages import StoredDelegations
 from burnish.pages.document import require_view
@@ -54,7 +55,7 @@ def serve_pages(name: str, *, port: int, browser: bool) -> None:
         delegations=StoredDelegations(),
     )
     try:
-        viewer = Viewer(library, port=port)
+        viewer = Viewer(library, port=port, person=user_name())
     except OSError as error:
         message = f"cannot listen on port {port}: {error.strerror}"
         remedy = "choose another one with --port, or leave it out"

@@ -110,7 +110,14 @@ def render(template: str, context: Mapping[str, object], *, place: Place = ALONE
     """A whole document. Every text in the context is escaped."""
     require_view()
     environment = _environment()
-    shared: dict[str, object] = {"key": "", "above": "", "message": "", **context, "place": place}
+    shared: dict[str, object] = {
+        "key": "",
+        "above": "",
+        "message": "",
+        "steering": None,
+        **context,
+        "place": place,
+    }
     if place.alone:
         shared["policy"] = _alone_policy()
     return environment.get_template(template).render(shared)

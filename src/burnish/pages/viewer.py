@@ -25,11 +25,14 @@ from burnish.pages.document import (
 )
 from burnish.pages.library import Library
 from burnish.pages.served import Query, ServedPages, first, joined
+from burnish.pages.steering import ACTIONS, note_in
 from burnish.runs.directory import LOCK
+from burnish.runs.steering import person_name, send
 from burnish.system import is_held
 
 _HOST = "127.0.0.1"
-_FORM_LIMIT = 4_096
+_FORM_LIMIT = 1_000_000
+"""Bytes of a form: a text to try may be long."""
 _LISTENERS = 16
 """Pages that may follow live runs at once."""
 _LOOK_EVERY = 1.0
@@ -49,7 +52,8 @@ class PageAnswer:
 class Viewer:
     """Serves pages about local runs until it is closed."""
 
-    def __init__(self, library: Library, *, port: int = 0) -> None:
+    def __init__(self, library: Library, *, port: int = 0, person: str = "") -> None:
+        self.person = person_name(person)
         self.closing = threading.Event()
         self.listeners = threading.BoundedSemaphore(_LISTENERS)
         self._entry: str | None = secrets.token_urlsafe(24)
@@ -168,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Adopt or undo."""
+        """Adopt, undo or steer."""
         self._answer(self._post)
 
     def _answer(self, make: Callable[[_Address], PageAnswer | None]) -> None:
@@ -259,6 +263,11 @@ class _Handler(BaseHTTPRequestHandler):
             case ["runs", key, "undo"]:
                 library.adopter.undo(library.record(key))
                 return _to(f"/runs/{key}?done=undo")
+            case ["runs", key, action] if action in ACTIONS:
+                record = library.record(key)
+                note = note_in(action, form, by=self.viewer.person)
+                send(record, note, cases=library.cases(record))
+                return _to(f"/runs/{key}?done=steer")
             case _:
                 return _trouble(HTTPStatus.NOT_FOUND, "there is no such page")
 
@@ -301,13 +310,14 @@ class _Handler(BaseHTTPRequestHandler):
 _MESSAGES = {
     "adopt": "Adopted: your files have the best candidate now.",
     "undo": "Undone: your files are as they were before.",
+    "steer": "Sent: the run takes it in between two trials.",
 }
 
 
 def _form(body: bytes) -> Query:
     """The fields of a form; none if it is not one of ours."""
     try:
-        return parse_qs(body.decode(errors="replace"), max_num_fields=5)
+        return parse_qs(body.decode(errors="replace"), max_num_fields=100)
     except ValueError:
         return {}
 
