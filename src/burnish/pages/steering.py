@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from burnish.core.surfaces import Value
 from burnish.runs.directory import RunRecord
 from burnish.runs.steering import Action, Note, pinned_in, waiting
 
@@ -32,7 +33,7 @@ class SteeringForm:
         notes = waiting(run.folder)
         pinned = pinned_in(run.events, notes)
         best = run.best_candidate
-        values = {} if best is None else best.values
+        values: Mapping[str, Value] = {} if best is None else best.values
         leading = {name: values.get(name, "") for name in takes.get("try", ())}
         return cls(
             texts=tuple(
