@@ -1,6 +1,7 @@
 """The work of `burnish data grow` and `accept`: what is asked, written, checked and added."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from burnish.core.formatting import counted, shorten, spending, visible
 from burnish.datasets.formats import read_cases
 from burnish.datasets.proposals import Acceptance, acceptances, source_of, sources_beside
 from burnish.datasets.splits import listed
+from burnish.models.references import load_dotenv
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
 from burnish.runs.steering import person_name
 from burnish.system.config import near
@@ -64,6 +66,7 @@ def growth_options(
 
 def grow_cases(options: GrowthOptions, *, dry_run: bool, as_json: bool) -> None:
     """Grow proposals, or only say what would be asked."""
+    load_dotenv(Path.cwd(), os.environ)
     grower = Grower(options=options)
     if dry_run:
         grower.check()

@@ -185,6 +185,8 @@ def grow(
     ],
     *,
     model: Annotated[str, typer.Option(metavar="MODEL", help="Writes the cases.")],
+    base_url: options.BaseUrl = "",
+    api_key_env: options.KeyVariable = "",
     target: Annotated[
         Path,
         typer.Option("-o", "--out", metavar="FILE", help="The proposals, a JSONL file of cases."),
@@ -248,6 +250,8 @@ def grow(
     chosen = growth_options(
         files,
         model=model,
+        base_url=base_url,
+        api_key=f"${{{api_key_env}}}" if api_key_env else "",
         out=target,
         runs=tuple(runs or ()),
         documents=tuple(documents or ()),

@@ -21,7 +21,7 @@ from burnish.datasets.labels import (
     Scale,
     forget_stale,
     labelling,
-    replies_of,
+    shown_parts,
 )
 from burnish.metrics.raters import RaterPair, rater_pairs
 from burnish.reports.rendering import Columns
@@ -156,19 +156,8 @@ class _Terminal:
 
 def case_texts(case: Case) -> Iterator[str]:
     """What the person needs to see of a case, folded to the width of the terminal."""
-    for message in case.history:
-        yield from _folded(message.role, message.content)
-    replies = replies_of(case)
-    for number in range(max(len(case.turns), len(replies))):
-        turn = case.turns[number] if number < len(case.turns) else None
-        if turn is not None:
-            yield from _folded("asked", turn.input)
-            for passage in turn.context:
-                yield from _folded("context", passage)
-            if turn.expected is not None:
-                yield from _folded("expected", turn.expected)
-        if number < len(replies):
-            yield from _folded("replied", replies[number])
+    for name, text in shown_parts(case):
+        yield from _folded(name, text)
 
 
 def _folded(name: str, text: str) -> Iterator[str]:

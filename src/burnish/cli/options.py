@@ -98,6 +98,10 @@ Progress = Annotated[
     str, _output(metavar="VIEW", help="How to show progress: auto, live, lines, json or none.")
 ]
 Quiet = Annotated[bool, _output("-q", "--quiet", help="Do not show progress, only the result.")]
+BaseUrl = Annotated[str, typer.Option(help="The endpoint's address.")]
+KeyVariable = Annotated[
+    str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Db = Annotated[
     Path | None,

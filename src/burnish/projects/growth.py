@@ -137,6 +137,8 @@ class GrowthOptions:
     """One for each split."""
     out: Path
     model: str
+    base_url: str = ""
+    api_key: str = ""
     redactor: DataRedactor
     runs: tuple[str, ...] = ()
     documents: tuple[Path, ...] = ()
@@ -198,7 +200,8 @@ class Grower:
         options = self.options
         prompt = in_force(_ROLE, options.files[0].resolve().parent)
         models = models or self.models or Models()
-        client = models.client(ModelRef.parse(options.model), prompt.settings)
+        ref = ModelRef.parse(options.model, base_url=options.base_url, api_key=options.api_key)
+        client = models.client(ref, prompt.settings)
         client.check()
         if options.max_usd is not None and not client.priced:
             raise PriceUnknown(
