@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,7 +71,9 @@ def shown_run(folder: Path) -> RunRecord:
 
 
 @contextmanager
-def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
+def viewing(
+    *folders: Path, cases: Dataset | None = None, labelled: Sequence[Path] = ()
+) -> Generator[Viewer]:
     """A viewer of some runs, in another thread."""
     library = Library(
         folders=lambda: list(folders),
@@ -79,7 +81,7 @@ def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
         adopter=ProjectAdopter(),
         delegations=StoredDelegations(),
     )
-    viewer = Viewer(library)
+    viewer = Viewer(library, person="ada", labelled=labelled)
     thread = threading.Thread(target=viewer.serve, daemon=True)
     thread.start()
     try:

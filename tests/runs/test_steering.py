@@ -9,7 +9,6 @@ import pytest
 
 from burnish.cli.steering import send_file, send_hint, send_pins
 from burnish.core.errors import BurnishError, ConfigError, SteeringRefused
-from burnish.core.leaks import LeakWatch
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup, resume, start
@@ -63,7 +62,7 @@ def test_text_of_held_out_cases_is_refused_at_the_door(stopped: Path) -> None:
         send(
             RunRecord.read(stopped),
             note("tell", text=f"Remember: {held}"),
-            watch=LeakWatch(setup.dataset),
+            cases=setup.dataset,
         )
 
 

@@ -1,4 +1,4 @@
-"""`burnish data`: import, convert, split, check, audit; label, agreement, judge-check."""
+"""`burnish data`: import, convert, split, check, audit; grow, accept; label, judge-check."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Convert, split and check the cases that everything depends on."
 )
 
-_CASES, _JUDGES = "Cases", "Labels and judges"
+_CASES, _GROWTH, _JUDGES = "Cases", "New cases", "Labels and judges"
 
 _Near = Annotated[
     float, typer.Option(help="The similarity from which two questions count as near-duplicates.")
@@ -178,6 +178,135 @@ def audit(
     audit_measured_cases(measurements, as_json=as_json)
 
 
+@app.command(rich_help_panel=_GROWTH)
+def grow(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="One file per split, train first.")
+    ],
+    *,
+    model: Annotated[str, typer.Option(metavar="MODEL", help="Writes the cases.")],
+    base_url: options.BaseUrl = "",
+    api_key_env: options.KeyVariable = "",
+    target: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="FILE", help="The proposals, a JSONL file of cases."),
+    ] = Path("proposals.jsonl"),
+    runs: Annotated[
+        list[str] | None,
+        _choosing(
+            "--run",
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Grow from the failing cases of a run; may be repeated.",
+        ),
+    ] = None,
+    documents: Annotated[
+        list[Path] | None,
+        _choosing("--documents", metavar="PATH", help="Grow from files or a folder of them."),
+    ] = None,
+    traces: Annotated[
+        list[Path] | None,
+        _choosing("--traces", metavar="LOG", help="Grow from traces, as `data import` reads them."),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        _choosing(
+            "--into",
+            metavar="FILE",
+            help="Which file cases of documents and of new traces are for; by default the first.",
+        ),
+    ] = None,
+    kinds: Annotated[
+        str,
+        _choosing(
+            metavar="KINDS",
+            help="paraphrase, edge, adversarial, multi-turn, with commas between them.",
+        ),
+    ] = "paraphrase,edge,adversarial",
+    count: Annotated[int, _choosing(min=1, max=20, help="Cases of each kind and source.")] = 1,
+    sample: Annotated[
+        int, _choosing(min=1, metavar="N", help="So many sources at random, if there are more.")
+    ] = 20,
+    seed: Annotated[
+        int, _choosing(help="Random seed of the sample; another one asks for other cases.")
+    ] = 42,
+    redact: options.RedactPatterns = None,
+    keep: options.KeepPersonal = None,
+    max_calls: options.MaxCalls = None,
+    max_usd: options.MaxUsd = None,
+    concurrency: options.Concurrency = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be asked; nothing is paid.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Propose new cases from failures, documents and traces; `accept` adds those you want.
+
+    A model writes them. Near-duplicates and cases that would leak between files are left out. Run
+    the same command again to continue; nothing is paid twice.
+    """
+    from burnish.cli.case_growth import grow_cases, growth_options
+
+    chosen = growth_options(
+        files,
+        model=model,
+        base_url=base_url,
+        api_key=f"${{{api_key_env}}}" if api_key_env else "",
+        out=target,
+        runs=tuple(runs or ()),
+        documents=tuple(documents or ()),
+        traces=tuple(traces or ()),
+        into=into,
+        kinds=kinds,
+        count=count,
+        most=sample,
+        seed=seed,
+        redact=redact or (),
+        keep=keep or (),
+        max_calls=max_calls,
+        max_usd=max_usd,
+        concurrency=concurrency,
+    )
+    grow_cases(chosen, dry_run=dry_run, as_json=as_json)
+
+
+@app.command(rich_help_panel=_GROWTH)
+def accept(
+    proposals: Annotated[
+        Path, typer.Argument(metavar="PROPOSALS", help="From `data grow` or `burnish watch`.")
+    ],
+    *,
+    cases: Annotated[
+        list[str] | None,
+        typer.Option("--case", metavar="NAME", help="Accept this proposal; may be repeated."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Accept all of them.")] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to", metavar="FILE", help="For proposals that do not say which file they are for."
+        ),
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who accepts; by default your user.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be added, and where.")
+    ] = False,
+) -> None:
+    """Add proposed cases to the file that they are for, in its own format.
+
+    Without --case or --all, the proposals are shown and nothing is added.
+    """
+    from burnish.cli.case_growth import accept_cases, show_proposals
+
+    if not cases and not everything:
+        show_proposals(proposals)
+        return
+    name = options.user_name() if person is None else person
+    accept_cases(proposals, cases or [], to=to, person=name, dry_run=dry_run)
+
+
 @app.command(rich_help_panel=_JUDGES)
 def label(
     cases: Annotated[
@@ -205,12 +334,12 @@ def label(
 
     Labels are in FILE.labels.jsonl. Several people can label; nobody sees the others' labels.
     """
-    from burnish.cli.labelling import forget_labels, label_cases, user_name
+    from burnish.cli.labelling import forget_labels, label_cases
 
     if forget:
         forget_labels(cases)
         return
-    name = user_name() if person is None else person
+    name = options.user_name() if person is None else person
     label_cases(cases, person=name, scale=scale, everything=everything)
 
 

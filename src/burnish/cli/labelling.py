@@ -1,6 +1,5 @@
 """Labelling cases in the terminal, and how far the people who did it agree."""
 
-import getpass
 import json
 import shutil
 import sys
@@ -22,7 +21,7 @@ from burnish.datasets.labels import (
     Scale,
     forget_stale,
     labelling,
-    replies_of,
+    shown_parts,
 )
 from burnish.metrics.raters import RaterPair, rater_pairs
 from burnish.reports.rendering import Columns
@@ -31,14 +30,6 @@ _MOST_CHARS = 4_000
 """Of one text on the screen."""
 _SHOWN = 20
 _COMMANDS = {"s": "skip", "b": "back", "n": "note", "q": "quit"}
-
-
-def user_name() -> str:
-    """Who is at the keyboard; empty if the system does not know."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
 
 
 def label_cases(path: Path, *, person: str, scale: str | None, everything: bool) -> None:
@@ -165,19 +156,8 @@ class _Terminal:
 
 def case_texts(case: Case) -> Iterator[str]:
     """What the person needs to see of a case, folded to the width of the terminal."""
-    for message in case.history:
-        yield from _folded(message.role, message.content)
-    replies = replies_of(case)
-    for number in range(max(len(case.turns), len(replies))):
-        turn = case.turns[number] if number < len(case.turns) else None
-        if turn is not None:
-            yield from _folded("asked", turn.input)
-            for passage in turn.context:
-                yield from _folded("context", passage)
-            if turn.expected is not None:
-                yield from _folded("expected", turn.expected)
-        if number < len(replies):
-            yield from _folded("replied", replies[number])
+    for name, text in shown_parts(case):
+        yield from _folded(name, text)
 
 
 def _folded(name: str, text: str) -> Iterator[str]:

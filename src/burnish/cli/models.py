@@ -16,10 +16,6 @@ _LOOK, _USE = "Look", "Use"
 
 _Host = Annotated[str, typer.Option(help="The address to listen on.")]
 _Port = Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")]
-_Address = Annotated[str, typer.Option(help="The endpoint's address.")]
-_KeyVariable = Annotated[
-    str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")
-]
 
 
 @app.command("list", rich_help_panel=_LOOK)
@@ -35,8 +31,8 @@ def list_models(*, as_json: options.AsJson = False) -> None:
 def check(
     ref: Annotated[str, typer.Argument(metavar="REF", help="A model, such as openai:gpt-4o.")],
     *,
-    base_url: _Address = "",
-    api_key_env: _KeyVariable = "",
+    base_url: options.BaseUrl = "",
+    api_key_env: options.KeyVariable = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a model four short things, and print what burnish will rely on.
@@ -81,8 +77,8 @@ def chat(
         float | None, typer.Option(help="0 gives the same answer every time.")
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="The maximum length of an answer.")] = None,
-    base_url: _Address = "",
-    api_key_env: _KeyVariable = "",
+    base_url: options.BaseUrl = "",
+    api_key_env: options.KeyVariable = "",
 ) -> None:
     """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
     from burnish.cli.model_chat import Conversation, talk
@@ -110,7 +106,7 @@ def serve(
     ] = "local:smollm2",
     host: _Host = "127.0.0.1",
     port: _Port = 0,
-    api_key_env: _KeyVariable = "",
+    api_key_env: options.KeyVariable = "",
 ) -> None:
     """Serve an embedded model as an OpenAI-compatible endpoint, until Ctrl-C."""
     from burnish.models.embedded.backend import ServedModel, key_in

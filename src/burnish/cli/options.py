@@ -1,5 +1,6 @@
 """Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
 
+import getpass
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial, wraps
@@ -8,6 +9,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+
+def user_name() -> str:
+    """Who is at the keyboard; empty if the system does not know."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # nobody has a name in this container
+        return ""
 
 
 def in_panel(panel: str) -> Callable[..., Any]:
@@ -89,6 +98,10 @@ Progress = Annotated[
     str, _output(metavar="VIEW", help="How to show progress: auto, live, lines, json or none.")
 ]
 Quiet = Annotated[bool, _output("-q", "--quiet", help="Do not show progress, only the result.")]
+BaseUrl = Annotated[str, typer.Option(help="The endpoint's address.")]
+KeyVariable = Annotated[
+    str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Db = Annotated[
     Path | None,

@@ -1,14 +1,13 @@
 """The work of `burnish runs try`, `tell`, `pin` and `unpin`."""
 
-import getpass
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 import typer
 
+from burnish.cli.options import user_name
 from burnish.core.errors import ConfigError, FileTrouble
 from burnish.core.formatting import counted
-from burnish.core.leaks import LeakWatch
 from burnish.projects.stored_cases import stored_cases
 from burnish.runs.directory import Header, RunRecord, find_run
 from burnish.runs.steering import MOST_CHARS, Note, person_name, send, waiting
@@ -49,18 +48,12 @@ def _surface_of(file: Path, surfaces: Sequence[str]) -> str:
 
 
 def _name(by: str | None) -> str:
-    if by is not None:
-        return person_name(by)
-    try:
-        return person_name(getpass.getuser())
-    except (OSError, KeyError, ImportError):  # nobody has a name in this container
-        return person_name("")
+    return person_name(user_name() if by is None else by)
 
 
 def _send(folder: Path, note: Note) -> None:
     record = RunRecord.read(folder)
-    cases = stored_cases(record)
-    send(record, note, watch=None if cases is None else LeakWatch(cases))
+    send(record, note, cases=stored_cases(record))
     when = "between two trials" if record.driven else "when the run is resumed"
     typer.echo(f"sent to {record.header.id}: it is taken in {when}")
     left = len(waiting(folder))

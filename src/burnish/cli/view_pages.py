@@ -7,14 +7,16 @@ from pathlib import Path
 
 import typer
 
+from burnish.cli.options import user_name
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
+from burnish.datasets.labels import Labels, Scale
 from burnish.delegation.pages import StoredDelegations
 from burnish.pages.document import require_view
 from burnish.pages.library import Library, run_key, runs_below
 from burnish.pages.report_file import write_html
 from burnish.pages.run_page import Adoption
 from burnish.pages.several_runs import MOST, comparison_html
-from burnish.pages.viewer import Viewer
+from burnish.pages.viewer import LABELS, Viewer
 from burnish.projects import adopt as adoption
 from burnish.projects.adopt_files import Adopted, AdoptionState
 from burnish.projects.stored_cases import stored_cases
@@ -43,10 +45,22 @@ def write_comparison_page(names: Sequence[str], path: Path) -> None:
     typer.echo(f"page     {path}")
 
 
-def serve_pages(name: str, *, port: int, browser: bool) -> None:
+def serve_pages(
+    name: str,
+    *,
+    port: int,
+    browser: bool,
+    labelled: Sequence[Path] = (),
+    scale: str | None = None,
+) -> None:
     """Serve pages until Ctrl-C."""
     require_view()
+    answers = None if scale is None else Scale.of(scale)
+    for path in labelled:
+        Labels.read(path)  # what is wrong with it is said here, not in the browser
     folders, start = _folders(name)
+    if labelled and not name:
+        start = LABELS
     library = Library(
         folders=folders,
         cases=stored_cases,
@@ -54,7 +68,7 @@ def serve_pages(name: str, *, port: int, browser: bool) -> None:
         delegations=StoredDelegations(),
     )
     try:
-        viewer = Viewer(library, port=port)
+        viewer = Viewer(library, port=port, person=user_name(), labelled=labelled, scale=answers)
     except OSError as error:
         message = f"cannot listen on port {port}: {error.strerror}"
         remedy = "choose another one with --port, or leave it out"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
@@ -32,7 +33,7 @@ from burnish.datasets.rows import (
     write_jsonl,
 )
 from burnish.system.config import nearest, shown
-from burnish.system.files import translated, write_atomic
+from burnish.system.files import read_text, translated, write_atomic
 from burnish.system.yaml import TreePath, YamlTree, read_tree
 
 
@@ -236,3 +237,43 @@ def write_cases(
         refuse_agent_file(path)
     named = replace(file, eval_set_id=file.eval_set_id or path.name.split(".")[0])
     write_atomic(path, _FORMATS[target].write(_in_format(named, target)))
+
+
+def append_cases(path: Path, cases: Sequence[Case]) -> dict[str, Case]:
+    """Add cases at the end of a file in its own format.
+
+    Returns, by their ids in the file, the cases whose extras the format has no room for.
+
+    What is in the file stays as it is written, comments too, wherever a format can be continued.
+    Cases have no names where no other case of the file has one.
+    """
+    file, text = read_cases(path), read_text(path)
+    if file.cases and not any(case.name for case in file.cases):
+        cases = [replace(case, name="") for case in cases]
+    added = tuple(cases)
+    holds_extras = not convert(replace(file, cases=added), file.format)[1]
+    if not holds_extras:
+        added = tuple(replace(case, extras={}) for case in cases)
+    longer = replace(file, cases=(*file.cases, *added))
+    write = _FORMATS[file.format].write
+    before, after = write(file), write(longer)
+    line_end = "" if text.endswith("\n") or not text else "\n"
+    continued = f"{text}{line_end}{after[len(before) :]}"
+    if after.startswith(before) and _reads_as(path, continued, longer):
+        write_atomic(path, continued)
+    else:
+        write_cases(path, longer, format=file.format)
+    ids = (case.id for case in added)
+    return {} if holds_extras else dict(zip(ids, cases, strict=True))
+
+
+def _reads_as(path: Path, text: str, file: CaseFile) -> bool:
+    """Whether a text in a file of this name would have exactly these cases."""
+    with TemporaryDirectory() as elsewhere:
+        trial = Path(elsewhere) / path.name
+        write_atomic(trial, text)
+        try:
+            again = read_cases(trial, format=file.format)
+        except ConfigError:
+            return False
+    return [case.content_id for case in again.cases] == [case.content_id for case in file.cases]

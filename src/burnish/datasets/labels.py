@@ -5,7 +5,7 @@ Also replies with their labels, from that file or from a column, for comparing j
 
 import json
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -299,6 +299,23 @@ def replies_of(case: Case) -> tuple[str, ...]:
         return case.recorded.replies
     reply = case.turns[0].settings.get("reply")
     return () if reply is None else (str(reply),)
+
+
+def shown_parts(case: Case) -> Iterator[tuple[str, str]]:
+    """What a person needs to see of a case to label it: each text, and what it is."""
+    for message in case.history:
+        yield message.role, message.content
+    replies = replies_of(case)
+    for number in range(max(len(case.turns), len(replies))):
+        turn = case.turns[number] if number < len(case.turns) else None
+        if turn is not None:
+            yield "asked", turn.input
+            for passage in turn.context:
+                yield "context", passage
+            if turn.expected is not None:
+                yield "expected", turn.expected
+        if number < len(replies):
+            yield "replied", replies[number]
 
 
 @dataclass(frozen=True, kw_only=True)

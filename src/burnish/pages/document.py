@@ -97,6 +97,8 @@ class Place:
     """Who has logged in, and may log out."""
     has_texts: bool = False
     """Whether experiments and policy texts of this machine are shown here."""
+    may_label: bool = False
+    """Whether there are cases to label here."""
     may_change: bool = False
     """Whether the visitor may start runs here."""
     controls: "RunControls | None" = None
@@ -110,7 +112,14 @@ def render(template: str, context: Mapping[str, object], *, place: Place = ALONE
     """A whole document. Every text in the context is escaped."""
     require_view()
     environment = _environment()
-    shared: dict[str, object] = {"key": "", "above": "", "message": "", **context, "place": place}
+    shared: dict[str, object] = {
+        "key": "",
+        "above": "",
+        "message": "",
+        "steering": None,
+        **context,
+        "place": place,
+    }
     if place.alone:
         shared["policy"] = _alone_policy()
     return environment.get_template(template).render(shared)

@@ -15,6 +15,7 @@ from burnish.pages.library import Library, RunSummary
 from burnish.pages.report_file import evaluation_of, html_report
 from burnish.pages.run_page import SERVED, RunReportPage
 from burnish.pages.several_runs import MOST, comparison_html, trend_chart
+from burnish.pages.steering import SteeringForm
 from burnish.pages.trials import TrialDetail, TrialLine, trial_detail, trial_lines
 from burnish.reports.case_lines import CaseLine, case_lines, group_counts
 from burnish.runs.directory import RunRecord
@@ -175,7 +176,15 @@ class ServedPages:
             limits=SERVED,
         )
         above = self.library.key_above(key, part)
-        return self._of_run("run.html.j2", key, page, message=message, above=above)
+        steering = SteeringForm.of(record) if self._may_steer() else None
+        return self._of_run(
+            "run.html.j2", key, page, message=message, above=above, steering=steering
+        )
+
+    def _may_steer(self) -> bool:
+        """Whoever may stop a run may steer it; in a viewer, that is its only visitor."""
+        controls = self.place.controls
+        return controls.action == "stop" if controls is not None else self.place.has_texts
 
     def cases(self, key: str, query: Query) -> str:
         """All cases of a run, page by page."""

@@ -5,15 +5,17 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from burnish.core.errors import BurnishError, RunNotFound
+from burnish.datasets.labels import Scale
 from burnish.pages.document import (
     DOWNLOAD,
     DOWNLOADED,
@@ -23,13 +25,19 @@ from burnish.pages.document import (
     render,
     static_file,
 )
+from burnish.pages.labels import LabelPages
 from burnish.pages.library import Library
 from burnish.pages.served import Query, ServedPages, first, joined
+from burnish.pages.steering import ACTIONS, note_in
 from burnish.runs.directory import LOCK
+from burnish.runs.steering import person_name, send
 from burnish.system import is_held
 
 _HOST = "127.0.0.1"
-_FORM_LIMIT = 4_096
+LABELS = "/labels"
+"""What a link leads to if it is for labelling; no run has this name."""
+_FORM_LIMIT = 1_000_000
+"""Bytes of a form: a text to try may be long."""
 _LISTENERS = 16
 """Pages that may follow live runs at once."""
 _LOOK_EVERY = 1.0
@@ -49,7 +57,16 @@ class PageAnswer:
 class Viewer:
     """Serves pages about local runs until it is closed."""
 
-    def __init__(self, library: Library, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        library: Library,
+        *,
+        port: int = 0,
+        person: str = "",
+        labelled: Sequence[Path] = (),
+        scale: Scale | None = None,
+    ) -> None:
+        self.person = person_name(person)
         self.closing = threading.Event()
         self.listeners = threading.BoundedSemaphore(_LISTENERS)
         self._entry: str | None = secrets.token_urlsafe(24)
@@ -57,7 +74,12 @@ class Viewer:
         self._form_token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
         place = Place(alone=False, token=self._form_token, has_texts=True)
+        if labelled:
+            place = replace(place, may_label=True)
         self.pages = ServedPages(library=library, place=place)
+        self.labels = LabelPages(
+            files=tuple(labelled), place=place, person=self.person, scale=scale
+        )
         handler = type("_ViewerHandler", (_Handler,), {"viewer": self})
         self._server = _Server((_HOST, port), handler)
         self.port: int = self._server.server_address[1]
@@ -168,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Adopt or undo."""
+        """Adopt, undo, steer or label."""
         self._answer(self._post)
 
     def _answer(self, make: Callable[[_Address], PageAnswer | None]) -> None:
@@ -227,11 +249,14 @@ class _Handler(BaseHTTPRequestHandler):
                 return PageAnswer(body=static_file(name), kind=STATIC[name], headers=(stays,))
             case ["runs", key, "live"]:
                 return self._live(key)
+            case ["labels", *rest]:
+                page = self.viewer.labels.at(rest, query)
+                return _no_page() if page is None else PageAnswer(body=page)
             case _:
                 message = _MESSAGES.get(first(query, "done"), "")
                 page = pages.at(parts, query, message=message)
                 if page is None:
-                    return _trouble(HTTPStatus.NOT_FOUND, "there is no such page")
+                    return _no_page()
                 headers = (DOWNLOAD,) if parts[-1] == DOWNLOADED else ()
                 return PageAnswer(body=page, headers=headers)
 
@@ -240,6 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
             words = "this link was used before, or is not complete; start `burnish view` again"
             return _trouble(HTTPStatus.FORBIDDEN, words)
         place = f"/runs/{to}" if to.isascii() and to.isalnum() else "/"
+        place = "/labels" if to == LABELS else place
         return _to(place, ("Set-Cookie", self.viewer.session_cookie))
 
     def _post(self, address: _Address) -> PageAnswer:
@@ -259,8 +285,15 @@ class _Handler(BaseHTTPRequestHandler):
             case ["runs", key, "undo"]:
                 library.adopter.undo(library.record(key))
                 return _to(f"/runs/{key}?done=undo")
+            case ["runs", key, action] if action in ACTIONS:
+                record = library.record(key)
+                note = note_in(action, form, by=self.viewer.person)
+                send(record, note, cases=library.cases(record))
+                return _to(f"/runs/{key}?done=steer")
+            case ["labels", key]:
+                return _to(self.viewer.labels.save(key, form))
             case _:
-                return _trouble(HTTPStatus.NOT_FOUND, "there is no such page")
+                return _no_page()
 
     def _live(self, key: str) -> PageAnswer | None:
         """Tell a page when its run changes, until the run or the viewer ends."""
@@ -301,19 +334,24 @@ class _Handler(BaseHTTPRequestHandler):
 _MESSAGES = {
     "adopt": "Adopted: your files have the best candidate now.",
     "undo": "Undone: your files are as they were before.",
+    "steer": "Sent: the run takes it in between two trials.",
 }
 
 
 def _form(body: bytes) -> Query:
     """The fields of a form; none if it is not one of ours."""
     try:
-        return parse_qs(body.decode(errors="replace"), max_num_fields=5)
+        return parse_qs(body.decode(errors="replace"), max_num_fields=100)
     except ValueError:
         return {}
 
 
 def _to(path: str, *headers: tuple[str, str]) -> PageAnswer:
     return PageAnswer(body="", status=HTTPStatus.SEE_OTHER, headers=(("Location", path), *headers))
+
+
+def _no_page() -> PageAnswer:
+    return _trouble(HTTPStatus.NOT_FOUND, "there is no such page")
 
 
 def _trouble(status: HTTPStatus, words: str) -> PageAnswer:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from burnish.core.cases import Dataset
 from burnish.core.content import Json, canonical, codec
 from burnish.core.errors import BurnishError, Problem, SteeringRefused
 from burnish.core.formatting import counted
@@ -58,7 +59,7 @@ class Note:
     """What a person sends to a run."""
 
     action: Action
-    by: str
+    by: str = ""
     at: str = field(default_factory=now)
     id: str = field(default_factory=lambda: f"{time.time_ns():020d}-{secrets.token_hex(4)}")
     """Notes are taken in by their ids: in the order in which they were sent."""
@@ -119,11 +120,11 @@ def _ended(value: Value, before: Value) -> Value:
 # -- The door: checks and sends a note -------------------------------------------------------------
 
 
-def send(run: RunRecord, note: Note, *, watch: LeakWatch | None = None) -> None:
+def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
     """Leave a note for a run, which takes it in between two trials; now, or once it is resumed.
 
-    Raises SteeringRefused if the run cannot take it. `watch` knows the held-out text, if the cases
-    can be read here; the run checks it again.
+    Raises SteeringRefused if the run cannot take it. `cases` have the held-out text, if they can be
+    read here; the run checks it again.
     """
     name, takes = run.header.id, run.header.steering
     if is_over(run):
@@ -138,6 +139,7 @@ def send(run: RunRecord, note: Note, *, watch: LeakWatch | None = None) -> None:
             remedy=f"a new run with --fork {name} does, if its strategy can",
         )
     pinned = pinned_in(run.events, waiting(run.folder))
+    watch = None if cases is None else LeakWatch(cases)
     if problem := why_refused(note, takes=takes, pinned=pinned, watch=watch):
         raise SteeringRefused(problem.message, remedy=problem.remedy)
     redactor = Redactor.from_environment()

@@ -37,9 +37,10 @@ from burnish.server.routes import docs, pages, runs
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
 from burnish.server.routes.refinement import Refinements, refinement_router
 from burnish.server.routes.runs import DETAILED, ERRORS
+from burnish.server.routes.steering import steering_router
 from burnish.server.security import Security
 from burnish.server.sessions import Sessions
-from burnish.server.shapes import NewEvaluation, NewRun
+from burnish.server.shapes import NewCandidate, NewEvaluation, NewHint, NewRun, PinnedSurfaces
 from burnish.system.config import nearest
 from burnish.system.settings import SchemaPosition
 from burnish.version import VERSION
@@ -105,7 +106,8 @@ def create_app(
     # The guard asks for tokens; this only says so in the document.
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     if whole:
-        for each in runs.ROUTERS if role.answers else runs.WORKER_ROUTERS:
+        answered = (*runs.ROUTERS, steering_router(manager))
+        for each in answered if role.answers else runs.WORKER_ROUTERS:
             app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
         app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)
     # Refinements are not in the store: who accepts one drives it.
@@ -216,7 +218,7 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
     if kind != "extra_forbidden" or len(loc) < 2:
         return ""
     *above, key = loc[1:]
-    for body in (NewRun, NewEvaluation):
+    for body in (NewRun, NewEvaluation, NewCandidate, NewHint, PinnedSurfaces):
         place = SchemaPosition.of(body)
         for step in above:
             place = place.below(step)

@@ -186,6 +186,15 @@
     source.addEventListener("ended", () => { source.close(); location.replace(location.pathname); });
   }
 
+  // One key for each answer, as in a terminal; not while somebody writes.
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    const place = all("[data-key]").find((each) => each.dataset.key === event.key.toLowerCase());
+    if (!place) return;
+    event.preventDefault();
+    if (place.matches("input")) place.focus(); else place.click();
+  });
+
   function wire(within) { charts(within); sortable(within); filters(within); copies(within); }
   wire(document);
   live();

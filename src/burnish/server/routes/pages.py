@@ -23,6 +23,7 @@ from burnish.pages.document import (
 )
 from burnish.pages.live import LivePanel, RunControls
 from burnish.pages.served import FIRST_PARTS, ServedPages, first, joined
+from burnish.pages.steering import ACTIONS, note_in
 from burnish.projects.clients import NotAllowed
 from burnish.runs.directory import LOCK
 from burnish.runs.stoppers import STOP_FILE
@@ -65,6 +66,7 @@ _MESSAGES = {
     "resume": "The run goes on.",
     "start": "The run is started.",
     "refine": "The refinement is started.",
+    "steer": "Sent: the run takes it in between two trials.",
 }
 _NO_EXTRA = """\
 <!doctype html>
@@ -102,6 +104,7 @@ def pages_router(
         ("/runs/{app}/{run_id}/stop", pages.stop),
         ("/runs/{app}/{run_id}/resume", pages.resume),
         ("/runs/{app}/{run_id}/refine", pages.refine),
+        *((f"/runs/{{app}}/{{run_id}}/{action}", pages.steer) for action in ACTIONS),
         ("/runs/{app}/{run_id}/refinements/{session}/stop", pages.stop_refinement),
     ):
         router.add_api_route(path, _guarded(answer), methods=["POST"])
@@ -326,6 +329,14 @@ class _Pages:
         client = known_visitor(request).client
         await self.manager.resume(app, run_id, client=client, limits=limits)
         return led_to(request, f"runs/{app}/{run_id}", done="resume")
+
+    async def steer(self, request: Request) -> Response:
+        """Send a note to a run, in the name of the visitor."""
+        form, client = await own_form(request), known_visitor(request).client
+        app, run_id = named_run(request)
+        note = note_in(parts_of(request)[-1], form)
+        await self.manager.steer(app, run_id, note, client=client)
+        return led_to(request, f"runs/{app}/{run_id}", done="steer")
 
     async def refine(self, request: Request) -> Response:
         """Start a refinement of a delegation that has ended."""

@@ -109,13 +109,14 @@ async def _manager_of(request: Request) -> RunManager:
     return request.app.state.manager
 
 
-async def _client_of(request: Request) -> Client:
+async def client_of(request: Request) -> Client:
+    """Who sends a request."""
     client = request.scope.get(CLIENT)
     return client if isinstance(client, Client) else Client(scope=TokenScope.READ)
 
 
 _Manager = Annotated[RunManager, Depends(_manager_of)]
-_Client = Annotated[Client, Depends(_client_of)]
+_Client = Annotated[Client, Depends(client_of)]
 
 
 @_service.get("/health")

@@ -1,0 +1,201 @@
+"""Proposed cases: checked against every split, and apart from the data until they are accepted.
+
+A proposals file is JSONL like any file of cases. The extra `source` says what a case comes from,
+the file that it is for, which follows from that, and the files that it was checked against.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from burnish.core.cases import Case, Dataset
+from burnish.core.content import Json, codec
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.leaks import LeakWatch
+from burnish.datasets.agent_cases import listed as items
+from burnish.datasets.agent_cases import mapped
+from burnish.datasets.formats import append_cases, read_cases, write_cases
+from burnish.datasets.splits import NEAR, groups, listed
+from burnish.datasets.traces import SOURCE
+from burnish.system.config import near
+from burnish.system.files import append_line
+
+_HOME, _CHECKED = "for", "checked_against"
+_INTERNAL = (_HOME, _CHECKED)
+"""What is said about a proposal only until it is accepted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screened:
+    """What is left of proposed cases, and why the others are not."""
+
+    fit: tuple[Case, ...] = ()
+    repeated: tuple[str, ...] = ()
+    """Each asks what another case for the same file asks, or nearly so."""
+    leaking: tuple[str, ...] = ()
+    """Each is nearly a case of another split, or has text of one."""
+
+
+def screened(
+    proposed: Sequence[tuple[Case, int]], splits: Sequence[Sequence[Case]], *, near: float = NEAR
+) -> Screened:
+    """Check proposed cases, each for the split at a place, against all splits and each other."""
+    existing = [(case, place) for place, cases in enumerate(splits) for case in cases]
+    placed = [*existing, *proposed]
+    watches = [_watch(splits, place) for place in range(len(splits))]
+    fit: set[int] = set()
+    repeated, leaking = list[str](), list[str]()
+    for group in groups([case for case, _ in placed], near=near):
+        homes = {placed[member][1] for member in group if member < len(existing)}
+        for member in (each for each in group if each >= len(existing)):
+            case, home = placed[member]
+            if homes - {home} or watches[home].leaked(codec(Case).encode(_bare(case))) is not None:
+                leaking.append(case.id)
+            elif homes:
+                repeated.append(case.id)
+            else:
+                homes = {home}
+                fit.add(member)
+    return Screened(
+        fit=tuple(placed[member][0] for member in sorted(fit)),
+        repeated=tuple(repeated),
+        leaking=tuple(leaking),
+    )
+
+
+def _watch(splits: Sequence[Sequence[Case]], place: int) -> LeakWatch:
+    """Knows the text of all splits but one."""
+    others = (case for number, cases in enumerate(splits) if number != place for case in cases)
+    return LeakWatch(Dataset(train=tuple(splits[place]), holdout=tuple(others)))
+
+
+def _bare(case: Case) -> Case:
+    return replace(case, name="", extras={}, labels=())
+
+
+def proposed_for(case: Case, home: Path, files: Sequence[Path], proposals: Path) -> Case:
+    """The case with the file that it is for, as a proposals file names it."""
+
+    def named(path: Path) -> str:
+        return os.path.relpath(path.resolve(), proposals.resolve().parent)
+
+    more: dict[str, Json] = {_HOME: named(home), _CHECKED: [named(each) for each in files]}
+    return replace(case, extras={**case.extras, SOURCE: {**source_of(case), **more}})
+
+
+def source_of(case: Case) -> Mapping[str, Json]:
+    """What a case comes from, as far as it says."""
+    return mapped(case.extras.get(SOURCE))
+
+
+def write_proposals(path: Path, cases: Sequence[Case]) -> int:
+    """Add cases to a proposals file, unless they are there; how many are new."""
+    held = read_cases(path, format="jsonl").cases if path.exists() and path.stat().st_size else ()
+    there = {case.question_id for case in held}
+    new = [case for case in cases if case.question_id not in there]
+    names = {case.id for case in held}
+    if new:
+        write_cases(path, [*held, *(named_apart(case, names) for case in new)], format="jsonl")
+    return len(new)
+
+
+def named_apart(case: Case, names: set[str]) -> Case:
+    """The case under a name that no other has."""
+    number, name = 2, case.id
+    while name in names:
+        name, number = f"{case.id}-{number}", number + 1
+    names.add(name)
+    return case if name == case.id else replace(case, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """The proposals for one file that somebody wants, and what becomes of them."""
+
+    home: Path
+    screened: Screened
+
+    def write(self, *, person: str) -> None:
+        """Append the cases; where they come from goes with them, or into a file beside."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        cases = [_accepted(case, person, at) for case in self.screened.fit]
+        unsaid = append_cases(self.home, cases) if cases else {}
+        for name, case in unsaid.items():
+            row = json.dumps({"case": name, **source_of(case)}, ensure_ascii=False)
+            append_line(sources_beside(self.home), row)
+
+
+def sources_beside(cases: Path) -> Path:
+    """The file that says where cases come from, for formats that have no room for that."""
+    return cases.with_name(f"{cases.name}.sources.jsonl")
+
+
+def _accepted(case: Case, person: str, at: str) -> Case:
+    about = {key: value for key, value in source_of(case).items() if key not in _INTERNAL}
+    source: dict[str, Json] = {**about, "accepted_by": person, "accepted_at": at}
+    return replace(case, extras={**case.extras, SOURCE: source})
+
+
+def acceptances(
+    proposals: Path, names: Sequence[str], *, to: Path | None = None
+) -> tuple[Acceptance, ...]:
+    """Check chosen proposals again, as their files are now; no names mean all of them.
+
+    A proposal that says which file it is for goes nowhere else: that keeps splits apart.
+    """
+    cases = _chosen(read_cases(proposals, format="jsonl").cases, names, proposals)
+    problems = [problem for case in cases if (problem := _misplaced(case, to, proposals))]
+    if problems:
+        raise ConfigError(problems)
+    by_home: dict[tuple[Path, ...], list[Case]] = {}
+    for case in cases:
+        by_home.setdefault(_files(case, to, proposals), []).append(case)
+    return tuple(_acceptance(files, group) for files, group in by_home.items())
+
+
+def _acceptance(files: Sequence[Path], cases: Sequence[Case]) -> Acceptance:
+    splits = [read_cases(path).cases for path in files]
+    names = {case.id for split in splits for case in split}
+    named = [(named_apart(case, names), 0) for case in cases]
+    return Acceptance(home=files[0], screened=screened(named, splits))
+
+
+def _files(case: Case, to: Path | None, proposals: Path) -> tuple[Path, ...]:
+    """The file that a proposal is for, then all others that it is checked against."""
+    source = source_of(case)
+    if _HOME not in source:
+        assert to is not None
+        return (to,)
+    folder = proposals.resolve().parent
+    home = (folder / str(source[_HOME])).resolve()
+    others = ((folder / str(each)).resolve() for each in items(source.get(_CHECKED)))
+    return tuple(dict.fromkeys([home, *others]))
+
+
+def _misplaced(case: Case, to: Path | None, proposals: Path) -> Problem | None:
+    source = source_of(case)
+    if _HOME not in source:
+        remedy = "name the file with --to FILE"
+        message = "it does not say which file it is for"
+        return None if to is not None else Problem(where=case.id, message=message, remedy=remedy)
+    home = (proposals.resolve().parent / str(source[_HOME])).resolve()
+    if to is None or to.resolve() == home:
+        return None
+    message = f"it is for {source[_HOME]}, where its source is: elsewhere it would leak"
+    return Problem(where=case.id, message=message, remedy="leave out --to")
+
+
+def _chosen(cases: Sequence[Case], names: Sequence[str], proposals: Path) -> Sequence[Case]:
+    known = [case.id for case in cases]
+    unknown = [
+        Problem(where=str(proposals), message=f"there is no proposal '{name}'", remedy=hint)
+        for name in names
+        if name not in known
+        for hint in [near(name, known) or f"there are: {listed(known)}"]
+    ]
+    if unknown:
+        raise ConfigError(unknown)
+    return [case for case in cases if not names or case.id in names]
