@@ -36,7 +36,12 @@ def seconds_between(every: str | None, *, once: bool) -> float | None:
         message = "give either --once or --every TIME"
         remedy = "--once checks now, for cron; --every 1h goes on until Ctrl-C"
         raise ConfigError([Problem(message=message, remedy=remedy)])
-    return None if every is None else duration(every, "--every").total_seconds()
+    if every is None:
+        return None
+    seconds = duration(every, "--every").total_seconds()
+    if not seconds:
+        raise ConfigError.of("--every", "must be at least a minute", "write 30m, 12h or 1d")
+    return seconds
 
 
 def run_watch(

@@ -223,8 +223,8 @@ class Watch:
         options, before = self.options, self._state(folder)
         measurement = self._measurement(folder, begun.number, before.spent)
         terms = self._terms(measurement.setup)
-        folder.agree(terms)
         judges = self._judges(measurement.setup.metrics)
+        folder.agree(terms)
         ending = optimize(measurement.setup, folder.run(begun.number), listeners=listeners)
         if measurement.evaluation is None:
             raise _cut_short(
