@@ -1,20 +1,30 @@
 """A watch: each trace judged once, alarms about falls, failures as proposals."""
 
 import json
-from dataclasses import replace
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from burnish.cli.watch_checks import report_of_watch
 from burnish.core.control_chart import ChartDesign
 from burnish.core.errors import ConfigError
+from burnish.core.money import NOTHING, Spend
 from burnish.datasets.formats import read_cases
+from burnish.models.chat import ChatRequest
+from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
-from burnish.projects.watch import Watch, WatchOptions
+from burnish.projects.watch import Watch, WatchOptions, WatchState
+from burnish.runs.events import Event, Tick, TrialRecorded
 from burnish.system.personal_data import DataRedactor
 from burnish.system.redaction import Redactor
 from burnish.testing.doubles import ScriptedBackend
+from tests.example_copies import copy_example
+from tests.projects.prompts.prompt_world import models, reflector
 
 
 @pytest.fixture
@@ -93,3 +103,166 @@ def test_a_judge_must_be_checked_first(options: WatchOptions, tmp_path: Path) ->
     with pytest.raises(ConfigError, match="--unchecked-judge"):
         Watch(options=unchecked, models=Models(backends={"openai": backend})).check()
     assert backend.asked == []
+
+
+# -- What an alarm starts --------------------------------------------------------------------------
+
+
+NEW_RULES = '- "voucher" goes to billing\n- "assembly" goes to repairs\n'
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class KilledAfter:
+    """A listener that ends the process with a trial."""
+
+    def __init__(self, trial: int) -> None:
+        self._trial = trial
+
+    def event(self, event: Event) -> None:
+        trial = event.read(TrialRecorded)
+        if trial is not None and trial.trial == self._trial:
+            raise Killed
+
+    def tick(self, tick: Tick) -> None: ...
+
+
+@dataclass
+class Desk:
+    """The example: an agent in production, about which something new is asked in week 2."""
+
+    home: Path
+    backend: ScriptedBackend
+    options: WatchOptions
+
+    @property
+    def prompt(self) -> str:
+        return (self.home / "prompt.md").read_text(encoding="utf-8")
+
+    def log(self, week: int) -> None:
+        """A week of traffic."""
+        traffic = [sys.executable, "traffic.py", str(week)]
+        rows = subprocess.run(traffic, cwd=self.home, check=True, capture_output=True).stdout
+        with self.options.log.open("ab") as file:
+            file.write(rows)
+
+    def watch(self, **changes: Any) -> Watch:
+        return Watch(options=replace(self.options, **changes), models=models(self.backend))
+
+    def fallen(self) -> WatchState:
+        """The state after the alarm of week 2."""
+        for week in (1, 2):
+            self.log(week)
+            state = self.watch().check()
+        assert state.check is not None
+        assert state.check.alarm
+        return state
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    for name in ("EXAMPLE_MODEL", "EXAMPLE_BASE_URL", "EXAMPLE_API_KEY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9" if "URL" in name else "none")
+    monkeypatch.setenv("BURNISH_HTML", "never")
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
+    home = copy_example("watch", tmp_path / "watch")
+    options = WatchOptions(
+        log=tmp_path / "log.jsonl",
+        project=home / "desk.yaml",
+        redactor=DataRedactor(secrets=Redactor.from_environment({})),
+        folder=tmp_path / "watched",
+        sample=60,
+        design=ChartDesign(baseline=60, shift=0.2, period=100, histories=100),
+        optimize=True,
+        max_calls=300,
+    )
+    better = (home / "prompt.md").read_text(encoding="utf-8") + NEW_RULES
+    return Desk(home=home, backend=reflector(better), options=options)
+
+
+@pytest.mark.slow
+def test_an_alarm_starts_one_search_within_the_limits_that_adopts_nothing(desk: Desk) -> None:
+    before, state = desk.prompt, desk.fallen()
+    assert state.searches == ()
+    found = desk.watch().search(state)
+    (search,) = found.searches
+    assert (search.status, search.verdict, search.has_result) == ("finished", "improved", True)
+    assert desk.prompt == before
+    assert 0 < found.spent.calls <= 300
+    assert found.spent == search.spent + sum((c.spent for c in found.checks), NOTHING)
+    assert "improved" in "".join(report_of_watch(found).searches.values())
+    asked = len(desk.backend.asked)
+    later = desk.watch().check()  # nothing new was logged
+    assert desk.watch().search(later).searches == found.searches
+    assert len(desk.backend.asked) == asked
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on_and_pays_for_nothing_twice(desk: Desk, tmp_path: Path) -> None:
+    state = desk.fallen()
+    shutil.copytree(desk.options.home, tmp_path / "undisturbed")
+    whole = desk.watch(folder=tmp_path / "undisturbed")
+    (undisturbed,) = whole.search(whole.check()).searches
+    paid = len(desk.backend.asked)
+    with pytest.raises(Killed):
+        desk.watch().search(state, [KilledAfter(1)])
+    resumed = desk.watch().check()
+    assert resumed.check is None
+    assert [each.status for each in resumed.searches] == ["killed"]
+    (search,) = desk.watch().search(resumed).searches
+    assert (search.status, search.spent) == ("finished", undisturbed.spent)
+    assert len(desk.backend.asked) == 2 * paid
+
+
+def test_without_anything_left_the_alarm_is_told_and_nothing_is_searched(desk: Desk) -> None:
+    state = desk.fallen()
+    spent = replace(state.checks[0], spent=Spend(calls=300))
+    searched = desk.watch().search(replace(state, checks=(spent, *state.checks[1:])))
+    assert searched.not_searched == "the limits of the watch are used up"
+    assert (searched.searches, desk.backend.asked) == ((), [])
+
+
+def test_a_new_baseline_begins_the_chart_anew(desk: Desk) -> None:
+    desk.fallen()
+    desk.log(3)
+    state = desk.watch(new_baseline=True).check()
+    assert state.check is not None
+    assert (state.check.alarm, state.reading.scores) == ("", 60)
+    assert desk.watch().search(state).searches == ()  # the alarm was about another agent
+    desk.log(4)
+    again = desk.watch().check()
+    assert (again.reading.scores, again.reading.alarms) == (120, ())
+
+
+# -- What could not be judged ----------------------------------------------------------------------
+
+
+def test_a_judge_that_does_not_answer_leaves_a_check_without_verdicts(
+    options: WatchOptions, tmp_path: Path
+) -> None:
+    add(options, 0, 5, bad_every=10)
+    judged = tmp_path / "judged.yaml"
+    judged.write_text("- {type: geval, name: Kind, criteria: kind, threshold: 0.5}\n", "utf-8")
+    unchecked = replace(options, project=judged, judge="openai:judge", unchecked_judge=True)
+
+    def down(request: ChatRequest, draw: int) -> str:
+        raise ModelUnavailable("overloaded")
+
+    watch = Watch(options=unchecked, models=models(ScriptedBackend(respond=down)))
+    state = watch.check()
+    assert state.check is not None
+    assert (state.check.missing, state.check.values, state.proposed) == (5, (), 0)
+    assert state.judges == {"Kind": ()}
+    assert watch.check().check is None
+
+
+def test_a_metric_without_a_verdict_is_said_and_can_be_charted(options: WatchOptions) -> None:
+    add(options, 0, 5, bad_every=10)
+    options.project.with_name("polite.py").write_text("def thanks(ctx):\n    return 0.7\n", "utf-8")
+    with pytest.raises(ConfigError, match="--chart METRIC"):
+        Watch(options=options).check()
+    state = Watch(options=replace(options, charted="thanks")).check()
+    assert state.check is not None
+    assert state.check.values == (0.7,) * 5

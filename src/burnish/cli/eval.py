@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,10 +77,98 @@ def _flags(path: Path | None) -> Iterator[Flag]:
             yield replace(flag, panel=_MEASURE) if flag.panel == "Cases" else flag
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Axes:
+    """What varies: every combination is a column of a grid."""
+
+    models: Annotated[
+        list[str] | None,
+        _grid("--model", metavar="MODEL", help="A model in place of the file's; may be repeated."),
+    ] = None
+    candidates: Annotated[
+        list[str] | None,
+        _grid(
+            "--candidate",
+            metavar="FILE|RUN",
+            help="A candidate in place of the file's values; may be repeated.",
+        ),
+    ] = None
+    assignments: Annotated[
+        list[str] | None,
+        _grid(
+            "--set",
+            metavar="PATH=VALUES",
+            help="Values of what the agent has, such as temperature=0,0.7; or any setting by its "
+            "path, such as budget.max_calls=200. May be repeated.",
+        ),
+    ] = None
+    max_columns: Annotated[int, _grid(min=1, help="The most combinations that are measured.")] = (
+        MOST_COLUMNS
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opening:
+    """Which run is made or continued."""
+
+    output_dir: options.OutputDir = None
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Continue a run of this agent; a grid may get more columns.",
+        ),
+    ] = None
+    fork: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Measure anew with the results of a run, paying only for what differs.",
+        ),
+    ] = None
+    retry_missing: Annotated[
+        bool, typer.Option("--retry-missing", help="With --fork: ask again for what is missing.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be measured and what it may cost.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reports:
+    """Files to write, and what the exit code follows."""
+
+    json_file: Annotated[
+        str | None, _report("--json", metavar="FILE", help="As JSON; - for stdout.")
+    ] = None
+    junit_file: Annotated[Path | None, _report("--junit", metavar="FILE", help="As JUnit XML.")] = (
+        None
+    )
+    markdown_file: Annotated[
+        Path | None, _report("--markdown", metavar="FILE", help="As a comment on a pull request.")
+    ] = None
+    html_file: Annotated[
+        Path | None, _report("--html", metavar="FILE", help="As a page for the browser.")
+    ] = None
+    baseline: Annotated[
+        str | None,
+        _report(metavar="REPORT", help="Compare with a --json report or an earlier run."),
+    ] = None
+    fail_on: Annotated[
+        options.FailOn,
+        _report(help="Exit code 1: a failing case, or only what is worse than --baseline."),
+    ] = options.FailOn.FAILURE
+
+
 test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its HoloDeck name.")
 
 
 @test.command("run", cls=EvalCommand)
+@options.flag_group("axes", _Axes)
+@options.flag_group("opening", _Opening)
+@options.flag_group("reports", _Reports)
 def evaluate(
     ctx: typer.Context,
     file: Annotated[
@@ -92,73 +180,9 @@ def evaluate(
         int | None,
         _measured("--aa", metavar="N", help="Noise check: compare the agent with itself N times."),
     ] = None,
-    models: Annotated[
-        list[str] | None,
-        _grid("--model", metavar="MODEL", help="A model in place of the file's; may be repeated."),
-    ] = None,
-    candidates: Annotated[
-        list[str] | None,
-        _grid(
-            "--candidate",
-            metavar="FILE|RUN",
-            help="A candidate in place of the file's values; may be repeated.",
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        _grid(
-            "--set",
-            metavar="PATH=VALUES",
-            help="Values of what the agent has, such as temperature=0,0.7; or any setting by its "
-            "path, such as budget.max_calls=200. May be repeated.",
-        ),
-    ] = None,
-    max_columns: Annotated[
-        int, _grid(min=1, help="The most combinations that are measured.")
-    ] = MOST_COLUMNS,
-    output_dir: options.OutputDir = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Continue a run of this agent; a grid may get more columns.",
-        ),
-    ] = None,
-    fork: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Measure anew with the results of a run, paying only for what differs.",
-        ),
-    ] = None,
-    retry_missing: Annotated[
-        bool, typer.Option("--retry-missing", help="With --fork: ask again for what is missing.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be measured and what it may cost.")
-    ] = False,
-    json_file: Annotated[
-        str | None, _report("--json", metavar="FILE", help="As JSON; - for stdout.")
-    ] = None,
-    junit_file: Annotated[
-        Path | None, _report("--junit", metavar="FILE", help="As JUnit XML.")
-    ] = None,
-    markdown_file: Annotated[
-        Path | None, _report("--markdown", metavar="FILE", help="As a comment on a pull request.")
-    ] = None,
-    html_file: Annotated[
-        Path | None, _report("--html", metavar="FILE", help="As a page for the browser.")
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        _report(metavar="REPORT", help="Compare with a --json report or an earlier run."),
-    ] = None,
-    fail_on: Annotated[
-        options.FailOn,
-        _report(help="Exit code 1: a failing case, or only what is worse than --baseline."),
-    ] = options.FailOn.FAILURE,
+    axes: _Axes,
+    opening: _Opening,
+    reports: _Reports,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -173,22 +197,13 @@ def evaluate(
 
     request = EvalRequest(
         agent=file,
-        flags=flag_values(ctx, assignments),
+        flags=flag_values(ctx, axes.assignments),
         noise_sweeps=aa,
-        output_dir=output_dir,
-        models=tuple(models or ()),
-        candidates=tuple(candidates or ()),
-        max_columns=max_columns,
-        resume=resume,
-        fork=fork,
-        retry_missing=retry_missing,
-        dry_run=dry_run,
-        json_file=json_file,
-        junit_file=junit_file,
-        markdown_file=markdown_file,
-        html_file=html_file,
-        baseline=baseline,
-        fail_on=fail_on,
+        models=tuple(axes.models or ()),
+        candidates=tuple(axes.candidates or ()),
+        max_columns=axes.max_columns,
+        **vars(opening),
+        **vars(reports),
         progress="none" if quiet else progress,
         quiet=quiet,
     )

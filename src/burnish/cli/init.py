@@ -1,86 +1,97 @@
 """`burnish init`: a project to start from, for whatever the user has."""
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from burnish.cli import options
+
 app = typer.Typer(help="Create a project to start from.", invoke_without_command=True)
 
-_HAVE, _CASES, _MODEL = "What you have", "Cases", "Model"
+_have, _cases, _model = map(options.in_panel, ("What you have", "Cases", "Model"))
 
 
-@app.callback()
-def init(
-    context: typer.Context,
-    *,
+@dataclass(frozen=True, kw_only=True)
+class _Agent:
+    """What there is to start from."""
+
     have: Annotated[
         str | None,
-        typer.Option(
+        _have(
             metavar="KIND",
-            rich_help_panel=_HAVE,
             help="nothing, agent, python, http, command, langgraph, pydantic-ai, openai-agents, "
             "graph, files, workflow, suite or optimizer; by default what the folder has.",
         ),
-    ] = None,
+    ] = None
     program: Annotated[
         str,
-        typer.Option(
-            metavar="MODULE:NAME", rich_help_panel=_HAVE, help="The function, graph or agent."
-        ),
-    ] = "",
-    url: Annotated[str, typer.Option(rich_help_panel=_HAVE, help="The endpoint's address.")] = "",
+        _have(metavar="MODULE:NAME", help="The function, graph or agent."),
+    ] = ""
+    url: Annotated[str, _have(help="The endpoint's address.")] = ""
     body: Annotated[
         str,
-        typer.Option(
-            metavar="JSON", rich_help_panel=_HAVE, help='Its body; "{{input}}" is the question.'
-        ),
-    ] = "",
+        _have(metavar="JSON", help='Its body; "{{input}}" is the question.'),
+    ] = ""
     response_path: Annotated[
         str,
-        typer.Option(
-            metavar="PATH", rich_help_panel=_HAVE, help="Where the reply is in a JSON response."
-        ),
-    ] = "",
-    command: Annotated[
-        str, typer.Option(rich_help_panel=_HAVE, help="The command, as in a shell.")
-    ] = "",
+        _have(metavar="PATH", help="Where the reply is in a JSON response."),
+    ] = ""
+    command: Annotated[str, _have(help="The command, as in a shell.")] = ""
     prompt: Annotated[
         list[str] | None,
-        typer.Option(
+        _have(
             metavar="[NAME=]FILE",
-            rich_help_panel=_HAVE,
             help="A prompt file that the agent reads on each call; may be repeated.",
         ),
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cases:
+    """Where the cases are."""
+
     cases: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=_CASES, help="CSV, JSONL, JSON, YAML or an EvalSet."
-        ),
-    ] = None,
+        _cases(metavar="FILE", help="CSV, JSONL, JSON, YAML or an EvalSet."),
+    ] = None
     input_column: Annotated[
         str,
-        typer.Option("--input", metavar="COLUMN", rich_help_panel=_CASES, help="The question."),
-    ] = "",
+        _cases("--input", metavar="COLUMN", help="The question."),
+    ] = ""
     expected_column: Annotated[
         str,
-        typer.Option("--expected", metavar="COLUMN", rich_help_panel=_CASES, help="The answer."),
-    ] = "",
+        _cases("--expected", metavar="COLUMN", help="The answer."),
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """Which model to use."""
+
     model: Annotated[
         str,
-        typer.Option(metavar="MODEL", rich_help_panel=_MODEL, help="Such as openai:gpt-4o-mini."),
-    ] = "",
-    base_url: Annotated[
-        str, typer.Option(metavar="URL", rich_help_panel=_MODEL, help="Its own endpoint, if any.")
-    ] = "",
+        _model(metavar="MODEL", help="Such as openai:gpt-4o-mini."),
+    ] = ""
+    base_url: Annotated[str, _model(metavar="URL", help="Its own endpoint, if any.")] = ""
     key_variable: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", rich_help_panel=_MODEL, help="The variable with that endpoint's key."
-        ),
-    ] = "",
+        _model(metavar="NAME", help="The variable with that endpoint's key."),
+    ] = ""
+
+
+@app.callback()
+@options.flag_group("agent", _Agent)
+@options.flag_group("examples", _Cases)
+@options.flag_group("chosen", _Model)
+def init(
+    context: typer.Context,
+    *,
+    agent: _Agent,
+    examples: _Cases,
+    chosen: _Model,
     folder: Annotated[
         Path, typer.Option(metavar="FOLDER", help="Where the files go; here by default.")
     ] = Path(),
@@ -100,20 +111,18 @@ def init(
 
     init_project(
         InitRequest(
-            have=have,
+            have=agent.have,
             details={
-                "program": program,
-                "url": url,
-                "body": body,
-                "response_path": response_path,
-                "command": command,
+                "program": agent.program,
+                "url": agent.url,
+                "body": agent.body,
+                "response_path": agent.response_path,
+                "command": agent.command,
             },
-            prompts=tuple(prompt or ()),
-            cases=cases,
-            columns={"input": input_column, "expected": expected_column},
-            model=model,
-            base_url=base_url,
-            key_variable=key_variable,
+            prompts=tuple(agent.prompt or ()),
+            cases=examples.cases,
+            columns={"input": examples.input_column, "expected": examples.expected_column},
+            **vars(chosen),
             folder=folder,
             name=name,
             yes=yes,

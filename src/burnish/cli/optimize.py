@@ -1,6 +1,7 @@
 """`burnish optimize`, also known as `burnish test optimize`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -18,6 +19,57 @@ class OptimizeCommand(FieldsCommand):
     implied: ClassVar[Mapping[str, tuple[str, str]]] = {"--goal": ("--strategy", "frugal")}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Opening:
+    """Which run is made or continued."""
+
+    output_dir: options.OutputDir = None
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Continue a run, with the flags it had.",
+        ),
+    ] = None
+    fork: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Start a new run that reuses everything RUN has paid for.",
+        ),
+    ] = None
+    retry_missing: Annotated[
+        bool, typer.Option("--retry-missing", help="With --fork: try again what is missing.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """What is shown instead of a search."""
+
+    dry_run: Annotated[
+        bool,
+        _look(
+            "--dry-run", help="Validate everything and estimate costs, without making paid calls."
+        ),
+    ] = False
+    suggest_axes: Annotated[
+        bool, _look("--suggest-axes", help="Print a block with everything that can be tuned.")
+    ] = False
+    report_only: Annotated[
+        str | None,
+        _look(
+            metavar="RUN",
+            autocompletion=options.run_ids,
+            help="Only rewrite the report.md of a run.",
+        ),
+    ] = None
+
+
+@options.flag_group("opening", _Opening)
+@options.flag_group("look", _Look)
 def optimize(
     ctx: typer.Context,
     file: Annotated[
@@ -30,26 +82,7 @@ def optimize(
     ] = None,
     *,
     assignments: options.Assignments = None,
-    output_dir: options.OutputDir = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Continue a run, with the flags it had.",
-        ),
-    ] = None,
-    fork: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Start a new run that reuses everything RUN has paid for.",
-        ),
-    ] = None,
-    retry_missing: Annotated[
-        bool, typer.Option("--retry-missing", help="With --fork: try again what is missing.")
-    ] = False,
+    opening: _Opening,
     request: Annotated[
         Path | None,
         typer.Option(
@@ -58,23 +91,7 @@ def optimize(
             help="A PromptIter run request as JSON; it overrides the graph file.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool,
-        _look(
-            "--dry-run", help="Validate everything and estimate costs, without making paid calls."
-        ),
-    ] = False,
-    suggest_axes: Annotated[
-        bool, _look("--suggest-axes", help="Print a block with everything that can be tuned.")
-    ] = False,
-    report_only: Annotated[
-        str | None,
-        _look(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Only rewrite the report.md of a run.",
-        ),
-    ] = None,
+    look: _Look,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
     verbose: Annotated[
@@ -97,13 +114,9 @@ def optimize(
     optimize_project(
         OptimizeRequest(
             file=file,
-            way=RunOpening(
-                resume=resume, fork=fork, retry_missing=retry_missing, output_dir=output_dir
-            ),
+            way=RunOpening(**vars(opening)),
             flags=flag_values(ctx, assignments),
-            dry_run=dry_run,
-            suggest_axes=suggest_axes,
-            report_only=report_only,
+            **vars(look),
             request=request,
             progress=progress,
             quiet=quiet,

@@ -2,6 +2,7 @@
 
 import getpass
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
@@ -54,6 +55,15 @@ def flags_for(
         return with_flags
 
     return decorate
+
+
+def flag_group(parameter: str, group: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of a dataclass as flags, in the place of one parameter."""
+    flags = {
+        each.name: (each.type, Parameter.empty if each.default is MISSING else each.default)
+        for each in fields(group)
+    }
+    return flags_for(parameter, flags, lambda values: group(**values))
 
 
 def run_ids(incomplete: str) -> list[str]:

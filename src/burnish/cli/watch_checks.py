@@ -1,19 +1,21 @@
 """Running `burnish watch`: check after check, what each one says, and the report."""
 
+import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import typer
 
 from burnish.cli.execution import chosen_progress
 from burnish.cli.progress import Progress
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
+from burnish.core.evaluations import mean
 from burnish.core.formatting import counted, spending
 from burnish.projects.watch import Watch, WatchOptions, WatchState
 from burnish.projects.watch_folder import PROPOSALS
+from burnish.reports.rendering import NAME as REPORT
 from burnish.reports.watch import (
     FailedTrace,
     WatchedCheck,
@@ -34,7 +36,12 @@ def seconds_between(every: str | None, *, once: bool) -> float | None:
         message = "give either --once or --every TIME"
         remedy = "--once checks now, for cron; --every 1h goes on until Ctrl-C"
         raise ConfigError([Problem(message=message, remedy=remedy)])
-    return None if every is None else duration(every, "--every").total_seconds()
+    if every is None:
+        return None
+    seconds = duration(every, "--every").total_seconds()
+    if not seconds:
+        raise ConfigError.of("--every", "must be at least a minute", "write 30m, 12h or 1d")
+    return seconds
 
 
 def run_watch(
@@ -45,53 +52,85 @@ def run_watch(
     wait: Callable[[float], bool] | None = None,
 ) -> None:
     """Check once, or until Ctrl-C; `wait` returns whether to stop instead of the next check."""
-    chosen, pause = chosen_progress(progress), wait or threading.Event().wait
-    stop = False
-    while not stop:
+    shown, pause = chosen_progress(progress) is not Progress.NONE, wait or threading.Event().wait
+    while True:
         try:
-            state = Watch(options=options).check()
-            report = report_of_watch(state)
-            _write(report, state)
-            if chosen is not Progress.NONE:
-                _say(state, report)
+            state = _checked(options, shown=shown)
             if seconds is None:
                 raise typer.Exit(ALARM_EXIT if state.check and state.check.alarm else 0)
-            options = replace(options, new_baseline=False)
+            # It waits for the first check that has something to begin with.
+            waiting = options.new_baseline and state.check is None
+            options = replace(options, new_baseline=waiting)
             typer.echo(waiting_words(seconds))
-            stop = pause(seconds)
+            if pause(seconds):
+                return
         except KeyboardInterrupt:
             remedy = "the same command continues it; no trace is judged twice"
             raise Interrupted("the watch was ended", remedy=remedy) from None
 
 
-def _say(state: WatchState, report: WatchReport) -> None:
+def _checked(options: WatchOptions, *, shown: bool) -> WatchState:
+    """A check, and the search that its alarm starts; the report is there before the search is."""
+    watch = Watch(options=options)
+    state = watch.check()
+    _write(state)
+    lines = list(_check_lines(state, options))
+    if options.optimize:
+        if shown:
+            typer.echo("\n".join(lines))
+        before, state = state, watch.search(state)
+        _write(state)
+        lines = list(_search_lines(before, state))
+    for line in (*lines, *_ending_lines(state)) if shown else ():
+        typer.echo(line)
+    return state
+
+
+def _check_lines(state: WatchState, options: WatchOptions) -> Iterator[str]:
     check = state.check
     if check is None:
-        typer.echo(f"nothing  no new traces in {state.terms.log}")
-    else:
-        level = f", mean {sum(check.values) / len(check.values):.2f}"
-        missing = f", {check.missing} without a verdict" if check.missing else ""
-        new = counted(check.fresh, "new trace")
-        typer.echo(f"check {check.number:<3}{new}, {len(check.judged)} judged{missing}{level}")
-        if check.broken:
-            typer.echo(f"broken   {counted(check.broken, 'record')} left out")
-        unchecked = [name for name, sentences in state.judges.items() if not sentences]
-        if unchecked:
-            typer.echo(f"judge    not checked against labels: {', '.join(unchecked)}")
-    if check is not None and check.alarm:
-        typer.echo(f"ALARM    {check.alarm}")
-    else:
-        typer.echo(f"chart    {report.verdict}")
-    for line in promise_lines(state.reading) if state.check and state.check.number == 1 else ():
-        typer.echo(f"         {line}")
+        yield f"nothing  no new traces in {options.log}"
+        if options.new_baseline:
+            yield "         the new baseline has to wait for some: give --new-baseline again"
+        if state.checks:
+            yield f"chart    {report_of_watch(state).verdict}"
+        return
+    level = f", mean {mean(check.values):.2f}" if check.values else ""
+    missing = f", {check.missing} without a verdict" if check.missing else ""
+    new = counted(check.fresh, "new trace")
+    yield f"check {check.number:<3}{new}, {len(check.judged)} judged{missing}{level}"
+    if check.broken:
+        yield f"broken   {counted(check.broken, 'record')} left out"
+    unchecked = [name for name, sentences in state.judges.items() if not sentences]
+    if unchecked:
+        yield f"judge    not checked against labels: {', '.join(unchecked)}"
+    verdict = report_of_watch(state).verdict
+    yield f"ALARM    {check.alarm}" if check.alarm else f"chart    {verdict}"
+    if check.number == 1 or check.new_baseline:
+        yield from (f"         {line}" for line in promise_lines(state.reading))
     if state.proposed:
         file = state.folder.path / PROPOSALS
-        typer.echo(f"proposed {counted(state.proposed, 'case')} in {file}")
-    if state.optimization is not None:
-        typer.echo(f"searched {state.optimization}")
-        typer.echo(f"next     burnish adopt {state.optimization}")
-    typer.echo(f"spent    {spending(state.spent)} in {counted(len(state.checks), 'check')}")
-    typer.echo(f"report   {state.folder.path / 'report.md'}")
+        yield f"proposed {counted(state.proposed, 'case')} in {file}"
+
+
+def _search_lines(before: WatchState, state: WatchState) -> Iterator[str]:
+    """What the search of this check came to."""
+    if state.not_searched:
+        yield f"search   not started: {state.not_searched}"
+    if state.searches == before.searches:
+        return
+    search = state.searches[-1]
+    yield f"search   {search.verdict}: {search.folder}"
+    name = shlex.quote(str(search.folder))
+    yield f"next     burnish adopt {name}" if search.has_result else f"next     burnish why {name}"
+
+
+def _ending_lines(state: WatchState) -> Iterator[str]:
+    searches = f" and {counted(len(state.searches), 'search')}" if state.searches else ""
+    checks = counted(len(state.checks), "check")
+    yield f"spent    {spending(state.spent)} in {checks}{searches}"
+    if state.checks:
+        yield f"report   {state.folder.path / REPORT}"
 
 
 def report_of_watch(state: WatchState) -> WatchReport:
@@ -127,17 +166,20 @@ def report_of_watch(state: WatchState) -> WatchReport:
         judges=state.judges,
         spent=spending(state.spent),
         proposals=str(proposals) if proposals.exists() else "",
-        optimization="" if state.optimization is None else str(state.optimization),
+        searches={
+            str(each.folder): each.verdict if each.status == "finished" else each.status
+            for each in state.searches
+        },
     )
 
 
-def _write(report: WatchReport, state: WatchState) -> None:
+def _write(state: WatchState) -> None:
     from burnish.pages.report_file import is_automatic
     from burnish.pages.watch_page import write_watch_page
 
-    if state.check is None:
+    if not state.checks:
         return
-    home: Path = state.folder.path
+    report, home = report_of_watch(state), state.folder.path
     report.write(home)
     if is_automatic():
         with suppress(FileTrouble, OSError):

@@ -1,6 +1,7 @@
 """Watching production: judge a sample of logged traces, and tell drift from noise."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,13 +24,14 @@ from burnish.projects.launch import known_judges, load_project, optimize
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.projects.watch_folder import (
     LOCK,
+    BegunCheck,
     JudgedTrace,
     WatchCheck,
     WatchFolder,
     WatchTerms,
     seen_key,
 )
-from burnish.runs.directory import NAME as RUN
+from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Listener
 from burnish.runs.setup import Setup
@@ -38,6 +40,7 @@ from burnish.system.locks import FileLock
 from burnish.system.personal_data import DataRedactor
 
 WATCH_RESULTS = Path("results") / "watch"
+_USED_UP = "the limits of the watch are used up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,31 @@ class WatchOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WatchSearch:
+    """A search that an alarm has started."""
+
+    folder: Path
+    status: str
+    """As in the list of runs."""
+    verdict: str
+    """What it claims of its best candidate, in one or two words."""
+    spent: Spend
+    has_result: bool = False
+    """Whether it has a candidate that can be adopted."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "WatchSearch":
+        run = RunRecord.read(folder)
+        return cls(
+            folder=folder,
+            status=run.status,
+            verdict=verdict_cell(run.claim),
+            spent=run.billed,
+            has_result=run.best is not None and run.best is not run.baseline,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class WatchState:
     """What a watch knows after a check."""
 
@@ -80,13 +108,20 @@ class WatchState:
     """The check that was just made; None if there was no new trace."""
     proposed: int = 0
     """Failures that became proposals in this check."""
-    judges: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By judged metric, what its check against labels found; empty if it was not checked."""
-    optimization: Path | None = None
+    searches: tuple[WatchSearch, ...] = ()
+    """The searches that alarms have started, oldest first."""
+    not_searched: str = ""
+    """Why no search was started although there is an alarm."""
+
+    @property
+    def judges(self) -> Mapping[str, tuple[str, ...]]:
+        """By judged metric, what its check against labels found; empty if it was not checked."""
+        return self.checks[-1].judges if self.checks else {}
 
     @property
     def spent(self) -> Spend:
-        return sum((check.spent for check in self.checks), NOTHING)
+        """What checks and searches have spent."""
+        return sum((each.spent for each in (*self.checks, *self.searches)), NOTHING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,29 +135,67 @@ class Watch:
 
     def check(self, listeners: Sequence[Listener] = ()) -> WatchState:
         """Judge a sample of what is new, or finish the check that was interrupted."""
+        with self._held() as folder:
+            if self.options.optimize:
+                self._refuse_without_limit()
+            begun = folder.unfinished() or self._begun(folder)
+            if begun is None:
+                return self._state(folder)
+            return self._judged(folder, begun, listeners)
+
+    def search(self, state: WatchState, listeners: Sequence[Listener] = ()) -> WatchState:
+        """Run the search that the first alarm since the baseline starts, or continue it.
+
+        One for each baseline: as long as nothing changes, a second one would search the same.
+        Nothing is adopted.
+        """
+        since = [check for check in _since_baseline(state.checks) if check.alarm]
+        if not since:
+            return state
+        with self._held() as folder:
+            home = folder.search(since[0].number)
+            if home in folder.searches() and RunRecord.read(home).ending is not None:
+                return state
+            # The search itself counts what it has spent when it goes on.
+            others = (each.spent for each in state.searches if each.folder != home)
+            left = self._left(sum(others, sum((each.spent for each in state.checks), NOTHING)))
+            if left is None:
+                return replace(state, not_searched=_USED_UP)
+            project = load_project(self.options.project, left, models=self.models)
+            ending = optimize(project.setup, home, listeners=listeners)
+            if ending.interrupted:
+                remedy = "the same command continues it; nothing is paid twice"
+                raise Interrupted("the search was not finished", remedy=remedy)
+            return replace(state, searches=_searches(folder))
+
+    @contextmanager
+    def _held(self) -> Generator[WatchFolder, None, None]:
+        """The folder of the watch, which no other process changes meanwhile."""
         folder = WatchFolder(self.options.home)
         folder.path.mkdir(parents=True, exist_ok=True)
         with FileLock.acquire(folder.path / LOCK, holding="this watch"):
-            if self.options.optimize:
-                self._refuse_without_limit()
-            number, fresh, broken = self._begun(folder)
-            if not folder.cases(number):
-                return self._idle(folder)
-            return self._judged(folder, number, (fresh, broken), listeners)
+            yield folder
 
-    def _begun(self, folder: WatchFolder) -> tuple[int, int, int]:
-        """The check to make, its new traces, and the broken records."""
+    def _begun(self, folder: WatchFolder) -> BegunCheck | None:
+        """A check of what is new in the log; None if nothing is."""
         options = self.options
-        if (number := folder.unfinished()) is not None:
-            return number, len(folder.cases(number)), 0
+        folder.refuse_others(self._terms())
+        if folder.numbers() and _is_empty(options.log):
+            return None  # it was rotated, and nothing was logged since
         log = read_traces(options.log, format=options.read_as, fields=options.fields)
         seen = folder.seen()
         fresh = [trace for trace in log.traces if seen_key(trace.id) not in seen]
-        number = max(folder.numbers(), default=0) + 1
-        if fresh:
-            cases = tuple(self._case(trace) for trace in self._sample(fresh, number))
-            folder.begin(number, cases, [trace.id for trace in fresh])
-        return number, len(fresh), len(log.broken)
+        if not fresh:
+            return None
+        check = BegunCheck(
+            number=max(folder.numbers(), default=0) + 1,
+            fresh=len(fresh),
+            broken=len(log.broken),
+            new_baseline=options.new_baseline,
+        )
+        cases = tuple(self._case(trace) for trace in self._sample(fresh, check.number))
+        folder.begin(check, cases, [trace.id for trace in fresh])
+        return check
 
     def _sample(self, traces: Sequence[LoggedTrace], number: int) -> list[LoggedTrace]:
         """A plain random sample: a balanced one would move the mean that the chart shows."""
@@ -134,69 +207,56 @@ class Watch:
     def _case(self, trace: LoggedTrace) -> Case:
         return redacted(case_of_trace(trace, ReplyUse.RECORD), self.options.redactor)
 
-    def _idle(self, folder: WatchFolder) -> WatchState:
+    def _state(self, folder: WatchFolder) -> WatchState:
         checks = folder.checks()
-        terms = WatchTerms(log=str(self.options.log), project=str(self.options.project))
-        reading = read_chart(charted_values(checks), self.options.design)
-        state = WatchState(folder=folder, terms=terms, checks=checks, reading=reading)
-        # A search that was interrupted goes on even if nothing new was logged.
-        return (
-            replace(state, optimization=self._optimized(state)) if self.options.optimize else state
+        return WatchState(
+            folder=folder,
+            terms=folder.terms() or self._terms(),
+            checks=checks,
+            reading=read_chart(charted_values(checks), self.options.design),
+            searches=_searches(folder),
         )
 
     def _judged(
-        self,
-        folder: WatchFolder,
-        number: int,
-        counts: tuple[int, int],
-        listeners: Sequence[Listener],
+        self, folder: WatchFolder, begun: BegunCheck, listeners: Sequence[Listener]
     ) -> WatchState:
-        options, before = self.options, folder.checks()
-        measurement = self._measurement(folder, number, before)
+        options, before = self.options, self._state(folder)
+        measurement = self._measurement(folder, begun.number, before.spent)
         terms = self._terms(measurement.setup)
-        folder.agree(terms)
         judges = self._judges(measurement.setup.metrics)
-        ending = optimize(measurement.setup, folder.run(number), listeners=listeners)
+        folder.agree(terms)
+        ending = optimize(measurement.setup, folder.run(begun.number), listeners=listeners)
         if measurement.evaluation is None:
             raise _cut_short(
                 ending.reason.detail or ending.reason.code, interrupted=ending.interrupted
             )
         check = WatchCheck(
-            number=number,
+            **vars(begun),
             at=self.clock().isoformat(timespec="seconds"),
-            fresh=counts[0],
-            broken=counts[1],
-            judged=tuple(self._verdicts(folder.cases(number), measurement.evaluation)),
+            judged=tuple(self._verdicts(folder.cases(begun.number), measurement.evaluation)),
+            judges=judges,
             spent=RunRecord.read(ending.folder).billed,
-            new_baseline=options.new_baseline,
         )
-        if not check.values:
+        if not check.values and not _missing(measurement.evaluation):
             raise _nothing_judged(check, options.charted)
-        reading = read_chart(charted_values((*before, check)), options.design)
+        reading = read_chart(charted_values((*before.checks, check)), options.design)
         new = _new_alarm(reading, len(check.values))
         check = replace(check, alarm="" if new is None else alarm_words(reading, new, terms))
-        proposed = folder.propose(_failures(folder, check), _proposed_before(folder, before))
+        proposed = folder.propose(_failures(folder, check), _proposed_before(folder, before.checks))
         folder.finish(check)
-        state = WatchState(
-            folder=folder,
-            terms=terms,
-            checks=(*before, check),
-            reading=reading,
-            check=check,
-            proposed=proposed,
-            judges=judges,
-        )
-        return replace(state, optimization=self._optimized(state)) if options.optimize else state
+        return replace(self._state(folder), check=check, proposed=proposed)
 
-    def _measurement(
-        self, folder: WatchFolder, number: int, before: Sequence[WatchCheck]
-    ) -> PreparedMeasurement:
-        """The judging of a check: a measurement of recorded replies."""
+    def _measurement(self, folder: WatchFolder, number: int, spent: Spend) -> PreparedMeasurement:
+        """The judging of a check: a measurement of recorded replies, each once."""
         options, names = self.options, list[Json](self.options.metrics)
+        left = self._left(spent)
+        if left is None:
+            raise _cut_short(_USED_UP, interrupted=False)
         flags: dict[str, Json] = {
             "judge": options.judge,
             "metric": names or None,
-            **self._left(sum((check.spent for check in before), self._optimizing(folder))),
+            "repeats": 1,
+            **left,
         }
         if _has_kind(options.project):
             cases = folder.cases(number)
@@ -204,25 +264,27 @@ class Watch:
         flags["metrics"] = str(options.project.resolve())
         return load_measurement(folder.cases_file(number), flags, models=self.models)
 
-    def _left(self, spent: Spend) -> dict[str, Json]:
-        """What is left of the limits of the whole watch."""
+    def _left(self, spent: Spend) -> dict[str, Json] | None:
+        """What is left of the limits of the whole watch, as flags; None if that is nothing."""
         options = self.options
         calls = None if options.max_calls is None else options.max_calls - spent.calls
         usd = None if options.max_usd is None else options.max_usd - (spent.nano_usd / 1e9)
         if (calls is not None and calls < 1) or (usd is not None and usd <= 0):
-            raise _cut_short("the limits of the watch are used up", interrupted=False)
+            return None
         return {"max_calls": calls, "max_usd": usd}
 
-    def _terms(self, setup: Setup) -> WatchTerms:
-        options, names = self.options, [metric.name for metric in setup.metrics]
-        if options.charted and options.charted not in names:
+    def _terms(self, setup: Setup | None = None) -> WatchTerms:
+        """The terms of these options; without a setup, the metrics are not known yet."""
+        options, metrics = self.options, () if setup is None else setup.metrics
+        names = [metric.name for metric in metrics]
+        if names and options.charted and options.charted not in names:
             message = f"no metric is called '{options.charted}'"
             remedy = f"the metrics are: {', '.join(names)}"
             raise ConfigError([Problem(where="--chart", message=message, remedy=remedy)])
         return WatchTerms(
             log=str(options.log.resolve()),
             project=str(options.project.resolve()),
-            metrics={metric.name: metric.fingerprint for metric in setup.metrics},
+            metrics={metric.name: metric.fingerprint for metric in metrics},
             charted=options.charted,
             sample=options.sample,
             design=options.design,
@@ -271,30 +333,15 @@ class Watch:
             raise ConfigError([Problem(where="--optimize", message=message, remedy=remedy)])
         load_project(self.options.project, {}, models=self.models)
 
-    def _optimized(self, state: WatchState) -> Path | None:
-        """The search that the first alarm since the baseline starts; it ends before this returns.
 
-        One for each baseline: as long as nothing changes, a second one would search the same.
-        """
-        since = [check for check in _since_baseline(state.checks) if check.alarm]
-        if not since:
-            return None
-        home = state.folder.path / "optimizations" / f"{since[0].number:04}"
-        if (home / "report.md").exists() and not _is_open(home):
-            return None
-        # The search itself counts what it has spent when it goes on.
-        left = self._left(state.spent + self._optimizing(state.folder, but=home))
-        project = load_project(self.options.project, left, models=self.models)
-        return optimize(project.setup, home).folder
-
-    def _optimizing(self, folder: WatchFolder, *, but: Path | None = None) -> Spend:
-        """What searches have spent, without this one."""
-        homes = (home for home in (folder.path / "optimizations").glob("*") if home != but)
-        return sum((RunRecord.read(h).billed for h in homes if (h / RUN).exists()), NOTHING)
+def _searches(folder: WatchFolder) -> tuple[WatchSearch, ...]:
+    return tuple(map(WatchSearch.read, folder.searches()))
 
 
-def _is_open(home: Path) -> bool:
-    return RunRecord.read(home).ending is None
+def _is_empty(log: Path) -> bool:
+    """Whether a log is not there or has nothing in it, as just after it was rotated."""
+    files = log.rglob("*") if log.is_dir() else (log,)
+    return not any(each.stat().st_size for each in files if each.is_file())
 
 
 def _has_kind(path: Path) -> bool:
@@ -319,6 +366,11 @@ def _nothing_judged(check: WatchCheck, charted: str) -> ConfigError:
         else "give a metric a threshold, or put the mean of one on the chart: --chart METRIC"
     )
     return ConfigError([Problem(message=message, remedy=remedy)])
+
+
+def _missing(evaluation: Evaluation) -> bool:
+    """Whether an endpoint gave no answer, rather than a metric no verdict."""
+    return bool(evaluation.missing_cases(evaluation.metrics))
 
 
 def _reasons(result: CaseResult) -> dict[str, str]:

@@ -12,6 +12,7 @@ from burnish.core.control_chart import ChartDesign
 from burnish.core.errors import ConfigError, JournalTrouble, Problem
 from burnish.core.money import NOTHING, Spend
 from burnish.datasets.formats import read_cases, write_cases
+from burnish.runs.directory import NAME as RUN
 from burnish.system.files import read_text, write_atomic
 
 T = TypeVar("T")
@@ -19,8 +20,12 @@ NAME = "watch.json"
 PROPOSALS = "proposals.jsonl"
 LOCK = "watch.lock"
 _CHECK = "check.json"
+_BEGUN = "begun.json"
 _CASES = "cases.jsonl"
 _SEEN = "seen.txt"
+_SEARCHES = "optimizations"
+_STILL_OPEN = frozenset({"charted", "design"})
+"""Terms that may change until a check is finished: before that, no score is on a chart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +56,28 @@ class JudgedTrace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchCheck:
-    """One look at the log."""
+class BegunCheck:
+    """A look at the log whose sample is chosen; it may not be judged yet."""
 
     number: int
-    at: str
     fresh: int
     """Traces that were not there at the last check."""
     broken: int = 0
+    new_baseline: bool = False
+    """Whether the chart begins anew with this check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchCheck(BegunCheck):
+    """One look at the log, with what it found."""
+
+    at: str
     judged: tuple[JudgedTrace, ...] = ()
+    judges: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By judged metric, what its check against labels found; empty if it was not checked."""
     spent: Spend = NOTHING
     alarm: str = ""
     """The alarm in words, if this check raised one."""
-    new_baseline: bool = False
-    """Whether the chart begins anew with this check."""
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -81,16 +94,26 @@ class WatchFolder:
 
     path: Path
 
+    def terms(self) -> WatchTerms | None:
+        """What the watch was started with; None if that is still open."""
+        file = self.path / NAME
+        return _decoded(WatchTerms, file) if file.exists() else None
+
     def agree(self, terms: WatchTerms) -> None:
         """Keep the terms, or refuse others than those that are there."""
-        file = self.path / NAME
-        if not file.exists():
-            self.path.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, json.dumps(codec(WatchTerms).encode(terms), indent=2) + "\n")
+        self.refuse_others(terms)
+        data = json.dumps(codec(WatchTerms).encode(terms), indent=2) + "\n"
+        write_atomic(self.path / NAME, data)
+
+    def refuse_others(self, terms: WatchTerms) -> None:
+        """Refuse terms that do not fit those that are there; no metrics means not known yet."""
+        if (stored := self.terms()) is None:
             return
-        before, now = _fields(_decoded(WatchTerms, file)), _fields(terms)
+        before, now = _fields(stored), _fields(terms)
+        free = _STILL_OPEN if not self.checks() else frozenset[str]()
+        free = free if terms.metrics else free | {"metrics"}
         changed = [name for name, value in now.items() if before.get(name) != value]
-        if changed:
+        if changed := [name for name in changed if name not in free]:
             message = f"this watch was started with another {', '.join(changed)}"
             remedy = "name another folder with -o, or put it back as it was"
             raise ConfigError([Problem(where=str(self.path), message=message, remedy=remedy)])
@@ -106,35 +129,35 @@ class WatchFolder:
     def numbers(self) -> list[int]:
         """All checks that were begun."""
         folders = (self.path / "checks").glob("[0-9]*")
-        return sorted(int(each.name) for each in folders if (each / _SEEN).exists())
+        return sorted(int(each.name) for each in folders if (each / _BEGUN).exists())
 
     def checks(self) -> tuple[WatchCheck, ...]:
         """All checks that were finished, oldest first."""
         files = [self.folder(number) / _CHECK for number in self.numbers()]
         return tuple(_decoded(WatchCheck, file) for file in files if file.exists())
 
-    def unfinished(self) -> int | None:
-        """The number of a check that was begun and not finished."""
-        numbers = (n for n in self.numbers() if not (self.folder(n) / _CHECK).exists())
-        return next(numbers, None)
+    def unfinished(self) -> BegunCheck | None:
+        """A check that was begun and not finished."""
+        folders = (self.folder(number) for number in self.numbers())
+        begun = (each / _BEGUN for each in folders if not (each / _CHECK).exists())
+        return next((_decoded(BegunCheck, file) for file in begun), None)
 
     def seen(self) -> set[str]:
         """Hashes of the ids of all traces that a check has looked at, judged or not."""
         return {key for n in self.numbers() for key in read_text(self.folder(n) / _SEEN).split()}
 
-    def begin(self, number: int, cases: tuple[Case, ...], ids: list[str]) -> None:
+    def begin(self, check: BegunCheck, cases: tuple[Case, ...], ids: list[str]) -> None:
         """Write down which traces a check judges, before anything is paid."""
-        home = self.folder(number)
+        home = self.folder(check.number)
         home.mkdir(parents=True, exist_ok=True)
-        if cases:
-            write_cases(home / _CASES, list(cases))
-        # Last: a check without it was not begun.
+        write_cases(home / _CASES, list(cases))
         write_atomic(home / _SEEN, "".join(f"{seen_key(each)}\n" for each in ids))
+        # Last: a check without it was not begun.
+        write_atomic(home / _BEGUN, json.dumps(codec(BegunCheck).encode(check)) + "\n")
 
     def cases(self, number: int) -> tuple[Case, ...]:
         """The traces that a check judges."""
-        file = self.folder(number) / _CASES
-        return read_cases(file).cases if file.exists() else ()
+        return read_cases(self.cases_file(number)).cases
 
     def cases_file(self, number: int) -> Path:
         """Their file."""
@@ -145,6 +168,15 @@ class WatchFolder:
         data = codec(WatchCheck).encode(check)
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
         write_atomic(self.folder(check.number) / _CHECK, text)
+
+    def search(self, number: int) -> Path:
+        """The run that the alarm of a check starts."""
+        return self.path / _SEARCHES / f"{number:04}"
+
+    def searches(self) -> list[Path]:
+        """The runs that alarms have started, oldest first."""
+        folders = (self.path / _SEARCHES).glob("[0-9]*")
+        return sorted(each for each in folders if (each / RUN).is_file())
 
     def propose(self, cases: tuple[Case, ...], proposed: set[str]) -> int:
         """Add cases to the proposals, unless they ask what was proposed before; how many."""

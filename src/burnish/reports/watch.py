@@ -68,7 +68,8 @@ class WatchReport:
     judges: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     spent: str = ""
     proposals: str = ""
-    optimization: str = ""
+    searches: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the folder of a search that an alarm has started, what came of it."""
 
     @property
     def verdict(self) -> str:
@@ -91,7 +92,7 @@ class WatchReport:
         facts = [("log", self.log), ("metrics of", self.project), ("chart", self._what)]
         facts += [("spent", self.spent)] if self.spent else []
         facts += [("proposals", self.proposals)] if self.proposals else []
-        facts += [("optimisation", self.optimization)] if self.optimization else []
+        facts += [("search", f"{words}: {place}") for place, words in self.searches.items()]
         yield Facts(tuple((name, cell(value, 200)) for name, value in facts))
         yield from self._chart()
         yield from self._promise()

@@ -72,13 +72,7 @@ def create_app(
     metrics need no token. A worker answers only questions about itself.
     """
     whole = manager is not None
-    if manager is None:
-        if engine is None:
-            remedy = "pass a manager, or an engine with the name of its app"
-            raise ConfigError.of("create_app", "there is nothing to serve", remedy)
-        name = app_name.strip() or engine.evaluation.app_name
-        data = engine.evaluation.output_dir or RESULTS
-        manager = RunManager([EngineApp(name, engine)], data=data)
+    manager = manager or _blocking_manager(app_name, engine)
     base = "/" + base_path.strip("/")
     app = _Service(
         title="burnish",
@@ -89,7 +83,6 @@ def create_app(
         redirect_slashes=False,
         lifespan=_lifespan,
     )
-    role = manager.launcher.role
     routes = PromptIterRoutes(
         manager=manager,
         base_path=base,
@@ -98,28 +91,13 @@ def create_app(
         slimming=slimming,
     )
     app.state.manager, app.state.requests, app.state.promptiter = manager, Requests(), routes
+    role, security = manager.launcher.role, security or Security()
+    sessions = Sessions(security)
     if role.answers:
         app.mount(base, routes)
-    security = security or Security()
-    sessions = Sessions(security)
-    has_pages = whole and role.answers and can_render()
-    # The guard asks for tokens; this only says so in the document.
-    documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     if whole:
-        answered = (*runs.ROUTERS, steering_router(manager))
-        for each in answered if role.answers else runs.WORKER_ROUTERS:
-            app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
-        app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)
-    # Refinements are not in the store: who accepts one drives it.
-    refinements = None
-    if whole and role is ServiceRole.BOTH:
-        refinements = Refinements(allowance=_allowance(manager), accounting=manager.accounting)
-        folders = [app.folder for app in manager.apps.values() if app.folder is not None]
-        refinement = refinement_router(manager.places.data, folders, refinements=refinements)
-        app.include_router(refinement, responses=DETAILED, dependencies=documented)
-    if whole and role.answers:
-        app.include_router(docs.docs_router(_DOCUMENT))
-        app.include_router(pages.pages_router(manager, sessions, refinements))
+        _add_routes(app, manager, security, sessions)
+    has_pages = whole and role.answers and can_render()
     app.add_middleware(
         Guard,
         security=security,
@@ -139,12 +117,46 @@ def create_app(
             {name: app.folder for name, app in manager.apps.items() if app.folder is not None},
         ),
     )
-    app.add_exception_handler(BurnishError, _burnish_error)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(OSError, _no_file)
-    app.add_exception_handler(Exception, _unexpected)
+    for error, answer in (
+        (BurnishError, _burnish_error),
+        (RequestValidationError, _invalid),
+        (HTTPException, _http),
+        (OSError, _no_file),
+        (Exception, _unexpected),
+    ):
+        app.add_exception_handler(error, answer)
     return app
+
+
+def _blocking_manager(app_name: str, engine: Engine | None) -> RunManager:
+    """A manager of one engine."""
+    if engine is None:
+        remedy = "pass a manager, or an engine with the name of its app"
+        raise ConfigError.of("create_app", "there is nothing to serve", remedy)
+    name = app_name.strip() or engine.evaluation.app_name
+    data = engine.evaluation.output_dir or RESULTS
+    return RunManager([EngineApp(name, engine)], data=data)
+
+
+def _add_routes(app: FastAPI, manager: RunManager, security: Security, sessions: Sessions) -> None:
+    """The service's own API and pages, as far as its role has them."""
+    role = manager.launcher.role
+    # The guard asks for tokens; this only says so in the document.
+    documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
+    answered = (*runs.ROUTERS, steering_router(manager))
+    for each in answered if role.answers else runs.WORKER_ROUTERS:
+        app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
+    app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)
+    # Refinements are not in the store: who accepts one drives it.
+    refinements = None
+    if role is ServiceRole.BOTH:
+        refinements = Refinements(allowance=_allowance(manager), accounting=manager.accounting)
+        folders = [app.folder for app in manager.apps.values() if app.folder is not None]
+        refinement = refinement_router(manager.places.data, folders, refinements=refinements)
+        app.include_router(refinement, responses=DETAILED, dependencies=documented)
+    if role.answers:
+        app.include_router(docs.docs_router(_DOCUMENT))
+        app.include_router(pages.pages_router(manager, sessions, refinements))
 
 
 class _Service(FastAPI):
