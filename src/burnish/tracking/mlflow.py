@@ -17,6 +17,7 @@ from burnish.tracking.trackers import (
     params_of,
     result_numbers,
     result_words,
+    tracked_id,
 )
 
 mlflow: Any = import_module("mlflow")
@@ -42,14 +43,16 @@ class MlflowTracker(TrialTracker):
         self._client = mlflow.MlflowClient(tracking_uri=self.settings.uri)
         known = self._client.get_experiment_by_name(self.project)
         home = known.experiment_id if known else self._client.create_experiment(self.project)
-        found = self._client.search_runs([home], f"tags.`{_RUN}` = '{header.id}'", max_results=1)
+        found = self._client.search_runs(
+            [home], f"tags.`{_RUN}` = '{tracked_id(header)}'", max_results=1
+        )
         if found:
             self._run = found[0].info.run_id
             self._logged = int(found[0].data.metrics.get("trial", -1))
             self._client.update_run(self._run, status="RUNNING")
             return
         started = int(datetime.fromisoformat(header.started_at).timestamp() * 1000)
-        tags = {_RUN: header.id, "mlflow.source.name": PROJECT}
+        tags = {_RUN: tracked_id(header), "mlflow.source.name": PROJECT}
         run = self._client.create_run(home, start_time=started, tags=tags, run_name=header.id)
         self._run = run.info.run_id
         entities = mlflow.entities

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
-from burnish.core.content import Json, codec
+from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import MissingExtra
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
@@ -160,6 +160,11 @@ class RunTracking:
 
 
 # -- What is sent ----------------------------------------------------------------------------------
+
+
+def tracked_id(header: Header) -> str:
+    """What a run is found by there; its own id is only the name of its folder."""
+    return tracked_name(f"{header.id}-{short_id([header.id, header.started_at])}").replace("/", "_")
 
 
 def params_of(header: Header) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Weights & Biases: a run with its configuration, numbers by trial, files and diff."""
 
 import os
-import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +15,7 @@ from burnish.tracking.trackers import (
     params_of,
     result_numbers,
     result_words,
+    tracked_id,
 )
 
 wandb: Any = import_module("wandb")
@@ -30,7 +30,7 @@ class WandbTracker(TrialTracker):
         server = {} if self.settings.uri is None else {"base_url": self.settings.uri}
         self._run = wandb.init(
             project=self.project,
-            id=re.sub(r"[^\w-]", "-", header.id, flags=re.ASCII),
+            id=tracked_id(header).replace(".", "_"),
             name=header.id,
             config=params_of(header),
             dir=os.environ.get("WANDB_DIR") or str(folder),
