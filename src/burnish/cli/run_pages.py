@@ -49,6 +49,7 @@ from burnish.runs.directory import (
 from burnish.runs.events import Claim
 from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
+from burnish.runs.spec import TrackingSpec
 from burnish.system import is_held
 
 
@@ -69,6 +70,18 @@ def print_list(*, as_json: bool) -> None:
         typer.echo("no runs yet; `burnish optimize FILE` makes one")
     for folder, error in broken:
         typer.echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
+
+
+def send_run(name: str, to: str, *, uri: str | None, project: str | None) -> None:
+    """Send a run to another system."""
+    from burnish.tracking.trackers import EXPORTS, export_run
+
+    if to not in EXPORTS:
+        message = f"'{to}' is not one of: {', '.join(EXPORTS)}"
+        raise ConfigError([Problem(where="--to", message=message)])
+    folder = find_run(name)
+    export_run(folder, to, TrackingSpec(to=(to,), uri=uri, project=project))
+    typer.echo(f"sent     {folder.name} to {to}")
 
 
 _SHADES = {

@@ -1,4 +1,4 @@
-"""`burnish runs`: list, show, resume, report, compare, steer, rm."""
+"""`burnish runs`: list, show, resume, report, compare, export, steer, rm."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -130,6 +130,26 @@ def compare(
     from burnish.cli.run_pages import print_comparison
 
     print_comparison([left, *others], as_json=as_json)
+
+
+@app.command(rich_help_panel=_LOOK)
+def export(
+    run: _RunName,
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="NAME", help="`mlflow` or `wandb`.")],
+    tracking_uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Its server, instead of the one its variables name."),
+    ] = None,
+    tracking_project: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The experiment or project; `burnish` if not set."),
+    ] = None,
+) -> None:
+    """Send a run to MLflow or Weights & Biases: parameters, numbers, files, the diff."""
+    from burnish.cli.run_pages import send_run
+
+    send_run(run, to, uri=tracking_uri, project=tracking_project)
 
 
 @app.command(rich_help_panel=_GO_ON, cls=ResumeCommand)

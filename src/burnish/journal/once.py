@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from burnish.core.content import Json, canonical
 from burnish.core.errors import (
@@ -27,6 +27,14 @@ _Perform = Callable[[Scope], Awaitable[Receipt[T]]]
 
 class NeverBegun(asyncio.CancelledError):
     """An effect was cancelled while it waited for a worker: nothing was paid."""
+
+
+class EffectWatch(Protocol):
+    """Sees the effects of a run as they are performed; a replay performs none."""
+
+    def watched(self, call: Call[T], perform: _Perform[T], *, trial: int) -> _Perform[T]:
+        """`perform`, with whatever is to happen before and after it."""
+        ...
 
 
 class DirectEffects:
@@ -124,6 +132,7 @@ class JournaledEffects:
         """Results inside the work on a case, before something was removed from them."""
         self.landed = 0
         """The number of effects that have ended; a run in which it does not grow may hang."""
+        self.watch: EffectWatch | None = None
 
     def scope(self, *, trial: int, sealed: bool = False) -> "JournalScope":
         """Effects of one trial; `sealed` ones may still run after the test was read."""
@@ -146,6 +155,8 @@ class JournaledEffects:
             if stored is not None:
                 return stored
             self._guard(call, scope)
+            if self.watch is not None:
+                perform = self.watch.watched(call, perform, trial=scope.trial)
             if call.computed:
                 return await self._perform(call, perform, scope)
             task = asyncio.create_task(self._perform(call, perform, scope))

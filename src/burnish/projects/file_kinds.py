@@ -26,6 +26,7 @@ _COMMON = {
     "repeats": "strategy.settings.repeats",
     "budget": "budget",
     "models": "models",
+    "tracking": "tracking",
     "metrics": "metrics.blocks",
     "metrics_file": "metrics.file",
     "judge": "metrics.judge",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
@@ -44,6 +44,9 @@ from burnish.runs.spec import Source
 from burnish.strategies.measure import Measure
 from burnish.system import YamlTree, read_text, write_atomic
 from burnish.system.shutdown import run_to_end
+
+if TYPE_CHECKING:
+    from burnish.tracking.trackers import RunTracking
 
 
 def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> Ending:
@@ -124,9 +127,11 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
         target_plugin(run.target.description.kind),
     )
     files = [each for plugin in plugins if (each := plugin.result_files(run)) is not None]
-    for listener in (*listeners, *files):
-        run.listen(listener)
+    tracked: list[RunTracking] = []
     try:
+        tracked += tracking(run)
+        for listener in (*listeners, *files, *tracked):
+            run.listen(listener)
         return await drive(run)
     finally:
         try:
@@ -137,6 +142,17 @@ async def launched(open_run: Callable[[], Run], listeners: Sequence[Listener] = 
                     each.finish()
             finally:
                 write_report(run.directory.folder)  # last, since it may show what they hold
+                for each in tracked:
+                    each.finish()
+
+
+def tracking(run: Run) -> "list[RunTracking]":
+    """What shows the run in other systems, if there are any."""
+    if not run.setup.tracking.to:
+        return []
+    from burnish.tracking.trackers import RunTracking
+
+    return [RunTracking(run, run.setup.tracking)]
 
 
 @dataclass(frozen=True, kw_only=True)

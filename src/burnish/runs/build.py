@@ -33,6 +33,7 @@ from burnish.runs.plugins import (
 from burnish.runs.setup import Setup, with_outputs
 from burnish.runs.spec import AnySpec
 from burnish.system import Redactor
+from burnish.system.extras import extra_named, install_command
 from burnish.system.files import translated
 from burnish.system.settings import FieldPath
 
@@ -93,6 +94,10 @@ def build(
         () if parts is None or search is None else tuple(target.review(building, parts, search))
     )
     second = _second_metrics(building, parts) if strategy.proposes else ()
+    for name in spec.tracking.to:
+        if missing := extra_named(name).missing:
+            message = f"{name} needs packages that are not installed: {', '.join(missing)}"
+            building.problems.add("tracking.to", message, install_command(name))
     building.problems.settle()
     assert parts is not None
     assert search is not None
@@ -129,6 +134,7 @@ def build(
                 *_key_notes(description),
             ),
             redact=spec.output.redact,
+            tracking=spec.tracking,
             resources=(*parts.resources, building.models),
         ),
         spec.output,

@@ -48,6 +48,7 @@ from burnish.runs.case_work import (
 )
 from burnish.runs.directory import Project
 from burnish.runs.events import Exporter
+from burnish.runs.spec import TrackingSpec
 from burnish.system.redaction import Shapes
 
 
@@ -366,6 +367,8 @@ class Conditions:
     """What the user should know before the start, such as an unknown price."""
     redact: Shapes = "known-keys"
     """What is removed from the files of the run."""
+    tracking: TrackingSpec = field(default_factory=TrackingSpec)
+    """Other systems that show the run."""
     pool: WorkerPool | None = None
     """The workers that run cases; by default, this process does."""
     resources: tuple[Closable, ...] = ()

@@ -19,7 +19,7 @@ from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
-from burnish.journal.once import Cache, JournaledEffects, NamedScope
+from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope
 from burnish.runs.breakers import GIVE_UP_AFTER_ALIKE, Breakers, Outages
 from burnish.runs.case_work import CaseWork, CaseWorker
 from burnish.runs.closing import Confirmations, Estimates, SearchEnd
@@ -564,6 +564,10 @@ class Run:
     def listen(self, listener: Listener) -> None:
         """Tell a listener what happens from now on."""
         self._announcer.listen(listener)
+
+    def watch_effects(self, watch: EffectWatch) -> None:
+        """Let someone see the effects of this run as they are performed."""
+        self._effects.watch = watch
 
     def tell(self, data: EventData, key: str) -> None:
         """Store an event under a key that is the same on a replay, and deliver it once."""

@@ -360,6 +360,33 @@ class OutputSpec(Settings):
     the values of your own secrets. Metrics always see the whole answer."""
 
 
+_TRACKED = Door(flag="*", panel="Options", environment=False)
+
+
+class TrackingSpec(Settings):
+    """Other systems that show the run."""
+
+    to: Annotated[
+        tuple[Literal["mlflow", "wandb", "otel"], ...],
+        replace(_TRACKED, flag="track", metavar="NAME"),
+    ] = ()
+    """Show the run in `mlflow`, `wandb` or, as OpenTelemetry spans, `otel`; may be repeated."""
+    uri: Annotated[Text | None, replace(_TRACKED, flag="tracking_uri", metavar="URI")] = None
+    """The server to track with, instead of the one that its own variables name."""
+    project: Annotated[Text | None, replace(_TRACKED, flag="tracking_project", metavar="NAME")] = (
+        None
+    )
+    """The experiment of MLflow or the project of Weights & Biases; `burnish` if not set."""
+    contents: Annotated[bool, replace(_TRACKED, flag="track_contents")] = False
+    """Let OpenTelemetry spans contain prompts and answers."""
+
+    @model_validator(mode="after")
+    def _one_server(self) -> "TrackingSpec":
+        if self.uri is not None and len(self.to) > 1:
+            raise ValueError("uri is for one system: set their own variables for several")
+        return self
+
+
 class RunSpec(Settings, Generic[T, S]):
     """The target, cases, metrics, objective, strategy and limits of a run."""
 
@@ -376,6 +403,7 @@ class RunSpec(Settings, Generic[T, S]):
     models: ModelsBlock = Field(default_factory=ModelsBlock)
     """How models are called: prices, limits, attempts."""
     output: OutputSpec = Field(default_factory=OutputSpec)
+    tracking: TrackingSpec = Field(default_factory=TrackingSpec)
 
     def to_json(self) -> dict[str, JsonValue]:
         """The values that were set, from which the same description can be read again."""

@@ -53,6 +53,8 @@ class Reflective:
     reflector: Role[ReflectRequest, Reflection]
     settings: ReflectiveSettings = field(default_factory=ReflectiveSettings)
     name: str = "reflective"
+    proposer: type[Proposer] = Proposer
+    """What asks the reflector; another one may show it other evidence."""
 
     @property
     def fingerprint(self) -> str:
@@ -93,7 +95,9 @@ class Reflective:
     async def search(self, run: Run) -> None:
         require_splits(run.dataset)
         settings = self.settings
-        rounds = _Rounds(run, settings, self.reflector, self.fields(run.target))
+        memory = SearchMemory(objective=run.objective)
+        proposer = self.proposer(run, settings, self.reflector, memory)
+        rounds = _Rounds(run, settings, proposer, self.fields(run.target), memory)
         pruner = Pruner(
             run,
             by=self.name,
@@ -150,16 +154,16 @@ class _Rounds:
         self,
         run: Run,
         settings: ReflectiveSettings,
-        reflector: Role[ReflectRequest, Reflection],
+        proposer: Proposer,
         fields: Sequence[str],
+        memory: SearchMemory,
     ) -> None:
         self._run = run
         self._settings = settings
         self._fields = tuple(fields)
-        memory = SearchMemory(objective=run.objective)
         self._train = Train(run, settings, memory)
         self._holdout = Holdout(run, settings)
-        self._proposer = Proposer(run, settings, reflector, memory)
+        self._proposer = proposer
         self._pool = Pool(run.objective, settings.frontier)
         self._trail = _Trail(run, settings, self._pool)
         self._merges = Merges(run, settings, self._pool)

@@ -1,0 +1,278 @@
+"""What is sent of a run to the systems that track it, while it goes on or afterwards."""
+
+import json
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+
+from burnish.core.content import Json, codec, short_id
+from burnish.core.errors import MissingExtra
+from burnish.core.surfaces import Candidate
+from burnish.core.trials import TrialRow
+from burnish.runs.directory import Header, RunRecord
+from burnish.runs.events import BEST, CANDIDATES, Event, Tick, TrialRecorded, Warned
+from burnish.runs.run import Run
+from burnish.runs.spec import TrackingSpec
+from burnish.system.extras import install_command
+from burnish.system.workspaces import summarize_diff
+
+PROJECT = "burnish"
+"""The experiment or project, if none is named."""
+CHANGES = "changes.diff"
+_FILES = ("report.md", "report.html", "run.json", "trials.jsonl", "trajectory.csv")
+_HOMES = {
+    "mlflow": "burnish.tracking.mlflow:MlflowTracker",
+    "wandb": "burnish.tracking.wandb:WandbTracker",
+    "otel": "burnish.tracking.otel:OtelTracker",
+}
+ExportName: TypeAlias = Literal["mlflow", "wandb"]
+EXPORTS: tuple[ExportName, ...] = get_args(ExportName)
+"""The systems that take a run that is over."""
+_log = logging.getLogger("burnish.tracking")
+
+
+class Tracker(Protocol):
+    """Follows one run."""
+
+    def begin(self, run: Run) -> None:
+        """The run is about to be driven."""
+        ...
+
+    def event(self, event: Event) -> None:
+        """Something happened."""
+        ...
+
+    def finish(self, record: RunRecord) -> None:
+        """Nobody drives the run any more, and its report is written."""
+        ...
+
+
+class TrialTracker(ABC):
+    """A system that shows a run as parameters, numbers by trial, and files."""
+
+    def __init__(self, settings: TrackingSpec) -> None:
+        self.settings = settings
+        self._row: Callable[[int], TrialRow | None] = lambda _: None
+
+    @property
+    def project(self) -> str:
+        return self.settings.project or PROJECT
+
+    @abstractmethod
+    def open(self, header: Header, folder: Path) -> None:
+        """Begin to show a run, or go on with one that is there."""
+
+    @abstractmethod
+    def log(self, trial: int, numbers: Mapping[str, float]) -> None:
+        """Add the numbers of a trial, unless they are there."""
+
+    @abstractmethod
+    def close(self, record: RunRecord) -> None:
+        """Add the result and the files of a run."""
+
+    def begin(self, run: Run) -> None:
+        self._row = run.directory.trial
+        self.open(run.directory.header, run.directory.folder)
+
+    def event(self, event: Event) -> None:
+        recorded = event.read(TrialRecorded)
+        row = None if recorded is None else self._row(recorded.trial)
+        if row is not None:
+            self.log(row.number, numbers_of(row))
+
+    def finish(self, record: RunRecord) -> None:
+        self.close(record)
+
+    def export(self, record: RunRecord) -> None:
+        """Send a whole run."""
+        self.open(record.header, record.folder)
+        for row in record.rows:
+            self.log(row.number, numbers_of(row))
+        self.close(record)
+
+
+def tracker(name: str, settings: TrackingSpec) -> Tracker:
+    """The tracker of a name; says which extra it needs if that is not installed."""
+    module, _, attribute = _HOMES[name].partition(":")
+    try:
+        made = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("burnish"):
+            raise
+        message = f"tracking with {name} needs the package {error.name}"
+        raise MissingExtra(message, remedy=install_command(name)) from None
+    return cast("Tracker", made(settings))
+
+
+def export_run(folder: Path, name: ExportName, settings: TrackingSpec) -> None:
+    """Send a run that is on disk; what is there already is not sent twice."""
+    chosen = tracker(name, settings)
+    assert isinstance(chosen, TrialTracker)
+    chosen.export(RunRecord.read(folder))
+
+
+class RunTracking:
+    """Lets the trackers of a run follow it. One that fails is left out, and the run goes on."""
+
+    def __init__(self, run: Run, settings: TrackingSpec) -> None:
+        self._run = run
+        self._trackers = {name: tracker(name, settings) for name in settings.to}
+        for name, each in [*self._trackers.items()]:
+            self._safely(name, lambda each=each: each.begin(run), self._warn)
+
+    def event(self, event: Event) -> None:
+        for name, each in [*self._trackers.items()]:
+            self._safely(name, lambda each=each: each.event(event), self._warn)
+
+    def tick(self, tick: Tick) -> None:
+        """Cases are not tracked one by one."""
+
+    def finish(self) -> None:
+        """Send the rest. The run is closed, so trouble can only be logged."""
+        folder = self._run.directory.folder
+        for name, each in [*self._trackers.items()]:
+            again = f"`burnish runs export {folder.name} --to {name}` tries again"
+            self._safely(
+                name,
+                lambda each=each: each.finish(RunRecord.read(folder)),
+                lambda _, message, again=again: _log.warning("%s; %s", message, again),
+            )
+
+    def _safely(self, name: str, act: Callable[[], None], warn: Callable[[str, str], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - another system may be down: the run is paid for
+            del self._trackers[name]
+            cause = f"{type(error).__name__}: {error}"
+            text = self._run.directory.redactor.text(f"tracking with {name} failed: {cause}")
+            warn(name, text)
+
+    def _warn(self, name: str, message: str) -> None:
+        session = self._run.directory.journal.session
+        self._run.tell(
+            Warned(message=f"{message}; the run goes on without it"),
+            f"session:{session}:tracking:{name}",
+        )
+
+
+# -- What is sent ----------------------------------------------------------------------------------
+
+
+def tracked_id(header: Header) -> str:
+    """What a run is found by there; its own id is only the name of its folder."""
+    return tracked_name(f"{header.id}-{short_id([header.id, header.started_at])}").replace("/", "_")
+
+
+def params_of(header: Header) -> dict[str, str]:
+    """What a run was started with, as flat names: no secrets, `${VAR}` as written."""
+    spec = {name: value for name, value in header.project.spec.items() if name != "source"}
+    facts: dict[str, Json] = {
+        "strategy": header.strategy,
+        "seed": header.seed,
+        "burnish": header.burnish,
+        "cases": dict(header.cases),
+        "inputs": dict(header.inputs),
+        **({"forked_from": header.forked_from} if header.forked_from else {}),
+        "spec": cast("Json", spec),
+    }
+    return dict(_flat(facts))
+
+
+def _flat(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, str):
+        yield tracked_name(name), value
+    else:
+        yield tracked_name(name), json.dumps(value, ensure_ascii=False)
+
+
+def tracked_name(name: str) -> str:
+    """A name with those characters only that every system takes."""
+    return re.sub(r"[^\w\-./]", "_", name, flags=re.ASCII)
+
+
+def numbers_of(row: TrialRow) -> dict[str, float]:
+    """The numbers of a trial: decision, costs, and each metric on each split."""
+    trial, spend = row.trial, row.spend
+    values: dict[str, float | None] = {
+        "trial": row.number,
+        "accepted": trial.accepted,
+        "seconds": row.seconds,
+        "calls": spend.calls,
+        "metric_calls": spend.metric_calls,
+        "usd": spend.usd,
+    }
+    for split, result in (("train", trial.train), ("holdout", trial.holdout)):
+        if result is not None:
+            measured = result.measurement
+            values |= {f"{split}/loss": measured.loss, f"{split}/pass_rate": measured.pass_rate}
+            values |= {f"{split}/metric/{name}": v for name, v in measured.components.items()}
+    return _known(values)
+
+
+def result_numbers(record: RunRecord) -> dict[str, float]:
+    """What a run found and cost."""
+    claim, spent = record.claim, record.spent
+    values: dict[str, float | None] = {
+        "result/spent_usd": spent.usd,
+        "result/billed_usd": record.billed.usd,
+        "result/metric_calls": spent.metric_calls,
+        "result/trials": record.trials,
+        "result/accepted": record.accepted,
+    }
+    if claim is not None:
+        values |= {"result/baseline": claim.baseline_score, "result/best": claim.best_score}
+        if claim.gain is not None:
+            gain = claim.gain
+            values |= {"result/gain": gain.mean, "result/gain_low": gain.low}
+            values |= {"result/gain_high": gain.high}
+    return _known(values)
+
+
+def result_words(record: RunRecord) -> dict[str, str]:
+    """How a run ended, and what may be said of its best."""
+    words = {"burnish.status": record.status}
+    if record.claim is not None:
+        words |= {"burnish.verdict": record.claim.verdict, "burnish.basis": record.claim.basis}
+    return words
+
+
+def _known(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {tracked_name(name): float(v) for name, v in values.items() if v is not None}
+
+
+def changes_of(record: RunRecord) -> str:
+    """The diff from the baseline to the best, by surface; empty if nothing is better."""
+    before, after = record.baseline, record.best_candidate
+    if before is None or after is None:
+        return ""
+    return summarize_diff(
+        _contents(before.trial.candidate), _contents(after), max_chars=10_000_000
+    ).text
+
+
+def _contents(candidate: Candidate) -> dict[str, bytes]:
+    encoded: Any = codec(Candidate).encode(candidate)
+    values = cast("Mapping[str, Json]", encoded["values"])
+    return {
+        name: (v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, indent=2)).encode()
+        for name, v in values.items()
+    }
+
+
+def files_of(record: RunRecord) -> dict[str, Path]:
+    """The files of a run that are sent, by their path there."""
+    files = {name: path for name in _FILES if (path := record.folder / name).is_file()}
+    best = record.folder / CANDIDATES / BEST
+    if best.is_dir():
+        found = sorted(path for path in best.rglob("*") if path.is_file())
+        files |= {f"{BEST}/{path.relative_to(best).as_posix()}": path for path in found}
+    elif best.is_file():
+        files[f"{BEST}/{best.resolve().name}"] = best.resolve()
+    return files

@@ -1,0 +1,1 @@
+"""Tests with libraries that need an environment of their own."""
