@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -106,8 +106,9 @@ def event(part: Any, *, partial: bool = False, final: bool = False) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def registries() -> Iterator[None]:
+def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave the registries as they were."""
+    monkeypatch.setenv("SCRIPTED_LOGIN", "scripted-key-0123456789")
     added, compares = dict(EVALUATOR_REGISTRY._added), dict(EVALUATOR_REGISTRY.compares)  # pyright: ignore[reportPrivateUsage]
     yield
     EVALUATOR_REGISTRY._added = added  # pyright: ignore[reportPrivateUsage]
@@ -298,6 +299,7 @@ async def test_write_all_raises_what_a_callback_raised(tmp_path: Path) -> None:
 
 # -- Tools of judges ------------------------------------------------------------------------------
 
+Uses: TypeAlias = tuple[tuple[str, dict[str, Any]], ...]
 POLICY = "The answer must name a temperature."
 
 
@@ -366,7 +368,7 @@ async def test_a_judge_calls_the_tools_that_a_program_registers() -> None:
     def judge(request: HttpRequest) -> Answer:
         asked.append(request.json)
         if not told(request):
-            uses = (("get_eval_policy", {}), ("look_up", {"city": "Oslo", "days": 2}))
+            uses: Uses = (("get_eval_policy", {}), ("look_up", {"city": "Oslo", "days": 2}))
             return ModelReply(uses=uses)
         return rubric_verdict("yes" if POLICY in told(request) else "no")
 
@@ -389,7 +391,7 @@ async def test_a_judge_is_told_what_is_wrong_with_a_tool_call_and_must_answer_at
 
     def judge(request: HttpRequest) -> Answer:
         seen[:] = told(request)
-        calls = [("look_up", {"city": "Atlantis"}), ("look_up", {}), ("search", {})]
+        calls: Uses = (("look_up", {"city": "Atlantis"}), ("look_up", {}), ("search", {}))
         return ModelReply(uses=(calls[len(seen)],)) if len(seen) < 3 else rubric_verdict("yes")
 
     async with ScriptedServer(protocol="openai", answers=judge) as server:

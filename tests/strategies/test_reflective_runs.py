@@ -255,7 +255,7 @@ def test_a_short_round_can_find_the_winner_and_a_resume_repeats_it(tmp_path: Pat
         )
 
     run = driven(made(13), tmp_path / "run")
-    assert [row.verdict for row in run.rows[1:]] == ["reject", "accept"]
+    assert [row.trial.accepted for row in run.rows[1:]] == [False, True]
     assert run.rows[2].trial.train is not None
     assert run.rows[2].trial.train.measurement.cases == 1
     assert run.ending.spent.metric_calls == 13

@@ -299,8 +299,11 @@ class _Rounds:
         return await self._race(screened)
 
     def _evidence(self, number: int) -> tuple[Candidate, Minibatch, Evaluation] | None:
-        """Cases on which the parent of a short round is known to fail, if there are any."""
-        if self._short_of_ideas:
+        """Cases on which the parent of a short round is known to fail, if there are any.
+
+        Only GEPA's loop has short rounds: a race would have to run twice to make one lead.
+        """
+        if self._settings.racing or self._short_of_ideas:
             return None
         chosen = self._trail.parent(self._run.rng("parent", number, 0))
         for parent in (chosen, self._pool.incumbent.candidate):
@@ -315,6 +318,8 @@ class _Rounds:
         history; a fork has its own.
         """
         run, whole = self._run, self._round_cost() + self._holdout.least
+        if self._settings.racing:
+            return _Screen()
 
         def fitting() -> _Screen:
             known = None if self._fits(whole) else self._evidence(self.number)
