@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -12,6 +12,8 @@ from burnish.compat.eval_sets import CasesFailed
 from burnish.compat.evaluation import (
     CRITERION_REGISTRY,
     EVALUATOR_REGISTRY,
+    LLM_EVALUATOR_REGISTRY,
+    LLM_METRIC_NAMES,
     OPTIMIZER_REGISTRY,
     AgentEvaluator,
     BaseOptimizer,
@@ -31,6 +33,8 @@ from burnish.compat.evaluation import (
     pass_at_k,
     pass_hat_k,
 )
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import Answer, ModelReply, ScriptedServer
 
 QUICKSTART: dict[str, Any] = {
     "evalSetId": "weather",
@@ -102,12 +106,15 @@ def event(part: Any, *, partial: bool = False, final: bool = False) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def registries() -> Iterator[None]:
+def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave the registries as they were."""
+    monkeypatch.setenv("SCRIPTED_LOGIN", "scripted-key-0123456789")
     added, compares = dict(EVALUATOR_REGISTRY._added), dict(EVALUATOR_REGISTRY.compares)  # pyright: ignore[reportPrivateUsage]
     yield
     EVALUATOR_REGISTRY._added = added  # pyright: ignore[reportPrivateUsage]
     EVALUATOR_REGISTRY.compares = compares
+    for name in LLM_METRIC_NAMES:
+        LLM_EVALUATOR_REGISTRY.register_judge_tools(name, [])
 
 
 def test_the_types_read_and_write_both_spellings() -> None:
@@ -288,3 +295,126 @@ async def test_write_all_raises_what_a_callback_raised(tmp_path: Path) -> None:
         await target.write_all({"system": "New.", "store": "New."})
     assert raised.value is refused
     assert path.read_text(encoding="utf-8") == "Old."
+
+
+# -- Tools of judges ------------------------------------------------------------------------------
+
+Uses: TypeAlias = tuple[tuple[str, dict[str, Any]], ...]
+POLICY = "The answer must name a temperature."
+
+
+class FunctionTool:
+    """A tool as `trpc_agent_sdk.tools` has it: a function in an object."""
+
+    def __init__(self, func: Any) -> None:
+        self.func = func
+
+
+def get_eval_policy() -> str:
+    """The standards of this case. Call it before you judge."""
+    return POLICY
+
+
+async def look_up(city: str, days: int = 1) -> dict[str, Any]:
+    """What the weather was."""
+    if city == "Atlantis":
+        raise LookupError("no such city")
+    return {"city": city, "days": days}
+
+
+def rubric_config(base_url: str) -> EvalConfig:
+    """The configuration of tRPC-Agent's example `llm_judge_tools`, with a rubric that names its
+    tool."""
+    judge_model = {"provider_name": "openai", "model_name": "scripted", "base_url": base_url}
+    rubric = {"id": "1", "content": {"text": "Call get_eval_policy first, then judge by it."}}
+    return EvalConfig.model_validate(
+        {
+            "metrics": [
+                {
+                    "metric_name": "llm_rubric_response",
+                    "threshold": 1.0,
+                    "criterion": {
+                        "llm_judge": {
+                            "judge_model": {**judge_model, "api_key": "${SCRIPTED_LOGIN}"},
+                            "rubrics": [rubric],
+                        }
+                    },
+                }
+            ]
+        }
+    )
+
+
+def told(request: HttpRequest) -> list[str]:
+    """What tools gave the judge so far."""
+    return [str(m["content"]) for m in request.json["messages"] if m["role"] == "tool"]
+
+
+def rubric_verdict(verdict: str) -> str:
+    item = {"id": "1", "rubric": "r", "evidence": "e", "reason": "as the tool says"}
+    return json.dumps({"items": [{**item, "verdict": verdict}]})
+
+
+async def temperature(query: str) -> str:
+    del query
+    return "18°C"
+
+
+async def test_a_judge_calls_the_tools_that_a_program_registers() -> None:
+    tools = [FunctionTool(get_eval_policy), look_up]
+    LLM_EVALUATOR_REGISTRY.register_judge_tools("llm_rubric_response", tools)
+    asked: list[dict[str, Any]] = []
+
+    def judge(request: HttpRequest) -> Answer:
+        asked.append(request.json)
+        if not told(request):
+            uses: Uses = (("get_eval_policy", {}), ("look_up", {"city": "Oslo", "days": 2}))
+            return ModelReply(uses=uses)
+        return rubric_verdict("yes" if POLICY in told(request) else "no")
+
+    async with ScriptedServer(protocol="openai", answers=judge) as server:
+        result = await AgentEvaluator.evaluate_eval_set(
+            weather(), call_agent=temperature, eval_config=rubric_config(server.base_url)
+        )
+    assert result.results_by_eval_set_id["weather"].passed
+    shown = {each["function"]["name"]: each["function"] for each in asked[0]["tools"]}
+    assert sorted(shown) == ["get_eval_policy", "look_up"]
+    assert shown["get_eval_policy"]["description"].startswith("The standards of this case")
+    assert shown["look_up"]["parameters"]["required"] == ["city"]
+    results = [m["content"] for m in asked[1]["messages"] if m["role"] == "tool"]
+    assert results == [POLICY, '{"city":"Oslo","days":2}']
+
+
+async def test_a_judge_is_told_what_is_wrong_with_a_tool_call_and_must_answer_at_last() -> None:
+    LLM_EVALUATOR_REGISTRY.register_judge_tools("llm_rubric_response", [look_up])
+    seen: list[str] = []
+
+    def judge(request: HttpRequest) -> Answer:
+        seen[:] = told(request)
+        calls: Uses = (("look_up", {"city": "Atlantis"}), ("look_up", {}), ("search", {}))
+        return ModelReply(uses=(calls[len(seen)],)) if len(seen) < 3 else rubric_verdict("yes")
+
+    async with ScriptedServer(protocol="openai", answers=judge) as server:
+        config = rubric_config(server.base_url)
+        await AgentEvaluator.evaluate_eval_set(
+            weather(), call_agent=temperature, eval_config=config
+        )
+    assert seen[0] == "error: LookupError: no such city"
+    assert seen[1] == "error: ValueError: city: Field required"
+    assert seen[2] == "error: there is no tool search; there are: look_up"
+
+    again = ModelReply(uses=(("look_up", {"city": "Oslo"}),))
+    async with ScriptedServer(protocol="openai", answers=[again] * 40) as server:
+        config = rubric_config(server.base_url)
+        with pytest.raises(CasesFailed, match="called tools 10 times in a row"):
+            await AgentEvaluator.evaluate_eval_set(
+                weather(), call_agent=temperature, eval_config=config
+            )
+
+
+def test_only_metrics_with_a_judge_take_tools() -> None:
+    with pytest.raises(ValueError, match="'response_match_score' is not judged by a model"):
+        LLM_EVALUATOR_REGISTRY.register_judge_tools("response_match_score", [look_up])
+    assert LLM_EVALUATOR_REGISTRY.get_judge_tools("response_match_score") is None
+    LLM_EVALUATOR_REGISTRY.register_judge_tools("llm_final_response", [look_up])
+    assert LLM_EVALUATOR_REGISTRY.get_judge_tools("llm_final_response") == [look_up]

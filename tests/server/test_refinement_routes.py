@@ -3,20 +3,29 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from httpx import ASGITransport, AsyncClient
 
+from burnish.core.errors import ConfigError
 from burnish.delegation.refine.setup import OpenRefinement, RefineOptions
-from burnish.projects.clients import AllowedNames
+from burnish.projects.clients import AllowedNames, NotAllowed
 from burnish.runs.directory import NAME as HEADER
-from burnish.runs.directory import remember_run
+from burnish.runs.directory import known_runs, remember_run
+from burnish.server.application import create_app
+from burnish.server.manager import RunManager
 from burnish.server.routes.refinement import Refinements, refinement_router
+from burnish.server.stores import RunStatus
+from burnish.server.stores.records import FINISHED, REFINEMENTS
+from burnish.server.tokens import Client, ClientLimits, TokenScope
 from tests.delegation.refine.refining_world import Place
 from tests.delegation.refine.run_folders import plain_run, run_id_of
+from tests.server.world import QUICK, manager_of, toy_app, until
 
 pytestmark = pytest.mark.slow
 
@@ -152,3 +161,81 @@ def test_clients_reach_only_the_folders_of_the_service(tmp_path: Path) -> None:
     }
     assert client.post("/api/experiments/other/refine", json={}).status_code == 404
     assert not (private / "other" / "refinement_sessions").exists()
+
+
+# -- The history of the service -------------------------------------------------------------------
+
+
+def over(app: FastAPI) -> AsyncClient:
+    return AsyncClient(transport=ASGITransport(app), base_url="http://127.0.0.1")
+
+
+def started_by(manager: RunManager, place: Place) -> Refinements:
+    options = RefineOptions(models=place.world.models)
+    return Refinements(manager=manager, options=options, allowance=AllowedNames.parse(["openai:x"]))
+
+
+async def test_a_refinement_is_a_run_in_the_history_of_the_service(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    seed = await asyncio.to_thread(place.make_seed)
+    async with manager_of(tmp_path, toy_app(tmp_path)) as manager:
+        routes = FastAPI()
+        routes.include_router(refinement_router(tmp_path, refinements=started_by(manager, place)))
+        async with over(routes) as client, over(create_app(manager)) as api:
+            path = f"/api/experiments/{run_id_of(seed)}"
+            body = {"iterations": 1, "model": "openai:x"}
+            answer = await client.post(f"{path}/refine", json=body)
+            assert answer.status_code == 202
+            session = answer.json()["session_id"]
+            await until(manager, REFINEMENTS, session, RunStatus.SUCCEEDED)
+            (row,) = (await api.get("/api/v1/runs")).json()["runs"]
+            assert (row["app"], row["id"]) == (REFINEMENTS, session)
+            assert (row["strategy"], row["status"]) == ("refine", "succeeded")
+            run = f"/api/v1/apps/{REFINEMENTS}/runs/{session}"
+            whole = (await api.get(run)).json()
+            (listed,) = (await client.get(f"{path}/refinement_sessions")).json()["sessions"]
+            assert whole["result"] == listed
+            assert whole["request"]["seed_run_id"] == listed["seed_run_id"]
+            assert (await api.get(f"{run}/trials")).json()["total"] > 1
+            kinds = {each["kind"] for each in (await api.get(f"{run}/events")).json()["events"]}
+            assert {"status", "trial_recorded"} <= kinds
+    # The index of this machine, which `burnish runs list` shows, has it too.
+    assert [folder for folder in known_runs() if folder.name == session]
+
+
+async def test_limits_and_owners_hold_for_refinements_and_a_dead_one_has_failed(
+    tmp_path: Path,
+) -> None:
+    place = Place(folder=tmp_path)
+    seed = await asyncio.to_thread(place.make_seed)
+    poor = Client(scope=TokenScope.RUN, account="poor", limits=ClientLimits(max_calls=1))
+    async with manager_of(tmp_path, toy_app(tmp_path)) as manager:
+        session = await started_by(manager, place).start(lambda: seed, None, poor)
+        record = await until(manager, REFINEMENTS, session, *FINISHED)
+        assert record.status is RunStatus.FAILED
+        assert record.error.startswith("max_calls: ")
+        charge = await manager.store.accounts.charge((REFINEMENTS, session))
+        assert charge is not None
+        assert charge.account == "poor"
+        other = Client(scope=TokenScope.RUN, account="other")
+        with pytest.raises(NotAllowed, match="belongs to another token"):
+            await manager.delete(REFINEMENTS, session, client=other)
+        await manager.delete(REFINEMENTS, session, client=poor)
+        assert (await manager.list_runs()).runs == ()
+
+        await manager.store.create(REFINEMENTS, "gone", strategy="refine")
+        await manager.recover()
+        assert (await manager.get(REFINEMENTS, "gone")).status is RunStatus.QUEUED, "it may begin"
+    old = replace(QUICK, lease_seconds=0.0)
+    async with manager_of(tmp_path, toy_app(tmp_path), limits=old) as manager:
+        await manager.store.create(REFINEMENTS, "gone", strategy="refine")
+        await manager.recover()
+        record = await manager.get(REFINEMENTS, "gone")
+        assert record.status is RunStatus.FAILED
+        assert "burnish refine --resume" in record.error
+
+
+def test_no_app_can_have_the_name_of_the_refinements(tmp_path: Path) -> None:
+    app = replace(toy_app(tmp_path), name=REFINEMENTS)
+    with pytest.raises(ConfigError, match="names the refinements of all apps"):
+        manager_of(tmp_path, app)

@@ -10,6 +10,7 @@ from burnish.core.money import Spend
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
+from burnish.runs.setup import Setup
 from burnish.strategies.race import BLOCK
 from burnish.strategies.reflective.settings import (
     FieldSelection,
@@ -27,7 +28,7 @@ from burnish.testing.reflection_world import (
     true_score,
 )
 from tests.strategies.coordinate_runs import Driven, driven
-from tests.strategies.reflective_runs import CLASSIC
+from tests.strategies.reflective_runs import CLASSIC, Talk, says, scripted
 
 pytestmark = pytest.mark.slow
 
@@ -221,19 +222,45 @@ def test_a_budget_of_metric_calls_is_never_overrun(
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("size", "least"), [(3, 52), (8, 47)])
-def test_a_limit_of_60_is_used_until_no_whole_round_fits(
-    tmp_path: Path, size: int, least: int, seed: int
+@pytest.mark.parametrize("size", [3, 4, 8])
+def test_a_limit_of_60_is_used_until_nothing_more_can_be_decided(
+    tmp_path: Path, size: int, seed: int
 ) -> None:
-    """A round is two minibatches of 3 and holdout: so many calls less one may be left, and none
-    is beyond the limit."""
-    assert least == 60 - (2 * 3 + size) + 1
+    """Where no whole round fits, short ones reflect on what is known: less than one run over
+    holdout is left, and none is beyond the limit."""
     settings = CLASSIC.model_copy(update={"prune": False})
     made = setup(World(train=size, holdout=size, noise=0.1), settings,
                  budget=Budget(max_metric_calls=60))  # fmt: skip
     run = driven(replace(made, seed=seed), tmp_path / "run")
     assert run.ending.reason.code == "max_metric_calls"
-    assert least <= run.ending.spent.metric_calls <= 60
+    assert 60 - size < run.ending.spent.metric_calls <= 60
+    reflected = [row.trial for row in run.rows if row.trial.phase == "reflective"]
+    short = [t for t in reflected if t.train is None or t.train.measurement.cases < 3]
+    assert any(trial.holdout is not None for trial in short)
+
+
+def test_a_short_round_can_find_the_winner_and_a_resume_repeats_it(tmp_path: Path) -> None:
+    """Baseline 3, a round of 6 that fails, and 4 left: one to screen, 3 to decide."""
+    texts = ["Worse {who}.", "Answer {who}: yes"]
+    talk = Talk(rewrite=lambda _, draw: texts[min(draw - 1, 1)])
+
+    def made(limit: int) -> Setup:
+        return scripted(
+            says(lambda text: text.rpartition(" ")[2]),
+            talk,
+            settings=CLASSIC.model_copy(update={"prune": False}),
+            budget=Budget(max_metric_calls=limit),
+            train=3,
+            holdout=3,
+        )
+
+    run = driven(made(13), tmp_path / "run")
+    assert [row.trial.accepted for row in run.rows[1:]] == [False, True]
+    assert run.rows[2].trial.train is not None
+    assert run.rows[2].trial.train.measurement.cases == 1
+    assert run.ending.spent.metric_calls == 13
+    again = driven(made(40), tmp_path / "run")
+    assert [row.trial for row in again.rows[:3]] == [row.trial for row in run.rows]
 
 
 def test_the_sealed_test_is_paid_from_the_same_budget(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from burnish.compat.eval_types import (
     pass_at_k,
     pass_hat_k,
 )
-from burnish.compat.evaluators import EVALUATOR_REGISTRY
+from burnish.compat.evaluators import EVALUATOR_REGISTRY, LLM_EVALUATOR_REGISTRY
 from burnish.compat.results_by_case import case_results
 from burnish.compat.runner_agents import RunnerAgent
 from burnish.core.errors import ConfigError, Problem
@@ -88,7 +88,9 @@ class _PreparedSet:
             id=file.eval_set_id or path.name,
             file=file,
             target=target,
-            metrics=EVALUATOR_REGISTRY.make(config.metrics, making),
+            metrics=LLM_EVALUATOR_REGISTRY.with_tools(
+                EVALUATOR_REGISTRY.make(config.metrics, making)
+            ),
             how=how,
             arguments=arguments,
         )

@@ -28,9 +28,12 @@ from burnish.compat.eval_types import MetricEvaluation as EvaluationResult
 from burnish.compat.evaluators import (
     CRITERION_REGISTRY,
     EVALUATOR_REGISTRY,
+    LLM_EVALUATOR_REGISTRY,
+    LLM_METRIC_NAMES,
     CriterionRegistry,
     CriterionType,
     EvaluatorRegistry,
+    LLMEvaluatorRegistry,
 )
 from burnish.compat.evaluators import EvaluatorBase as Evaluator
 from burnish.compat.optimizer.base import BaseOptimizer
@@ -45,6 +48,8 @@ from burnish.targets.prompts import TargetPrompt
 __all__ = [
     "CRITERION_REGISTRY",
     "EVALUATOR_REGISTRY",
+    "LLM_EVALUATOR_REGISTRY",
+    "LLM_METRIC_NAMES",
     "OPTIMIZER_REGISTRY",
     "AgentEvaluator",
     "AgentOptimizer",
@@ -72,6 +77,7 @@ __all__ = [
     "IntermediateData",
     "Invocation",
     "JSONCriterion",
+    "LLMEvaluatorRegistry",
     "LLMJudgeCriterion",
     "LocalEvalSetsManager",
     "NotFoundError",

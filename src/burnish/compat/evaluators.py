@@ -1,11 +1,13 @@
-"""Registries of evaluators and criteria: metrics and comparisons of a program's own."""
+"""Registries of evaluators, criteria and tools of judges: what a program brings of its own."""
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, cast
+
+from pydantic_core import ValidationError, to_jsonable_python
 
 from burnish.compat.eval_types import (
     EvalStatus,
@@ -16,12 +18,17 @@ from burnish.compat.eval_types import (
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.outcomes import ToolCall
-from burnish.core.protocols import Effects
+from burnish.core.protocols import Effects, Metric
 from burnish.datasets.evalset_shapes import FunctionCallShape
 from burnish.metrics.eval_factory import make_metrics, metric_kinds
 from burnish.metrics.eval_metrics import MetricItem
 from burnish.metrics.factory import MetricMaking
+from burnish.metrics.geval import FinalResponseJudge
+from burnish.metrics.judged import JudgedMetric, as_text
+from burnish.metrics.rubrics import RubricKnowledgeRecall, RubricResponse
 from burnish.metrics.turns import TOOLS_UNKNOWN, ComputedMetric, Exchange, TurnMetric, Verdict
+from burnish.models.chat import ToolSpec
+from burnish.models.roles import RoleTool
 from burnish.targets.user_code import qualified_name, source_hash
 
 Compare: TypeAlias = Callable[[Any, Any], bool]
@@ -132,6 +139,74 @@ class CriterionRegistry:
         )
 
 
+LLM_METRIC_NAMES = (FinalResponseJudge.name, RubricResponse.name, RubricKnowledgeRecall.name)
+"""The metrics whose judges may have tools."""
+
+
+class LLMEvaluatorRegistry:
+    """Tools of judges, by the name of their metric."""
+
+    def __init__(self) -> None:
+        self._judge_tools: dict[str, list[Any]] = {}
+
+    def register_judge_tools(self, metric_name: str, tools: Sequence[Any]) -> None:
+        """Let the judge of a metric call these: functions, or objects with one in `func`."""
+        if metric_name not in LLM_METRIC_NAMES:
+            names = ", ".join(LLM_METRIC_NAMES)
+            raise ValueError(f"{metric_name!r} is not judged by a model; there are: {names}")
+        self._judge_tools[metric_name] = list(tools)
+
+    def get_judge_tools(self, metric_name: str) -> list[Any] | None:
+        """The registered tools of a metric."""
+        return self._judge_tools.get(metric_name)
+
+    def with_tools(self, metrics: Sequence[Metric]) -> tuple[Metric, ...]:
+        """The metrics, each judged one with the tools of its kind."""
+        return tuple(map(self._equipped, metrics))
+
+    def _equipped(self, metric: Metric) -> Metric:
+        if not isinstance(metric, JudgedMetric):
+            return metric
+        judged = cast("JudgedMetric[Any, Any]", metric)
+        tools = self._judge_tools.get(type(judged).name)
+        if not tools:
+            return judged
+        return replace(judged, panel=replace(judged.panel, tools=tuple(map(_judge_tool, tools))))
+
+
+def _judge_tool(given: Any) -> RoleTool:
+    from pydantic_ai.tools import Tool  # slow
+
+    function = getattr(given, "func", given)
+    if not callable(function):
+        message = f"expected a function, found {type(given).__name__}"
+        raise ConfigError([Problem(where="judge tools", message=message)])
+    tool = Tool[None](
+        function,
+        takes_ctx=False,
+        name=getattr(given, "name", None),
+        description=getattr(given, "description", None),
+    )
+    schema = tool.function_schema
+    spec = ToolSpec(
+        name=tool.name,
+        description=tool.description or "",
+        parameters=cast("dict[str, Json]", schema.json_schema),
+    )
+
+    async def call(arguments: Mapping[str, Json]) -> str:
+        try:
+            values = schema.validator.validate_python(dict(arguments))
+        except ValidationError as error:
+            faults = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise ValueError("; ".join(faults)) from None
+        result = await schema.call(values, cast("Any", None))
+        return as_text(to_jsonable_python(result))
+
+    seen: list[Json] = [spec.name, spec.description, dict(spec.parameters)]
+    return RoleTool(spec=spec, call=call, fingerprint=short_id([*seen, source_hash(function)]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Compared(ComputedMetric):
     """1 if a function of the program says that actual and expected match."""
@@ -219,5 +294,7 @@ def _calls(calls: Sequence[ToolCall]) -> list[FunctionCallShape]:
 
 EVALUATOR_REGISTRY = EvaluatorRegistry()
 """The registry that AgentEvaluator uses."""
+LLM_EVALUATOR_REGISTRY = LLMEvaluatorRegistry()
+"""The tools of the judges of AgentEvaluator and AgentOptimizer."""
 CRITERION_REGISTRY = CriterionRegistry(EVALUATOR_REGISTRY)
 """The comparisons that AgentEvaluator uses."""

@@ -16,7 +16,7 @@ from burnish.metrics.turns import DEFAULT_TURNS, EPSILON, Verdict
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.models.roles import RolePrompt, in_force
+from burnish.models.roles import RolePrompt, RoleTool, in_force
 
 
 class PanelRule(StrEnum):
@@ -55,6 +55,8 @@ class Panel:
 
     judges: tuple[Judge, ...]
     rule: PanelRule = PanelRule.ALL_PASS
+    tools: tuple[RoleTool, ...] = ()
+    """What each judge may call before it answers."""
 
     def __post_init__(self) -> None:
         if not self.judges:
@@ -64,13 +66,14 @@ class Panel:
     @property
     def fingerprint(self) -> str:
         judges: list[Json] = [[j.client.fingerprint, j.samples, j.weight] for j in self.judges]
-        return short_id([judges, self.rule.value])
+        tools: list[Json] = [tool.fingerprint for tool in self.tools]
+        return short_id([judges, self.rule.value, *([tools] if tools else [])])
 
     def estimate(self, case: Case, *, calls: int = 1) -> Spend:
         """The cost of judging every turn of a case, at `calls` per sample."""
         turns = (case.scenario.max_turns or DEFAULT_TURNS) if case.scenario else len(case.turns)
         once = (judge.client.estimate().times(judge.samples) for judge in self.judges)
-        return total(once).times(turns * calls)
+        return total(once).times(turns * calls * (2 if self.tools else 1))
 
 
 def of_samples(samples: Sequence[Verdict]) -> Verdict:

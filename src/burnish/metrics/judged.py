@@ -349,6 +349,7 @@ class JudgedMetric(TurnMetric, Generic[Request, Answer]):
                 prompt=self.prompt,
                 client=judge.client,
                 check=self.check,
+                tools=self.panel.tools,
             )
             for judge in self.panel.judges
         )

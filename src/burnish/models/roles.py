@@ -9,7 +9,7 @@ never overwritten. The whole file is part of the journal key of every call of th
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
@@ -18,14 +18,14 @@ from typing import Annotated, Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from burnish.core.cases import Message
+from burnish.core.cases import Message, ToolUse
 from burnish.core.content import AtLeastOne, Codec, Json, Share, canonical, codec, short_id
 from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend
 from burnish.core.protocols import Effects, Receipt
 from burnish.core.trials import ASKED_AGAIN
 from burnish.models.answers import NotAnObject, UnusableAnswer, plain_text_field, read_answer
-from burnish.models.chat import ChatReply, ChatRequest, ModelClient
+from burnish.models.chat import ChatReply, ChatRequest, ModelClient, ToolSpec
 from burnish.models.echoes import frame_lines, is_copied, is_unchanged, names_only, without_frame
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.references import ModelSettings
@@ -42,6 +42,8 @@ _SECTION = re.compile(r"\{\{#\s*(\w+)\s*\}\}\n?(.*?)\{\{/\s*\1\s*\}\}\n?", re.DO
 _HINTS = "The people who watch over this work say, and you follow it:\n\n"
 _WARMER, _WARMEST = 0.4, 1.0
 """How much is added to the temperature for a second answer, and up to where."""
+_MOST_TOOL_ROUNDS = 10
+"""Requests of a role in a row that may end in tool calls."""
 _LARGER = 2
 """How many times the limit of tokens is for an answer that was cut off."""
 
@@ -215,6 +217,17 @@ class RewrittenText(Generic[Request, Answer]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoleTool:
+    """A function that a role may call before it answers."""
+
+    spec: ToolSpec
+    call: Callable[[Mapping[str, Json]], Awaitable[str]]
+    """Its result as a text. What it raises is shown to the model."""
+    fingerprint: str
+    """A hash of what the model sees of it and of what it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelRole(Generic[Request, Answer]):
     """An LLM with one job, a typed answer and an editable prompt."""
 
@@ -229,6 +242,7 @@ class ModelRole(Generic[Request, Answer]):
     """A schema for one request, if that can be stricter than the type of the answer."""
     rewrite: RewrittenText[Request, Answer] | None = None
     """Set if the role writes a text in place of another."""
+    tools: tuple[RoleTool, ...] = ()
     leaf: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -236,8 +250,15 @@ class ModelRole(Generic[Request, Answer]):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of prompt, model, settings and the answer's schema."""
-        return short_id([self.name, self.prompt.fingerprint, self.client.fingerprint, self._schema])
+        """A hash of prompt, model, settings, tools and the answer's schema."""
+        tools: list[Json] = [each.fingerprint for each in self.tools]
+        parts: list[Json] = [
+            self.name,
+            self.prompt.fingerprint,
+            self.client.fingerprint,
+            self._schema,
+        ]
+        return short_id([*parts, tools] if tools else parts)
 
     @property
     def answers(self) -> Codec[Answer]:
@@ -260,7 +281,7 @@ class ModelRole(Generic[Request, Answer]):
         """The validated answer. Raises RoleFailed if two attempts fail."""
         messages = self._messages(request)
         schema = self.narrowed(request) if self.narrowed else self._schema
-        asking = _Asking(name=self.name, draw=draw, effects=effects)
+        asking = _Asking(name=self.name, draw=draw, effects=effects, tools=self.tools)
         try:
             return await self._answered(request, messages, schema, asking, self.client, strict=True)
         except _IdleAnswer as idle:
@@ -371,6 +392,7 @@ class _Asking:
     name: str
     draw: int
     effects: Effects
+    tools: tuple[RoleTool, ...] = ()
 
     async def reply(
         self,
@@ -381,7 +403,8 @@ class _Asking:
         unusable: tuple[str, ...] = (),
     ) -> tuple[ChatReply, tuple[str, ...]]:
         """A whole reply, and what had to be done for it. A larger limit is tried once."""
-        request = ChatRequest(messages=messages, schema=schema, schema_name=self.name)
+        specs = tuple(tool.spec for tool in self.tools)
+        request = ChatRequest(messages=messages, schema=schema, schema_name=self.name, tools=specs)
         reply = await self._once(client, request, unusable)
         if reply.finish != "length":
             return reply, ()
@@ -400,6 +423,34 @@ class _Asking:
         )
 
     async def _once(
+        self, client: ModelClient, request: ChatRequest, unusable: tuple[str, ...]
+    ) -> ChatReply:
+        """The reply after every tool call before it."""
+        for _ in range(_MOST_TOOL_ROUNDS if self.tools else 1):
+            reply = await self._asked(client, request, unusable)
+            if not self.tools or not reply.uses:
+                return reply
+            results = [await self._used(use) for use in reply.uses]
+            request = replace(request, messages=(*request.messages, reply.message, *results))
+        raise RoleFailed(
+            f"{self.name} called tools {_MOST_TOOL_ROUNDS} times in a row and did not answer",
+            remedy="say in its prompt when to call them",
+            unusable=unusable,
+        )
+
+    async def _used(self, use: ToolUse) -> Message:
+        tool = next((each for each in self.tools if each.spec.name == use.name), None)
+        if tool is None:
+            names = ", ".join(each.spec.name for each in self.tools)
+            content = f"error: there is no tool {use.name}; there are: {names}"
+        else:
+            try:
+                content = await tool.call(use.arguments)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the model is told
+                content = f"error: {type(error).__name__}: {error}"
+        return Message(role="tool", content=content, answers=use.id, tool=use.name)
+
+    async def _asked(
         self, client: ModelClient, request: ChatRequest, unusable: tuple[str, ...]
     ) -> ChatReply:
         try:

@@ -33,11 +33,11 @@ _log = logging.getLogger("burnish.server")
 _Key = tuple[str, str]
 """App and run."""
 _REFINEMENT = ""
-"""The app of refinements, which belong to no app."""
+"""The app of refinements that are not stored yet."""
 
 
 def refinement_key() -> _Key:
-    """The key of a new refinement; it names the process, which alone drives it."""
+    """The key of a refinement until it has an id; it names the process that opens it."""
     return _REFINEMENT, f"{_process()}:{secrets.token_hex(8)}"
 
 
@@ -112,6 +112,10 @@ class Accounting:
     async def drop(self, key: _Key) -> None:
         """Undo the reservation for a run that was not started."""
         await self._accounts.drop(key)
+
+    async def rename(self, key: _Key, new: _Key) -> None:
+        """Go on under the name with which the run is stored."""
+        await self._accounts.rename(key, new)
 
     async def forget(self, key: _Key) -> None:
         """Free the name of a deleted run; what it spent stays spent."""

@@ -147,10 +147,10 @@ def _add_routes(app: FastAPI, manager: RunManager, security: Security, sessions:
     for each in answered if role.answers else runs.WORKER_ROUTERS:
         app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
     app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)
-    # Refinements are not in the store: who accepts one drives it.
+    # Who accepts a refinement drives it.
     refinements = None
     if role is ServiceRole.BOTH:
-        refinements = Refinements(allowance=_allowance(manager), accounting=manager.accounting)
+        refinements = Refinements(allowance=_allowance(manager), manager=manager)
         folders = [app.folder for app in manager.apps.values() if app.folder is not None]
         refinement = refinement_router(manager.places.data, folders, refinements=refinements)
         app.include_router(refinement, responses=DETAILED, dependencies=documented)

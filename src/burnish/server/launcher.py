@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from burnish.core.errors import BurnishError
 from burnish.reports.progress import LiveState
@@ -19,11 +20,15 @@ from burnish.server.events import Tails
 from burnish.server.runs import RunPlace, RunPlaces
 from burnish.server.stores.queue import ServiceProcess
 from burnish.server.stores.records import (
+    REFINEMENTS,
     Lease,
     RunChanges,
     RunFilter,
     RunMissing,
+    RunNotRunning,
+    RunStatus,
     RunStore,
+    StoredRun,
     StoreTrouble,
 )
 from burnish.server.work import App, Drive, RunWork
@@ -281,12 +286,24 @@ class Launcher:
             self.left[key] = f"it cannot be rebuilt: {error.message}"
             await self._store.release(lease)
             return False
+        self._begin(key, lease, drive, work)
+        return True
+
+    async def drive(self, key: _Key, work: RunWork) -> None:
+        """Drive a stored run of this process now, whether there is a free place or not."""
+        seconds = self._limits.lease_seconds
+        lease = await self._store.claim(*key, owner=self.owner, seconds=seconds)
+        if lease is None:
+            raise RunNotRunning(key[1])
+        drive = Drive(self._store, lease, seconds=seconds, announce=self._tails.announce)
+        self._begin(key, lease, drive, work)
+
+    def _begin(self, key: _Key, lease: Lease, drive: Drive, work: RunWork) -> None:
         driven = self._driven(key, lease, drive, work)
         task = asyncio.create_task(driven, name=f"run {key[0]}/{key[1]}")
         self.tasks[key] = task
         task.add_done_callback(lambda _: self._gone(key))
         self._announce()
-        return True
 
     async def _planned(self, key: _Key) -> RunWork:
         """The work of a stored run, with the limits that were granted to it."""
@@ -339,6 +356,9 @@ class Launcher:
         while True:
             page = await self._store.list_runs(which, limit=200, cursor=cursor)
             for record in page.runs:
+                if record.app_name == REFINEMENTS:
+                    await self._give_up(record)
+                    continue
                 served = record.app_name in self._apps
                 why = self._places.why_not_here(record) if served else ""
                 if not served:
@@ -348,6 +368,15 @@ class Launcher:
             cursor = page.cursor
             if not cursor:
                 return unfit
+
+    async def _give_up(self, record: StoredRun) -> None:
+        """End the record of a refinement whose process is gone; the session can be resumed."""
+        if datetime.now(UTC) - record.created_at < timedelta(seconds=self._limits.lease_seconds):
+            return  # it is about to begin
+        error = "the service ended while it ran; `burnish refine --resume` continues it"
+        with suppress(RunNotRunning, RunMissing):
+            changes = RunChanges(status=RunStatus.FAILED, error=error)
+            await self._store.update(record.app_name, record.run_id, changes)
 
     async def _waits(self, key: _Key) -> bool:
         """Whether nobody has taken a run."""

@@ -27,12 +27,14 @@ from burnish.server.runs import (
     AppUnfit,
     FileMissing,
     ManagerClosed,
+    RunPlace,
     RunPlaces,
     TooManyRuns,
 )
 from burnish.server.stores.database import MemoryRunStore
 from burnish.server.stores.records import (
     EVERY,
+    REFINEMENTS,
     RunEvent,
     RunFilter,
     RunPage,
@@ -68,6 +70,8 @@ class RunManager:
         self.apps: Mapping[str, App] = {app.name: app for app in apps}
         if len(self.apps) < len(apps):
             raise ConfigError.of("app", "two apps have the same name")
+        if REFINEMENTS in self.apps:
+            raise ConfigError.of("app", f"'{REFINEMENTS}' names the refinements of all apps")
         self.store: RunStore = MemoryRunStore() if store is None else store
         self.places = RunPlaces(data=Path(data), journals=journals)
         self.limits = limits or ServiceLimits()
@@ -143,6 +147,22 @@ class RunManager:
             raise
         self.launcher.counts["started"] += 1
         return record
+
+    async def drive_refinement(
+        self, session: str, work: RunWork, place: RunPlace, *, request: Json, account: str
+    ) -> None:
+        """Store a refinement, and drive it here and now."""
+        self._check_open()
+        key = (REFINEMENTS, session)
+        await self.store.create(
+            *key,
+            strategy=work.strategy,
+            request=request,
+            where=self.places.where(place),
+            account=account,
+        )
+        await self.launcher.drive(key, work)
+        self.launcher.counts["started"] += 1
 
     async def _check_room(self) -> None:
         """Refuse a run that could not even wait."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.compat.callbacks import CallbackDispatcher, Callbacks, WatchedTarget, watched_metrics
+from burnish.compat.evaluators import LLM_EVALUATOR_REGISTRY
 from burnish.compat.optimizer.base import (
     BaseOptimizer,
     Reporter,
@@ -153,7 +154,10 @@ async def _prepared(
         setup = build(description, live=target)
     config = {OPTIMIZER: as_json(optimizer.config), **setup.project.config}
     return replace(
-        setup, stop_callbacks=stop_callbacks, project=replace(setup.project, config=config)
+        setup,
+        metrics=LLM_EVALUATOR_REGISTRY.with_tools(setup.metrics),
+        stop_callbacks=stop_callbacks,
+        project=replace(setup.project, config=config),
     )
 
 

@@ -62,7 +62,7 @@ def refuse_kind(kind: str, app: str) -> ConfigError:
     return ConfigError.of("kind", f'the app "{app}" cannot {kind}')
 
 
-class _EventForwarder:
+class EventForwarder:
     """A listener that forwards events to the service, which stores each of them once."""
 
     def __init__(self, tell: EventSink) -> None:
@@ -117,7 +117,7 @@ class ProjectWork:
 
     async def drive(self, context: RunContext) -> RunOutcome:
         place, loop = context.place, asyncio.get_running_loop()
-        listener = _EventForwarder(context.tell)
+        listener = EventForwarder(context.tell)
         if place.fetch():
             with look_into(place.folder) as reader:
                 # An earlier process may have kept them in the journal only.

@@ -6,8 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -16,7 +15,8 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi import Path as PathParameter
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
-from burnish.core.errors import BurnishError, SeedRefused
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.delegation.plugin import WorkflowPlugin
 from burnish.delegation.refine.gradients import COMPLETION, mapping, read_json, text
 from burnish.delegation.refine.loop import Refine
@@ -35,11 +35,16 @@ from burnish.projects.clients import (
 )
 from burnish.projects.description import Doors
 from burnish.runs.directory import known_runs
-from burnish.server.accounting import Accounting, refinement_key, stop_at
+from burnish.server.accounting import refinement_key, stop_at
+from burnish.server.apps.projects import EventForwarder
 from burnish.server.guards import CLIENT, status_of
+from burnish.server.manager import RunManager
 from burnish.server.runs import RunPlace
 from burnish.server.security import NAME, is_plain
+from burnish.server.stores.accounts import Amounts
+from burnish.server.stores.records import REFINEMENTS, RunStatus
 from burnish.server.tokens import Client
+from burnish.server.work import LoopThread, RunContext, RunOutcome
 
 _DEEPEST = 12
 _PARTS = ("", "iter_*/run/", f"{DELEGATIONS}/*/")
@@ -152,11 +157,11 @@ class Refinements:
     """Starts refinements for clients, who name only models of the `allowance`."""
 
     allowance: AllowedNames = NOTHING_ALLOWED
-    accounting: Accounting | None = None
-    """With it, the limits of the client apply."""
+    manager: RunManager | None = None
+    """With it, refinements are runs of the service, and the limits of the client apply."""
     options: RefineOptions | None = None
     run: Callable[[OpenRefinement], None] = field(default_factory=lambda: _run_in_thread)
-    """Runs an opened refinement."""
+    """Runs an opened refinement where there is no manager."""
 
     async def start(
         self, find: Callable[[], Path], body: RefineBody | None, client: Client | None
@@ -168,11 +173,14 @@ class Refinements:
             settings = (body or RefineBody()).settings(self.allowance)
             return open_refinement(seat, settings, options=self.options)
 
-        if self.accounting is not None and client is not None:
-            opened = await _limited(opened_session, self.accounting, client)
-        else:
+        if self.manager is None:
             opened = await asyncio.to_thread(opened_session)
-        self.run(opened)
+            self.run(opened)
+        elif client is None:
+            opened = await asyncio.to_thread(opened_session)
+            await _stored(self.manager, opened)
+        else:
+            opened = await _limited(opened_session, self.manager, client)
         return opened.session.session_id
 
 
@@ -224,20 +232,90 @@ def _status(error: BurnishError) -> int:
 
 
 async def _limited(
-    open_session: Callable[[], OpenRefinement], accounting: Accounting, client: Client
+    open_session: Callable[[], OpenRefinement], manager: RunManager, client: Client
 ) -> OpenRefinement:
-    """A session that stops at what is left of the client's limits, and then settles."""
-    key = refinement_key()
+    """A stored session that stops at what is left of the client's limits."""
+    accounting, key = manager.accounting, refinement_key()
     granted = await accounting.reserve(client, key, Budget())
     try:
         opened = await asyncio.to_thread(open_session)
+        own = (REFINEMENTS, opened.session.session_id)
+        await accounting.rename(key, own)
+        key = own
+        await _stored(manager, opened, account=client.account, granted=granted)
     except BaseException:  # cancelled or failed, the reservation is given back
         await accounting.drop(key)
         raise
-    before, limit = opened.strategy.stop, stop_at(opened.folder, granted)
-    opened.strategy.stop = lambda: before() or limit()
-    place = RunPlace(folder=opened.folder)
-    return replace(opened, ended=partial(accounting.settle, key, place))
+    return opened
+
+
+async def _stored(
+    manager: RunManager,
+    opened: OpenRefinement,
+    *,
+    account: str = "",
+    granted: Amounts | None = None,
+) -> None:
+    """Store a session as a run of the service, and drive it."""
+    session = opened.session
+    work, place = _RefinementWork(opened), RunPlace(folder=opened.folder)
+    if granted is not None:
+        work.limit(granted)
+    request: Json = {"seed_run_id": session.seed_run_id, "settings": dict(session.settings)}
+    try:
+        await manager.drive_refinement(
+            session.session_id, work, place, request=request, account=account
+        )
+    except BaseException:
+        await work.drop()
+        raise
+
+
+@dataclass
+class _RefinementWork:
+    """An opened session, ready to be driven."""
+
+    opened: OpenRefinement
+    spec: Mapping[str, Json] = field(default_factory=dict[str, Json], init=False)
+    request: Json = field(default=None, init=False)
+    budget: Budget = field(default_factory=Budget, init=False)
+    thread: LoopThread | None = field(default=None, init=False)
+
+    @property
+    def strategy(self) -> str:
+        return self.opened.strategy.name
+
+    def limit(self, granted: Amounts) -> None:
+        self._stop_also(stop_at(self.opened.folder, granted))
+
+    def _stop_also(self, stop: Callable[[], str]) -> None:
+        before = self.opened.strategy.stop
+        self.opened.strategy.stop = lambda: before() or stop()
+
+    async def drive(self, context: RunContext) -> RunOutcome:
+        asked: list[str] = []
+        self._stop_also(lambda: "".join(asked[:1]))
+        context.stop.when_asked(asked.append)
+        listener = EventForwarder(context.tell)
+        try:
+            session = await self.opened.run([listener, context.live])
+            error = session.error
+        except Interrupted as interrupted:
+            # Only who opened it drives it, so it is over for the service.
+            session = self.opened.session
+            error = f"{interrupted.message}; `burnish refine --resume` continues it"
+        return RunOutcome(
+            status=RunStatus.FAILED if error else RunStatus.SUCCEEDED,
+            result=session.to_json(),
+            error=error,
+            best_score=listener.best_score,
+        )
+
+    def so_far(self) -> Json:
+        return self.opened.session.to_json()
+
+    async def drop(self) -> None:
+        self.opened.strategy.lock.release()
 
 
 def _run_in_thread(opened: OpenRefinement) -> None:

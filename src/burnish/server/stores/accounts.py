@@ -157,6 +157,10 @@ class AccountStore(Protocol):
         """Remove the charge of a run that was never stored."""
         ...
 
+    async def rename(self, key: tuple[str, str], new: tuple[str, str]) -> None:
+        """Give the charge of a run the name under which the run is stored."""
+        ...
+
     async def forget(self, key: tuple[str, str]) -> None:
         """Free the name and the storage of a deleted run; what it spent stays spent."""
         ...
@@ -230,6 +234,10 @@ class DatabaseAccounts(StoreTables):
 
     async def drop(self, key: tuple[str, str]) -> None:
         await self._do(self._drop, key)
+
+    async def rename(self, key: tuple[str, str], new: tuple[str, str]) -> None:
+        names = {"app_name": new[0], "run_id": new[1]}
+        await self._do(self._write, update(self._charges).where(*self._of(key)).values(**names))
 
     async def forget(self, key: tuple[str, str]) -> None:
         freed = {"run_id": "", "bytes": 0, "open": 0}

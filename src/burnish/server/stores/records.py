@@ -45,6 +45,8 @@ class RunStatus(StrEnum):
 
 
 FINISHED = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELED})
+REFINEMENTS = "refinements"
+"""The app of refinements in the store. The process that opens one drives it, and no other."""
 CANCELED = "run canceled"
 """The error of a canceled run."""
 

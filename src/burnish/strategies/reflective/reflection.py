@@ -136,9 +136,9 @@ class Train:
         self.in_a_pass = -(-len(self._cases) // settings.minibatch)
         """Minibatches that cover every case."""
 
-    @property
-    def need(self) -> Spend:
-        batch = self._cases[: self._settings.minibatch]
+    def cost(self, size: int) -> Spend:
+        """What a look at so many cases is expected to cost."""
+        batch = self._cases[:size]
         return self._run.estimate(Split.TRAIN, cases=batch, repeats=self._settings.repeats)
 
     async def instructive(
@@ -199,6 +199,17 @@ class Train:
             return False
         seen = self._memory.train[parent.id]
         return all(case.id in seen for case in self._cases) and not self._failing(parent)
+
+    def evidence(self, parent: Candidate, number: int) -> tuple[Minibatch, Evaluation] | None:
+        """A minibatch of cases that are known to fail, with their latest runs; for nothing."""
+        failing = self._failing(parent)
+        cases = [case for case in self._cases if case.id in failing]
+        size = min(len(cases), self._settings.minibatch)
+        batch = tuple(self._run.rng("evidence", number).sample(cases, size))
+        seen = self._memory.train[parent.id]
+        results = [run for case in batch for run in seen[case.id][-self._settings.repeats :]]
+        known = Evaluation(candidate=parent.id, split=Split.TRAIN, results=tuple(results))
+        return (batch, known) if batch else None
 
     def _failing(self, parent: Candidate) -> set[str]:
         return self._memory.failing(parent.id, below=self._settings.perfect_score - EPSILON)

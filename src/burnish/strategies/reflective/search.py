@@ -7,7 +7,7 @@ from typing import Any
 
 from burnish.core.cases import Dataset, Split
 from burnish.core.comparisons import Pair, compare
-from burnish.core.content import short_id
+from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import improves_on_minibatch, min_gain
@@ -170,6 +170,8 @@ class _Rounds:
         self.number = 0
         self._idle = 0
         """Rounds in a row in which no candidate was run."""
+        self._short_of_ideas = False
+        """Whether the last round was a short one without a candidate to run."""
         self._turns: dict[str, int] = {}
         """By parent, whose turn it is among the fields."""
         texts = len(self._fields) if settings.field_selection == "all" else 1
@@ -202,7 +204,12 @@ class _Rounds:
         """The least it costs to get another candidate to lead."""
         if self._trail.undecided is not None:
             return self._holdout.first_need
-        return self._round_cost() + self._holdout.least
+        whole = self._round_cost() + self._holdout.least
+        return (
+            whole
+            if self._fits(whole) or not self._evidence(self.number + 1)
+            else self._short_cost(0)
+        )
 
     @property
     def ended(self) -> str:
@@ -227,9 +234,13 @@ class _Rounds:
         """One round. Raises Stopped when there is a reason to stop inside it."""
         self.number += 1
         attempts = await self._sent() or await self._due()
+        screen = _Screen() if attempts else await self._screening()
+        if screen.cases is not None:
+            attempts = await self._reflect_again(screen.cases)
         attempts = attempts or await self._merge() or await self._reflect()
         measured = any(each.after or each.heat for each in attempts)
         self._idle = 0 if measured else self._idle + 1
+        self._short_of_ideas = screen.cases is not None and not measured
         for attempt in attempts:
             await self._settle(attempt)
 
@@ -282,6 +293,50 @@ class _Rounds:
         room = self._round_cost() + self._holdout.need
         return await self._race(await self._trail.follow(screened, room, asks=self._asks))
 
+    async def _reflect_again(self, screened_on: int) -> list[ReflectiveAttempt]:
+        """A short round, on what is known of a parent: it pays for what is left to decide."""
+        known = self._evidence(self.number)
+        assert known is not None
+        proposed = await self._proposer.propose([self._attempt(0, *known)])
+        checked = await self._check(proposed)
+        screened = await self._screen(checked, most=screened_on) if screened_on else checked
+        return await self._race(screened)
+
+    def _evidence(self, number: int) -> tuple[Candidate, Minibatch, Evaluation] | None:
+        """Cases on which the parent of a short round is known to fail, if there are any.
+
+        Only GEPA's loop has short rounds: a race would have to run twice to make one lead.
+        """
+        if self._settings.racing or self._short_of_ideas:
+            return None
+        chosen = self._trail.parent(self._run.rng("parent", number, 0))
+        for parent in (chosen, self._pool.incumbent.candidate):
+            if known := self._train.evidence(parent, number):
+                return parent, *known
+        return None
+
+    async def _screening(self) -> "_Screen":
+        """On how many cases a rewrite is screened if no whole round fits into the limits.
+
+        The answer is kept in the journal, so that a resume with other limits does not rewrite
+        history; a fork has its own.
+        """
+        run, whole = self._run, self._round_cost() + self._holdout.least
+        if self._settings.racing:
+            return _Screen()
+
+        def fitting() -> _Screen:
+            known = None if self._fits(whole) else self._evidence(self.number)
+            sizes = range(len(known[1]) if known else -1, -1, -1)
+            return _Screen(cases=next((n for n in sizes if self._fits(self._short_cost(n))), None))
+
+        forked_from = run.directory.header.forked_from
+        request: Json = {"trial": run.trial, "forked_from": forked_from}
+        screen = await run.remember("screening", request, _Screen, fitting)
+        if screen.cases is None and not self._fits(whole):
+            self._require_room(whole)  # the limits were lowered since
+        return screen
+
     async def _start(self) -> list[ReflectiveAttempt]:
         """For each proposal a parent, a minibatch, and how the parent does on it."""
         slots = range(self._settings.proposals_per_round)
@@ -333,16 +388,22 @@ class _Rounds:
             checked.append(replace(attempt, problems=tuple(problems)))
         return checked
 
-    async def _screen(self, attempts: Sequence[ReflectiveAttempt]) -> list[ReflectiveAttempt]:
+    async def _screen(
+        self, attempts: Sequence[ReflectiveAttempt], *, most: int | None = None
+    ) -> list[ReflectiveAttempt]:
         """On the minibatch it was made from, a candidate must do better than its parent."""
         open_attempts = [each for each in attempts if not each.over]
-        looks = [(e.candidate, e.minibatch) for e in open_attempts if e.candidate is not None]
+        looks = [
+            (each.candidate, each.minibatch[:most])
+            for each in open_attempts
+            if each.candidate is not None
+        ]
         evaluations = iter(await self._train.look(looks))
         return [each if each.over else self._compared(each, next(evaluations)) for each in attempts]
 
     def _compared(self, attempt: ReflectiveAttempt, after: Evaluation) -> ReflectiveAttempt:
         assert attempt.before is not None
-        pair = Pair(candidate=after, incumbent=attempt.before)
+        pair = Pair(candidate=after, incumbent=attempt.before.only(set(after.cases)))
         decision = improves_on_minibatch(objective=self._run.objective, minibatch=pair)
         return replace(attempt, after=after, decision=decision)
 
@@ -406,11 +467,29 @@ class _Rounds:
         """The most a round costs before holdout; `looks` at parents, by default one a proposal."""
         count = self._settings.proposals_per_round
         looks = count if looks is None else looks
-        return self._train.need.times(looks + count) + self._proposer.need(self._asks)
+        whole = self._train.cost(self._settings.minibatch)
+        return whole.times(looks + count) + self._proposer.need(self._asks)
+
+    def _short_cost(self, screened_on: int) -> Spend:
+        """The least that a short round costs, with its decision."""
+        asks = self._proposer.need(self._asks // self._settings.proposals_per_round)
+        return self._train.cost(screened_on) + asks + self._holdout.least
+
+    def _fits(self, need: Spend) -> bool:
+        run = self._run
+        return run.budget.spend_limit(run.standing.spent, need + run.closing.reserve) is None
 
     def _require_room(self, need: Spend) -> None:
         if self._run.stop_reason(need) is not None:
             raise Stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Screen:
+    """The screening of a short round, as the journal keeps it."""
+
+    cases: int | None = None
+    """On how many it is; None for a whole round."""
 
 
 @dataclass(frozen=True, kw_only=True)
