@@ -14,18 +14,22 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, cast
 
 _ROOT = Path(__file__).resolve().parents[1]
-_SERVE = "import sys; from tests.fork_server import serve; serve(int(sys.argv[1]))"
-_IMPORTED = (
+_SERVE = "import sys; from tests.fork_server import serve; serve(int(sys.argv[1]), sys.argv[2:])"
+COMMANDS = (
     *("burnish.cli.program", "burnish.cli.optimization", "burnish.cli.evaluation"),
-    *("burnish.cli.execution", "burnish.plugins", "burnish.projects.launch", "burnish.testing"),
+    *("burnish.cli.execution", "burnish.cli.run_pages", "burnish.plugins"),
+    *("burnish.projects.launch", "burnish.testing", "burnish.testing.toy_project"),
 )
+"""What most commands import."""
+SERVICE = (*COMMANDS, "burnish.server.service", "pydantic_ai")
+"""What `burnish serve` imports: five seconds more."""
 _NUMBER = struct.Struct("i")
 _LONGEST = 1 << 20
 
@@ -40,7 +44,10 @@ class ForkedProcess(subprocess.Popen[str]):
         cwd: Path,
         env: Mapping[str, str],
         streams: tuple[int, int, int] = (subprocess.DEVNULL, subprocess.PIPE, subprocess.PIPE),
+        imported: tuple[str, ...] = COMMANDS,
     ) -> None:
+        # The requests of a service have the settings of every plug-in that is installed.
+        self._line = _server(imported, env.get("PYTHONPATH", "") if imported is SERVICE else "")
         self._order = {"code": code, "args": args, "cwd": str(cwd), "env": {**env}}
         self._status, self._far_end = socket.socketpair()
         stdin, stdout, stderr = streams
@@ -58,7 +65,7 @@ class ForkedProcess(subprocess.Popen[str]):
         pipes = settings[10:16]
         with self._far_end:
             given = [pipes[0], pipes[3], pipes[5], self._far_end.fileno()]
-            socket.send_fds(_server(), [json.dumps(self._order).encode()], given)
+            socket.send_fds(self._line, [json.dumps(self._order).encode()], given)
         cast("Any", self)._close_pipe_fds(*pipes)
         self.pid = self._told()
         self._child_created = True
@@ -81,13 +88,13 @@ class ForkedProcess(subprocess.Popen[str]):
 
 
 @cache
-def _server() -> socket.socket:
-    """The line to the server of this worker, which ends with it."""
+def _server(imported: tuple[str, ...], path: str) -> socket.socket:
+    """The line to the server of this worker with these imports, which ends with it."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env = {**os.environ, "PYTHONPATH": path}
     with far:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(far.fileno())],
+            [sys.executable, "-c", _SERVE, str(far.fileno()), *imported],
             cwd=_ROOT,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -101,10 +108,10 @@ def _server() -> socket.socket:
 # -- In the server ---------------------------------------------------------------------------------
 
 
-def serve(number: int) -> None:
+def serve(number: int, imported: Sequence[str]) -> None:
     """Fork a process for each order, until nobody is left to give one."""
     before = {*os.environ}
-    for name in _IMPORTED:
+    for name in imported:
         importlib.import_module(name)
     set_by_imports = {name: os.environ[name] for name in {*os.environ} - before}
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -145,15 +152,18 @@ def _become(order: dict[str, Any], given: list[int]) -> None:
         os.dup2(stream, number)
     os.closerange(3, max(given) + 1)
     os.chdir(order["cwd"])
+    sys.path[: 1 + len(_places(os.environ))] = ["", *_places(order["env"])]
     os.environ.clear()
     os.environ.update(order["env"])
-    paths = filter(None, order["env"].get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:1] = ["", *paths]
     sys.argv = ["-c", *order["args"]]
     sys.stdin, sys.stdout, sys.stderr = _stream(0, "r"), _stream(1, "w"), _stream(2, "w")
     program = ModuleType("__main__")
     sys.modules["__main__"] = program
     exec(compile(order["code"], "<string>", "exec"), program.__dict__)
+
+
+def _places(env: Mapping[str, str]) -> list[str]:
+    return [place for place in env.get("PYTHONPATH", "").split(os.pathsep) if place]
 
 
 def _stream(number: int, mode: str) -> IO[str]:

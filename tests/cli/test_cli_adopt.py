@@ -4,7 +4,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from burnish.runs.directory import RunRecord
 from burnish.system import FileLock
 from tests.cli.console import START, Burnish, Said, finish, refused, tree
 from tests.cli.cut_commands import FULL, cut
+from tests.fork_server import ForkedProcess
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import write_agent
 
@@ -282,14 +282,12 @@ def test_a_file_saved_between_two_renames_stays_and_the_first_is_put_back(run: R
 def answered(answer: str, *, cwd: Path) -> Said:
     """`burnish adopt` on a terminal, with somebody who answers."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, "adopt", "run"],
+    process = ForkedProcess(
+        START,
+        *("adopt", "run"),
         cwd=cwd,
         env={**os.environ, "TERM": "dumb", "NO_COLOR": "1"},
-        stdin=theirs,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        streams=(theirs, subprocess.PIPE, subprocess.PIPE),
     )
     os.close(theirs)
     os.write(ours, answer.encode())

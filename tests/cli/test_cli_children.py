@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from burnish.testing.doubles import story
-from tests.cli.console import SLOW, START, Burnish, Said, child, finish, until
+from tests.cli.console import SLOW, START, Burnish, Said, child, finish, forked, until
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def slow(tmp_path: Path) -> Path:
 def started(slow: Path) -> tuple["subprocess.Popen[str]", str]:
     """A child that has recorded its first trial, and what it said so far."""
     args = ("optimize", slow.name, "-o", "run", "--progress", "json")
-    process = child(*args, cwd=slow.parent)
+    process = forked(*args, cwd=slow.parent)
     assert process.stdout is not None
     seen = ""
     for line in process.stdout:
@@ -74,7 +74,7 @@ def test_one_signal_finishes_the_trial_and_exits_with_two(
 @pytest.mark.crash
 def test_a_second_signal_stops_at_once(burnish: Burnish, slow: Path) -> None:
     slow.write_text(SLOW.replace("0.01", "900, counter: calls.txt"), encoding="utf-8")
-    process = child("optimize", slow.name, "-o", "run", cwd=slow.parent)
+    process = forked("optimize", slow.name, "-o", "run", cwd=slow.parent)
     assert process.stdout is not None
     until((slow.parent / "calls.txt").exists)
     process.stdout.readline()
@@ -106,7 +106,7 @@ def test_stdout_is_pure_ndjson(slow: Path) -> None:
 def test_a_closed_pipe_shows_no_traceback_and_the_run_goes_on_later(
     burnish: Burnish, slow: Path
 ) -> None:
-    process = child("optimize", slow.name, "-o", "run", cwd=slow.parent)
+    process = forked("optimize", slow.name, "-o", "run", cwd=slow.parent)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
@@ -120,7 +120,7 @@ def test_a_closed_pipe_shows_no_traceback_and_the_run_goes_on_later(
 
 
 def test_looking_into_a_closed_pipe(burnish: Burnish, finished: Path) -> None:
-    process = child("runs", "show", "done", "--calls", "--json", cwd=finished.parent)
+    process = forked("runs", "show", "done", "--calls", "--json", cwd=finished.parent)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
@@ -136,7 +136,7 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
     burnish: Burnish, slow: Path, size: int
 ) -> None:
     args = (str(size), "optimize", slow.name, "-q", "-o", "run")
-    said = finish(child(*args, cwd=slow.parent, start=TINY_DISK))
+    said = finish(forked(*args, cwd=slow.parent, start=TINY_DISK))
     assert said.code == 1
     assert said.err.startswith("error: ")
     assert "Traceback" not in said.err

@@ -20,7 +20,7 @@ from burnish.testing.delegation_world import (
     plan,
     writer,
 )
-from tests.cli.console import Burnish, child, refused, until
+from tests.cli.console import Burnish, forked, refused, until
 
 pytestmark = pytest.mark.slow
 
@@ -194,7 +194,7 @@ def test_one_that_was_killed_goes_on_with_either_command(burnish: Burnish) -> No
     for command in (("runs", "resume", "run", "-q"), ("delegate", "--resume", "run", "-q")):
         Path("wait").touch()
         Path("agent.py").write_text(f"{WAIT}{AGENT}")
-        killed = child(*start, cwd=Path.cwd())
+        killed = forked(*start, cwd=Path.cwd())
         until(Path("waiting").exists)
         killed.kill()
         killed.communicate()

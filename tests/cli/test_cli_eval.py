@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.console import Burnish, Said, child, finish
+from tests.cli.console import Burnish, Said, finish, forked
 from tests.cli.terminal import Screen, on_terminal
 
 pytestmark = pytest.mark.slow
@@ -384,7 +384,7 @@ def test_on_a_terminal_nothing_wraps_and_nothing_is_left_over(tmp_path: Path, wi
 
 
 def slow(tmp_path: Path, seconds: str, *args: str) -> "subprocess.Popen[str]":
-    return child(seconds, *args, cwd=tmp_path, start=CHILD, PYTHONPATH=str(ROOT))
+    return forked(seconds, *args, cwd=tmp_path, start=CHILD, PYTHONPATH=str(ROOT))
 
 
 def calls(tmp_path: Path) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from burnish.models.providers import BUILT_IN
 from burnish.projects.dialects import Document, dialect_of
 from burnish.projects.starters.kinds import STARTERS
-from tests.cli.console import START, Burnish, Said, child, finish, refused, tree
+from tests.cli.console import START, Burnish, Said, finish, forked, refused, tree
 
 MODEL = ("--model", "ollama:llama3.2")
 FUNCTION = "def answer(query: str) -> str:\n    return 'billing'\n"
@@ -195,7 +195,7 @@ def test_what_is_wrong_is_said_with_a_remedy(
 
 
 def test_without_a_terminal_it_does_not_guess(tmp_path: Path) -> None:
-    said = finish(child("init", cwd=tmp_path))
+    said = finish(forked("init", cwd=tmp_path))
     assert said.code == 1
     assert "add --yes to take what is likeliest" in said.err
     assert tree(tmp_path) == {}

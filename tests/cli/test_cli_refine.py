@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.coders import AGENT, write_coders
-from tests.cli.console import Burnish, Said, child, finish, tree, until
+from tests.cli.console import Burnish, Said, finish, forked, tree, until
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +140,7 @@ def test_interrupted_and_going_on_while_nobody_else_may(
     burnish: Burnish, seed: Path, tmp_path: Path
 ) -> None:
     Path("wait").touch()
-    running = child("refine", "seed", "-n", "2", cwd=tmp_path)
+    running = forked("refine", "seed", "-n", "2", cwd=tmp_path)
     until(Path("waiting").exists)
     refused(burnish("refine", str(seed)), "in use by process")
     # Two of one kind could arrive as one.

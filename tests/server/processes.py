@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -12,8 +11,10 @@ from typing import Any
 
 import httpx
 
+from tests.cli.console import START
+from tests.fork_server import SERVICE, ForkedProcess
+
 PATIENCE = 120.0
-START = "from burnish.cli import main; main()"
 
 
 class Worker:
@@ -24,13 +25,13 @@ class Worker:
 
     def __init__(self, cwd: Path, *arguments: str) -> None:
         self._said = (cwd / "stderr.txt").open("a+")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", START, "serve", *self.arguments, *arguments],
+        self.process = ForkedProcess(
+            START,
+            *("serve", *self.arguments, *arguments),
             cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            streams=(subprocess.DEVNULL, subprocess.PIPE, self._said.fileno()),
+            imported=SERVICE,
         )
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()

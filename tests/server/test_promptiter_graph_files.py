@@ -19,7 +19,7 @@ from burnish.server import Datasets, FileApp, create_app
 from burnish.server.apps.engines import engine_of
 from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ScriptedServer
-from tests.server.processes import START
+from tests.cli.console import START
 from tests.server.world import listening, manager_of
 
 pytestmark = pytest.mark.slow
