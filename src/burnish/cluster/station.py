@@ -187,7 +187,7 @@ class Station:
         try:
             # In the context of the agent that asked, which has its clock and its recorder.
             return await asyncio.create_task(work, context=offer.context)
-        except Exception as error:
+        except Exception as error:  # kept for the agent, which gets it as it was raised
             self.errors[number] = error
             raise
 

@@ -161,7 +161,7 @@ class CallbackDispatcher:
                 answer = function(self.context, moment)
                 if inspect.isawaitable(answer):
                     answer = await answer
-            except Exception as error:
+            except Exception as error:  # the border to the user's callback
                 message = f"{point} of {name} raised {type(error).__name__}: {error}"
                 raise CallbackFailed(message) from error
             if isinstance(answer, CallbackResult) and answer.context is not None:
@@ -183,7 +183,7 @@ class WatchedTarget(AroundTarget):
             receipt = await self.target.run(candidate, case, draw=draw, effects=effects)
         except BurnishError:
             raise
-        except Exception as error:
+        except Exception as error:  # callbacks hear of every failure
             await self.dispatcher.dispatch("after_inference_case", **fields, error=error)
             raise
         await self.dispatcher.dispatch("after_inference_case", **fields, outcome=receipt.value)

@@ -159,7 +159,7 @@ def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
             for table in _TABLES:
                 db.execute(table)
             yield db
-        except BaseException:
+        except BaseException:  # whatever it was, half a change is no change
             if db.in_transaction:  # SQLite ends one itself when the disk is full.
                 db.execute("ROLLBACK")
             raise

@@ -360,7 +360,7 @@ class OwnTools:
                 server = mcp_server(block, self.folder)
                 try:
                     await self._open.enter_async_context(server)
-                except Exception as error:
+                except Exception as error:  # a server of the user's own may fail in any way
                     message = f"the MCP server did not start: {type(error).__name__}: {error}"
                     raise _tool_error(block, message) from error
                 self._servers[block.name] = server

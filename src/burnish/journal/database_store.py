@@ -149,7 +149,7 @@ class DatabaseStore:
                 self._add(db)
             self.take_lease(db)
             db.execute(self.sql.first_mark, ("schema", str(len(self.journals.schema.steps))))
-        except BaseException:
+        except BaseException:  # whatever it was, the connection is closed
             db.close()
             raise
         return db
@@ -160,7 +160,7 @@ class DatabaseStore:
         try:
             db.run(lambda tables, _: self.journals.schema.require(tables))
             self.find(db)
-        except BaseException:
+        except BaseException:  # whatever it was, the connection is closed
             db.close()
             raise
         db.patience = self.journals.outage_seconds

@@ -70,7 +70,7 @@ class Journal(_OpenJournal):
             self._opened = time.monotonic()
             self._time_kept = 0.0
             self._writer = self._store.writer(self._keep_time)
-        except BaseException:
+        except BaseException:  # whatever it was, the store is closed
             self._store.close()
             raise
         self._results = len(self._known)  # given to the writer so far

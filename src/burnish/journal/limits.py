@@ -223,7 +223,7 @@ async def retry(
     while True:
         try:
             return await attempt(number)
-        except Exception as error:
+        except Exception as error:  # `again` knows which errors are worth another attempt
             if number >= policy.attempts or not again(error):
                 raise
             # Waiting decides nothing, so this randomness needs no named stream.

@@ -225,7 +225,7 @@ class JournaledEffects:
                 if call.paid:
                     self.journal.withdraw(call)
                 raise
-            except BaseException:
+            except BaseException:  # cancelled or failed, a paid call without a result is lost
                 if call.paid:
                     self.journal.lose(call)
                 raise

@@ -116,7 +116,7 @@ def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
 def _closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
     try:
         yield
-    except BaseException:
+    except BaseException:  # whatever it was, the connection is closed
         db.close()
         raise
 

@@ -320,7 +320,7 @@ def _rows(point: EntryPoint) -> Iterator[Provider]:
     """The row or rows of an entry point."""
     try:
         value = cast("object", point.load())
-    except Exception as error:
+    except Exception as error:  # the border to a plug-in, whose import may raise anything
         raise _wrong(point, f"it cannot be loaded: {error}") from error
     rows = cast("tuple[object, ...]", value) if isinstance(value, tuple | list) else (value,)
     for row in rows:

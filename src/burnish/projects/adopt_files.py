@@ -303,7 +303,7 @@ def _rename(pairs: Sequence[tuple[FileChange, Path]]) -> None:
                 spare.replace(change.path)
         for folder in {change.path.parent for change, _ in done}:
             _sync(folder)
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C too: all files change or none
         for change, spare in done:
             _take_back(change, spare)
         if isinstance(error, OSError):

@@ -170,7 +170,7 @@ def read_index(path: Path, name: str) -> Index | None:
         db = sqlite3.connect(address, uri=True, check_same_thread=False)
         try:
             return _read(db, path, name)
-        except BaseException:
+        except BaseException:  # whatever it was, the connection is closed
             db.close()
             raise
     return None

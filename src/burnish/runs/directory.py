@@ -166,7 +166,7 @@ class RunDirectory:
         self._lock = FileLock.acquire(folder / LOCK, holding=f"run {self.header.id}")
         try:
             self.journal = self._open_journal()
-        except BaseException:
+        except BaseException:  # whatever it was, the lock is released
             self._lock.release()
             raise
 
@@ -182,7 +182,7 @@ class RunDirectory:
         try:
             with look_into(self.folder) as reader:
                 self._ledger.rebuild(trial_rows(reader), events(reader))
-        except BaseException:
+        except BaseException:  # whatever it was, the journal is closed
             journal.close()
             raise
         return journal
@@ -263,7 +263,7 @@ def look_into(folder: Path, *, whole: bool = False) -> JournalReader:
     reader = JournalReader(folder)
     try:
         lost = what_is_lost(folder, reader) if whole else None
-    except BaseException:
+    except BaseException:  # whatever it was, the reader is closed
         reader.close()
         raise
     if lost is not None:

@@ -214,7 +214,7 @@ def fork(
             sealed_test="spent" if spent else "unread",
             cache=Cache(reader, retry_missing=retry_missing),
         )
-    except BaseException:
+    except BaseException:  # whatever it was, the reader is closed
         reader.close()
         raise
 

@@ -274,7 +274,7 @@ class Launcher:
         drive = Drive(self._store, lease, seconds=seconds, announce=self._tails.announce)
         try:
             work = work or await self._planned(key)
-        except BaseException as error:
+        except BaseException as error:  # cancelled or failed, the drive is closed
             await drive.close()
             if not isinstance(error, BurnishError) or isinstance(error, StoreTrouble):
                 raise
@@ -297,7 +297,7 @@ class Launcher:
             granted = await self._accounting.granted(key)
             if granted is not None:
                 await asyncio.to_thread(work.limit, granted)
-        except BaseException:
+        except BaseException:  # cancelled or failed, what was prepared is dropped
             await work.drop()
             raise
         return work

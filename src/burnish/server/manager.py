@@ -128,7 +128,7 @@ class RunManager:
             with self.launcher.reserved(key):
                 record = await self._stored(client, key, work, stored, urgency)
                 await self.launcher.offer(key, work)
-        except BaseException:
+        except BaseException:  # cancelled or failed, what was prepared is dropped
             await work.drop()
             raise
         self.launcher.counts["started"] += 1
@@ -172,7 +172,7 @@ class RunManager:
                 account="" if client is None else client.account,
                 priority=priority,
             )
-        except BaseException:
+        except BaseException:  # cancelled or failed, the reservation is given back
             if client is not None:
                 await self.accounting.drop(key)
             raise
@@ -244,7 +244,7 @@ class RunManager:
         work = await asyncio.to_thread(plan)
         try:
             await self._limit_again(client, key, work, finished=record.status.finished)
-        except BaseException:
+        except BaseException:  # cancelled or failed, what was prepared is dropped
             await work.drop()
             raise
         if record.status.finished:

@@ -120,7 +120,7 @@ def undone_if_killed(
         borrowing.note(contents)
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C too: the files are the user's
         with contextlib.suppress(FileTrouble):
             borrowing.put_back()
         raise

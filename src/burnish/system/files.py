@@ -78,7 +78,7 @@ def put_in_place(path: Path, make: Callable[[Path], None]) -> None:
     try:
         make(spare)
         spare.replace(path)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no spare file stays
         with contextlib.suppress(OSError):
             spare.unlink(missing_ok=True)
         raise
@@ -270,7 +270,7 @@ def make_folder(path: Path, fill: Callable[[Path], None]) -> bool:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             return False
         raise file_trouble("make", path, error) from error
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no spare folder stays
         shutil.rmtree(spare, ignore_errors=True)
         raise
     return True

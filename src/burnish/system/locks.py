@@ -40,7 +40,7 @@ class FileLock:
             raise file_trouble("lock", path, error) from error
         try:
             _take(file.fileno(), holding)
-        except BaseException as error:
+        except BaseException as error:  # whatever it was, the file is closed
             file.close()
             if isinstance(error, OSError):
                 raise file_trouble("lock", path, error) from error

@@ -228,8 +228,7 @@ class ChildProcesses:
             raise file_trouble("start", Path(error.filename or argv[0]), error) from error
         try:
             self.record(process.pid, marker=marker)
-        except BaseException:
-            # Without a record nobody could end it after a crash.
+        except BaseException:  # without a record nobody could end it after a crash
             await self.end(process, grace=0)
             raise
         return process

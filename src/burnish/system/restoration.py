@@ -179,7 +179,7 @@ def _write(path: Path, content: bytes, *, mode: int, owner: os.stat_result | Non
             file.flush()
             os.fsync(descriptor)
         spare.replace(path)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no spare file stays
         with contextlib.suppress(OSError):
             spare.unlink(missing_ok=True)
         raise

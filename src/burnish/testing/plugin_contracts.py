@@ -209,7 +209,7 @@ def _not_failing(what: str) -> Generator[None, None, None]:
         yield
     except AssertionError:
         raise
-    except Exception as error:
+    except Exception as error:  # the plug-in under test may raise anything
         raise AssertionError(f"{what} fails on a finished run: {error}") from error
 
 

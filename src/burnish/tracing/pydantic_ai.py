@@ -51,7 +51,7 @@ class TracedAgent(WrapperAgent[Deps, Output]):
             async with self.wrapped.iter(user_prompt, **more) as run:
                 try:
                     yield run
-                except BaseException as error:
+                except BaseException as error:  # cancelled or failed, the step says so
                     _record_run(step, run, error)
                     raise
                 _record_run(step, run, None)

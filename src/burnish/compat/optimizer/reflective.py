@@ -256,7 +256,7 @@ class ReflectiveOptimizer(BaseOptimizer):
         except (asyncio.CancelledError, KeyboardInterrupt):
             _record_end(run, RunBroken(reason="it was cancelled"))
             raise
-        except Exception as error:
+        except Exception as error:  # the run's record says how it ended
             _record_end(run, RunFailed(reason=f"{type(error).__name__}: {error}"))
             raise
 
@@ -284,7 +284,7 @@ async def _opened(setup: Setup, folder: Path) -> Run:
         with as_wrong_input():
             is_run = (folder / HEADER).exists()
             return resume(setup, folder) if is_run else start(setup, folder=folder)
-    except BaseException:
+    except BaseException:  # cancelled or failed, resources are closed
         for resource in setup.resources:
             await resource.close()
         raise

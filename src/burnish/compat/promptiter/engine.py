@@ -196,7 +196,7 @@ class _EngineRun:
                 return
             self._cancel()
             raise
-        except Exception as error:
+        except Exception as error:  # the run's record says how it ended
             self._fail(run, BurnishError(f"{type(error).__name__}: {error}"))
             raise
 

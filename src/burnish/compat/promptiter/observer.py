@@ -73,7 +73,7 @@ class Delivery:
             return
         try:
             answer = self._observer(event)
-        except Exception as error:
+        except Exception as error:  # the user's own, which ends the run
             self.failed = ObserverFailed(event, error)
             raise self.failed from error
         if inspect.isawaitable(answer):

@@ -51,7 +51,7 @@ class RunnerBackend:
             outcome = await self._run(_message_of(request), request.schema, draw)
         except BurnishError:
             raise
-        except Exception as error:
+        except Exception as error:  # the border to the user's runner
             message = f"{ref.name} raised {type(error).__name__}: {error}"
             kind = ModelUnavailable if is_infrastructure(error) else ModelRejected
             raise kind(message) from error

@@ -219,7 +219,7 @@ class StageRole:
             raise RoleFailed(error.message, spend=spend, missing=error.missing) from error
         except BurnishError:
             raise
-        except Exception as error:
+        except Exception as error:  # the border to the user's stage
             message = f"{name_of(self.stage)} raised {type(error).__name__}: {error}"
             if is_infrastructure(error):
                 raise RoleFailed(message, spend=spend, missing=True) from error

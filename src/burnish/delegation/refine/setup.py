@@ -341,7 +341,7 @@ def open_refinement(
         strategy.lock, strategy.watch, strategy.stop = lock, chosen.listen, chosen.stop
         if folder is None:
             seat.files.write(strategy.session)
-    except BaseException as error:
+    except BaseException as error:  # whatever it was, the lock is released
         lock.release()
         if isinstance(error, BurnishError) and not isinstance(error, SeedRefused):
             raise SeedRefused(error.message, remedy=error.remedy) from error

@@ -97,7 +97,7 @@ class PromptIterRoutes:
         except OSError as error:  # a full disk, a folder that has gone
             log_trouble(error)
             response = await _json(503, {"error": "a file of the service cannot be used"})
-        except Exception:
+        except Exception:  # the client gets an answer, the log the traceback
             log.exception("a request failed")
             response = await _json(500, {"error": "internal error"})
         await response(scope, receive, send)

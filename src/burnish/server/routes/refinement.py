@@ -231,7 +231,7 @@ async def _limited(
     granted = await accounting.reserve(client, key, Budget())
     try:
         opened = await asyncio.to_thread(open_session)
-    except BaseException:
+    except BaseException:  # cancelled or failed, the reservation is given back
         await accounting.drop(key)
         raise
     before, limit = opened.strategy.stop, stop_at(opened.folder, granted)

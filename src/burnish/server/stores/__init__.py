@@ -66,7 +66,7 @@ async def open_store(
     store = DatabaseRunStore(url, table_prefix=table_prefix)
     try:
         await store.prepare(create_schema=create_schema)
-    except BaseException:
+    except BaseException:  # cancelled or failed, nobody else closes it
         await store.close()
         raise
     return store

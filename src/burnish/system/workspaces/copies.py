@@ -57,7 +57,7 @@ def copy_workspace(
     copying = _Copying(source=source, destination=destination, exclude=tuple(exclude))
     try:
         copying.copy_all()
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C too: no half copy stays
         remove_tree(destination)
         if isinstance(error, OSError):
             raise file_trouble("copy", Path(error.filename or source), error) from error
@@ -244,7 +244,7 @@ def _prepared(opened: contextlib.ExitStack, folder: Path, path: str, text: str |
             file.write(_encoded(path, text))
             if status is not None:
                 os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no half file stays
         _drop(made)
         raise
     return made

@@ -54,7 +54,7 @@ def load_function(tool: FunctionTool, folder: Path) -> Callable[..., Any]:
     try:
         with leaving_no_bytecode():
             spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # the border to the user's module
         raise _wrong(tool, f"{tool.file} raised {type(error).__name__}: {error}") from error
     function = getattr(module, tool.function, None)
     if not callable(function):
@@ -220,7 +220,7 @@ class Toolbox:
                 server = mcp_server(block, self._agent.folder)
                 try:
                     await self._open.enter_async_context(server)
-                except Exception as error:
+                except Exception as error:  # a server of the user's own may fail in any way
                     message = f"the MCP server did not start: {type(error).__name__}: {error}"
                     problem = Problem(where=f"tool {block.name}", message=message)
                     raise ConfigError([problem]) from error

@@ -422,7 +422,7 @@ class ArtifactsTarget:
         async with self.original.workspace(self.bounds, texts, finds=finds) as workspace:
             try:
                 yield workspace
-            except Exception:
+            except Exception:  # a changed project explains any failure
                 await self._require_same(before)
                 raise
             await self._require_same(before)

@@ -173,7 +173,7 @@ async def _reply(agent: Callable[..., Any], signature: _Signature, turn: TurnInp
         except SystemExit as error:
             message = f"the agent ended the program: sys.exit({error.code!r})"
             outcome = agent_failure(message, "SystemExit")
-        except BaseException:
+        except BaseException:  # cancelled or failed, the trace is kept
             leave(recorder.trace())
             raise
         else:

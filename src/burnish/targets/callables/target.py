@@ -94,7 +94,7 @@ class _AgentTalk:
         try:
             with left_behind() as left:
                 outcome = await self.reply(turn)
-        except BaseException:
+        except BaseException:  # cancelled or failed, the exchange is kept
             broken = [
                 _Exchange(question=message, outcome=Outcome(trace=trace), seconds=0.0)
                 for trace in left[-1:]

@@ -269,7 +269,7 @@ class _Reader:
             made: object = loaded.function()
         except BurnishError:
             raise
-        except Exception as error:
+        except Exception as error:  # the border to the user's function
             message = f"{name} raised {type(error).__name__}: {error}"
             raise ConfigError([Problem(where=where, message=message)]) from error
         if isinstance(made, Graph):

@@ -298,7 +298,7 @@ async def write_together(
                 done.append((field, _overwritten(field, content)))
         for field, text in callbacks.items():
             await field.put(text)
-    except BaseException:
+    except BaseException:  # cancelled or failed, all fields change or none
         _roll_back(done)
         raise
 

@@ -190,7 +190,7 @@ class SourceWay:
             await write_together(files, callbacks)
         except BurnishError:
             raise
-        except Exception as error:
+        except Exception as error:  # the border to the user's function: law 4
             if is_infrastructure(error):
                 raise
             message = f"the prompts could not be written: {type(error).__name__}: {error}"

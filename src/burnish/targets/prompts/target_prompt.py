@@ -199,7 +199,7 @@ async def write_back(
         with _undone_if_killed(prompts, values, expected, borrowed_folder(home)):
             try:
                 await prompts.write_all(values)
-            except BaseException:
+            except BaseException:  # cancelled or failed, the texts are put back
                 await _callbacks_back(prompts, values, expected)
                 raise
 
@@ -223,7 +223,7 @@ def _undone_if_killed(
             yield
         except RollbackError:
             raise  # the next load tries again
-        except BaseException:
+        except BaseException:  # cancelled or failed, nothing stays borrowed
             lent.forget()
             raise
     lent.forget()
