@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
+.PHONY: help demo test test-unit test-breadth fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,13 +22,16 @@ demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no networ
 
 test: $(VENV)/.burnish-dev ## every test, crashes included
 	@$(BIN)/python scripts/prerequisites.py
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crowd" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crowd and not breadth" $(ARGS)
 
 deps: $(VENV)/.burnish-dev ## install what some tests need: bubblewrap, databases, models
 	@$(BIN)/python scripts/prerequisites.py install
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" $(ARGS)
+
+test-breadth: $(VENV)/.burnish-dev ## further worlds and seeds of what `make test` tests already
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m breadth $(ARGS)
 
 fuzz-service: $(VENV)/.burnish-dev ## ask the service 200 things per route, and crowd it with 1,900 connections
 	@BURNISH_FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -q tests/server/test_openapi.py $(ARGS)
@@ -38,7 +41,7 @@ crash-sweep: $(VENV)/.burnish-dev ## cut runs of every strategy at 1,000 points;
 	@$(BIN)/python -m tests.crash.sweep $(ARGS)
 
 coverage: $(VENV)/.burnish-dev ## the fast tests, and which lines they miss
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
 
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .

@@ -16,6 +16,11 @@ from tests.crash.nursery import ROOT, nursery
 from tests.crash.worlds import WORLDS, World
 
 CHILD = "tests.crash.child"
+_IMPORTED = (
+    *(CHILD, "optuna", "numpy.random", "pydantic_ai"),
+    *("burnish.compat.promptiter.remote_files", "burnish.delegation.training.plugin"),
+)
+"""What the runs of the worlds import: each process would take up to three seconds for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,7 @@ class Chain:
         self.prepare()
         known, before = self._journaled(), len(self.calls)
         # Two nurseries, each with a hash seed of its own: the order of a set decides nothing.
-        done = nursery(self.attempts % 2, CHILD).run(
+        done = nursery(self.attempts % 2, *_IMPORTED).run(
             f"from {CHILD} import main; main()",
             str(self.folder),
             f"--world={self.name}",

@@ -41,7 +41,8 @@ class Nursery:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.nursery", *modules],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            # A process with threads is none to fork from.
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

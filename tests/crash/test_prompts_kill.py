@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -18,11 +16,13 @@ from burnish.system.processes import process_entry
 from burnish.system.restoration import borrowed_folder, restore_abandoned
 from burnish.targets.prompts.sources import sweep
 from tests.crash.nursery import ROOT, Born, nursery
+from tests.fork_server import ForkedProcess
 from tests.targets.prompts.prompt_files import names_in
 
 pytestmark = pytest.mark.crash
 
 CHILD = "tests.crash.prompts_child"
+MAIN = f"import asyncio; from {CHILD} import main; asyncio.run(main())"
 OWN = {"system": b"\xef\xbb\xbfBe brief.\r\n", "skill": b"Make tea."}
 
 
@@ -53,19 +53,16 @@ class World:
         """Of borrowed files."""
         return sorted(borrowed_folder(self.home).glob("[0-9]*.json"))
 
-    def start(self, what: str, *flags: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", CHILD, str(self.folder), what, *flags],
+    @contextmanager
+    def at_work(self, what: str) -> Generator[ForkedProcess, None, None]:
+        """A process whose agent is at work under a candidate; it leads a session of its own."""
+        child = ForkedProcess(
+            f"import os; os.setsid(); {MAIN}",
+            *(str(self.folder), what),
             cwd=ROOT,
             env={**os.environ, "BURNISH_HOME": str(self.home)},
-            stdout=subprocess.PIPE,
-            start_new_session=True,
+            imported=(CHILD,),
         )
-
-    @contextmanager
-    def at_work(self, what: str) -> Generator[subprocess.Popen[bytes], None, None]:
-        """A process whose agent is at work under a candidate."""
-        child = self.start(what)
         try:
             until((self.folder / "ready").exists)
             yield child
@@ -76,7 +73,7 @@ class World:
     def forked(self, what: str, *flags: str) -> Born:
         """A process from the nursery, to its end; to callbacks it is a program of its own."""
         return nursery(0, CHILD).run(
-            f"import asyncio; from {CHILD} import main; asyncio.run(main())",
+            MAIN,
             str(self.folder),
             what,
             *flags,
@@ -86,10 +83,9 @@ class World:
         )
 
     def baseline(self) -> dict[str, Any]:
-        child = self.start("baseline")
-        told, _ = child.communicate(timeout=120)
-        assert child.returncode == 0
-        return json.loads(told)
+        done = self.forked("baseline")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
 
 
 def until(seen: Callable[[], bool], seconds: float = 120) -> None:
@@ -199,7 +195,7 @@ def test_killed_at_its_file_operations(world: World) -> None:
         if code == 0:
             break
     assert kills >= 8, kills
-    assert json.loads(world.forked("baseline").out)["values"]["rule"] == "No milk."
+    assert world.baseline()["values"]["rule"] == "No milk."
 
 
 def test_a_write_back_that_was_killed_is_undone(world: World) -> None:
@@ -209,7 +205,7 @@ def test_a_write_back_that_was_killed_is_undone(world: World) -> None:
         kills += 1
         ended = world.forked("write back", "--file", str(2 * kills + 5)).code
         assert ended in (0, -signal.SIGKILL)
-        values = json.loads(world.forked("baseline").out)["values"]
+        values = world.baseline()["values"]
         # All or none; killed when all was written, it stays.
         assert (world.prompts, values["rule"]) in ((OWN, "No milk."), (new, "new rule")), kills
         assert world.records == []

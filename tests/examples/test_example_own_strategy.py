@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.console import START, Said, child, finish, until
+from tests.cli.console import START, Said, finish, forked, until
 from tests.docs.docs_console import commands, matches
 from tests.docs.docs_pages import blocks
 from tests.example_copies import EXAMPLES, copy_example
@@ -75,7 +75,7 @@ class World:
         self.environ = {"PYTHONPATH": str(site), "COLUMNS": "200", "NO_COLOR": "1"}
 
     def begin(self, *args: str, **environ: str) -> "subprocess.Popen[str]":
-        return child(*args, cwd=self.folder, start=START, **self.environ, **environ)
+        return forked(*args, cwd=self.folder, start=START, **self.environ, **environ)
 
     def run(self, *args: str, **environ: str) -> Said:
         return finish(self.begin(*args, **environ), seconds=120)

@@ -116,7 +116,7 @@ def test_the_critic_names_only_what_the_failures_reveal() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.breadth)])
 def test_with_noise_and_failing_roles_the_wins_are_found_too(tmp_path: Path, seed: int) -> None:
     world = TuningWorld(noise=0.02, role_failure_rate=0.1)
     settings = QUICK.model_copy(update={"repeats": 3})

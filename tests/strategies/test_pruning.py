@@ -50,9 +50,12 @@ def test_what_got_in_by_luck_is_measured_anew(tmp_path: Path) -> None:
     assert row.trial.candidate.id == record.rows[0].trial.candidate.id
 
 
-def test_over_many_worlds_idle_rules_leave_and_helpful_ones_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worlds", [3, pytest.param(6, marks=pytest.mark.breadth)])
+def test_over_many_worlds_idle_rules_leave_and_helpful_ones_stay(
+    tmp_path: Path, worlds: int
+) -> None:
     """A helpful rule is worth twice what so many cases can show."""
-    cases, worlds = 40, 6
+    cases = 40
     worth = 2 * smallest_difference(cases)
     helped = idle = 0
     for seed in range(100, 100 + worlds):
@@ -61,7 +64,7 @@ def test_over_many_worlds_idle_rules_leave_and_helpful_ones_stay(tmp_path: Path)
         helped += "Help." in rules_of(ending)
         idle += "Idle." not in rules_of(ending)
     assert helped == worlds
-    assert idle >= 4
+    assert idle >= 2 / 3 * worlds
 
 
 def test_many_small_losses_do_not_add_up(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from burnish.core.errors import ConfigError
 
@@ -175,7 +175,7 @@ def leaving_no_bytecode() -> Generator[None, None, None]:
 
 def installed(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a group."""
-    return tuple(_scan(tuple((place, _changed(place)) for place in sys.path)).select(group=group))
+    return _scan(tuple((place, _changed(place)) for place in sys.path)).get(group, ())
 
 
 def _changed(place: str) -> int:
@@ -186,7 +186,9 @@ def _changed(place: str) -> int:
 
 
 @lru_cache(maxsize=8)
-def _scan(places: tuple[tuple[str, int], ...]) -> EntryPoints:
-    """Reads the metadata of every distribution, so once per installation, for all groups."""
+def _scan(places: tuple[tuple[str, int], ...]) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Reads the metadata of every distribution, so once per installation, for all our groups."""
     del places  # they tell installations apart
-    return cast("EntryPoints", entry_points())  # in 3.11 a class with the same method
+    points = entry_points()
+    ours = (group for group in points.groups if group.startswith("burnish."))
+    return {group: tuple(points.select(group=group)) for group in ours}
