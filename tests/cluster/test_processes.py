@@ -52,13 +52,13 @@ def answer(query):
     time.sleep(3600)
 """
 PATIENT = """\
-import os, time
+import asyncio, os
 from pathlib import Path
 
 HERE = Path(os.environ["CLUSTER_TEST_FOLDER"])
 LIMITED = os.environ.get("CLUSTER_TEST_LIMITED")
 
-def answer(query):
+async def answer(query):
     with open(HERE / "calls", "a") as calls:
         calls.write(f"{os.getpid()} {query}\\n")
     begun, greedy = HERE / f"begun {query}", HERE / "greedy"
@@ -68,9 +68,9 @@ def answer(query):
     if LIMITED and not greedy.exists():
         greedy.write_text(query)
         hoard = bytearray(os.urandom(1 << 20)) * 900
-        time.sleep(3600)
+        await asyncio.sleep(3600)
     while not (HERE / "go").exists():  # its worker is lost meanwhile
-        time.sleep(0.05)
+        await asyncio.sleep(0.1)
     return query.upper()
 """
 UPLOADED = """\
@@ -218,8 +218,7 @@ def test_a_cluster_elsewhere_gets_the_folder_and_the_key(tmp_path: Path) -> None
 
 def test_a_run_survives_the_loss_of_every_part_of_its_cluster(tmp_path: Path) -> None:
     """Four workers are killed in turn; the network is cut, the scheduler restarted, memory ends."""
-    function_project(tmp_path, PATIENT, cases=32, module="bot_that_waits_for_all")
-
+    function_project(tmp_path, PATIENT, cases=64, module="bot_that_waits_for_all")
     calls = tmp_path / "calls"
     calls.touch()
 
@@ -275,12 +274,12 @@ def test_a_run_survives_the_loss_of_every_part_of_its_cluster(tmp_path: Path) ->
         (tmp_path / "go").touch()
         output, errors = run.communicate()
     assert run.returncode == 0, errors + output
-    assert "32 passed, of 32" in output
+    assert "64 passed, of 64" in output
     record = RunRecord.read(only_run(tmp_path))
     made = Counter(line.partition(" ")[2] for line in calls.read_text().splitlines())
-    assert made.keys() == {f"ask {n}" for n in range(32)}
+    assert made.keys() == {f"ask {n}" for n in range(64)}
     assert made[(tmp_path / "greedy").read_text()] == 2, "a worker ran out of memory once"
-    assert record.spent.calls == 32
+    assert record.spent.calls == 64
     assert made.total() <= record.billed.calls
 
 

@@ -132,10 +132,13 @@ class _Ticks:
     """Hears how many cases have ended."""
 
     def __init__(self, ticks: list[Tick]) -> None:
-        self.tick = ticks.append
+        self._ticks = ticks
 
     def event(self, event: Event) -> None:
         """Progress is enough."""
+
+    def tick(self, tick: Tick) -> None:
+        self._ticks.append(tick)
 
 
 async def measured(
