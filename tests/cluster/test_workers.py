@@ -23,6 +23,7 @@ from burnish.core.protocols import WorkUnit
 from burnish.journal.limits import EndpointLimit, Limits
 from burnish.runs.directory import look_into
 from burnish.runs.driver import drive
+from burnish.runs.events import Tick
 from burnish.runs.setup import start
 from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ModelReply, ScriptedServer
@@ -127,6 +128,8 @@ async def test_a_worker_that_was_out_of_sight_is_used_again(tmp_path: Path) -> N
 
 async def test_a_slow_worker_holds_up_its_own_cases_only(tmp_path: Path) -> None:
     others_are_done = asyncio.Event()
+    ticks: list[Tick] = []
+    ended: list[int] = []
 
     class OneIsSlow(WorkersHere):
         async def poll(self, address: str) -> list[LinkMessage]:
@@ -135,13 +138,19 @@ async def test_a_slow_worker_holds_up_its_own_cases_only(tmp_path: Path) -> None
             return await super().poll(address)
 
     # Four cases at once: two on each worker, and all that follow on the one that gets on.
-    endpoint = Endpoint(lambda number: others_are_done.set() if number == 8 else None)
+    def each(number: int) -> None:
+        if number == 8:
+            ended.append(len(ticks))
+            others_are_done.set()
+
+    endpoint = Endpoint(each)
     async with ScriptedServer(answers=endpoint) as server:
         path = agent_project(tmp_path, server.base_url, cases=10)
         prepared = loaded(path)
-        result, ending = await measured(
-            prepared, with_workers(prepared.setup, OneIsSlow(tmp_path)), tmp_path / "run"
-        )
+        setup = with_workers(prepared.setup, OneIsSlow(tmp_path))
+        result, ending = await measured(prepared, setup, tmp_path / "run", ticks=ticks)
+    assert ended[0] > 0, "progress is not live"
+    assert [tick.done for tick in ticks] == [*range(1, 11)]
     assert [each.outcome.output for each in result.results] == [f"ASK {n}" for n in range(10)]
     assert {*endpoint.calls[-2:]} < {f"ask {n}" for n in range(4)}
     assert (ending.spent.calls, ending.billed.calls) == (10, 10)

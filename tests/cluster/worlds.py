@@ -15,6 +15,7 @@ from burnish.core.evaluations import Evaluation
 from burnish.journal.limits import Limits
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.runs.driver import drive
+from burnish.runs.events import Event, Tick
 from burnish.runs.setup import Setup, resume, start
 
 AGENT = """\
@@ -127,11 +128,31 @@ def loaded(path: Path, **flags: Any) -> PreparedMeasurement:
     return load_measurement(path, flags, environ={})
 
 
+class _Ticks:
+    """Hears how many cases have ended."""
+
+    def __init__(self, ticks: list[Tick]) -> None:
+        self._ticks = ticks
+
+    def event(self, event: Event) -> None:
+        """Progress is enough."""
+
+    def tick(self, tick: Tick) -> None:
+        self._ticks.append(tick)
+
+
 async def measured(
-    prepared: PreparedMeasurement, setup: Setup, folder: Path, *, again: bool = False
+    prepared: PreparedMeasurement,
+    setup: Setup,
+    folder: Path,
+    *,
+    again: bool = False,
+    ticks: list[Tick] | None = None,
 ) -> tuple[Evaluation, Any]:
-    """Drive a measurement to its end; its result and how it ended."""
+    """Drive a measurement to its end; its result and how it ended. Progress goes to `ticks`."""
     run = resume(setup, folder) if again else start(setup, folder=folder)
+    if ticks is not None:
+        run.listen(_Ticks(ticks))
     try:
         ending = await drive(run)
     finally:

@@ -231,18 +231,18 @@ class JournaledEffects:
             # It was paid in the earlier run, so it costs nothing here.
             (value, missing), spend = earlier, NOTHING
         else:
+            begun = False
             try:
                 if call.paid:
                     await self.journal.note(call, trial=scope.trial, request=request)
+                begun = True
                 receipt = await perform(nested)
                 value, whole = self._encoded(call, receipt.value, own_text)
-            except (WorkerUnready, NeverBegun):
+            except BaseException as error:  # cancelled or failed, a paid call that began is lost
+                begun = begun and not isinstance(error, (WorkerUnready, NeverBegun))
                 if call.paid:
-                    self.journal.withdraw(call)
-                raise
-            except BaseException:  # cancelled or failed, a paid call without a result is lost
-                if call.paid:
-                    self.journal.lose(call)
+                    end = self.journal.lose if begun else self.journal.withdraw
+                    end(call)
                 raise
             missing, spend = receipt.missing, receipt.spend
         with reading(self.journal.path):
