@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from burnish.cli.progress import file_name
 from burnish.cli.trace_import import data_redactor, kinds_kept
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
@@ -131,14 +132,18 @@ def accept_cases(
     proposals: Path, names: Sequence[str], *, to: Path | None, person: str, dry_run: bool
 ) -> None:
     """Add the chosen proposals to their files, as far as they are still new there."""
-    for each in acceptances(proposals, names, to=to):
+    chosen = acceptances(proposals, names, to=to)
+    for each in chosen:
         if not dry_run:
             each.write(person=person_name(person))
         _say(each, dry_run=dry_run)
+    files = dict.fromkeys(file_name(str(path)) for each in chosen for path in each.files)
+    if not dry_run and any(each.screened.fit for each in chosen):
+        typer.echo(f"next     burnish data check {' '.join(files)}")
 
 
 def _say(each: Acceptance, *, dry_run: bool) -> None:
-    screened, home = each.screened, each.home
+    screened, home = each.screened, file_name(str(each.home))
     word = "would add" if dry_run else "added   "
     typer.echo(f"{word} {counted(len(screened.fit), 'case')} to {home}")
     if screened.repeated:
@@ -147,7 +152,5 @@ def _say(each: Acceptance, *, dry_run: bool) -> None:
     if screened.leaking:
         names = listed(screened.leaking)
         typer.echo(f"leaking  {len(screened.leaking)} left out, nearly in another file: {names}")
-    if not dry_run and sources_beside(home).exists():
-        typer.echo(f"sources  {sources_beside(home)}")
-    if not dry_run and screened.fit:
-        typer.echo(f"next     burnish data check {home}")
+    if not dry_run and sources_beside(each.home).exists():
+        typer.echo(f"sources  {file_name(str(sources_beside(each.home)))}")

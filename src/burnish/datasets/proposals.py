@@ -116,6 +116,8 @@ class Acceptance:
     """The proposals for one file that somebody wants, and what becomes of them."""
 
     home: Path
+    files: tuple[Path, ...]
+    """All files that they were checked against."""
     screened: Screened
 
     def write(self, *, person: str) -> None:
@@ -150,29 +152,29 @@ def acceptances(
     problems = [problem for case in cases if (problem := _misplaced(case, to, proposals))]
     if problems:
         raise ConfigError(problems)
-    by_home: dict[tuple[Path, ...], list[Case]] = {}
+    by_home: dict[tuple[Path, tuple[Path, ...]], list[Case]] = {}
     for case in cases:
         by_home.setdefault(_files(case, to, proposals), []).append(case)
-    return tuple(_acceptance(files, group) for files, group in by_home.items())
+    return tuple(_acceptance(*where, group) for where, group in by_home.items())
 
 
-def _acceptance(files: Sequence[Path], cases: Sequence[Case]) -> Acceptance:
+def _acceptance(home: Path, files: tuple[Path, ...], cases: Sequence[Case]) -> Acceptance:
     splits = [read_cases(path).cases for path in files]
     names = {case.id for split in splits for case in split}
-    named = [(named_apart(case, names), 0) for case in cases]
-    return Acceptance(home=files[0], screened=screened(named, splits))
+    named = [(named_apart(case, names), files.index(home)) for case in cases]
+    return Acceptance(home=home, files=files, screened=screened(named, splits))
 
 
-def _files(case: Case, to: Path | None, proposals: Path) -> tuple[Path, ...]:
-    """The file that a proposal is for, then all others that it is checked against."""
+def _files(case: Case, to: Path | None, proposals: Path) -> tuple[Path, tuple[Path, ...]]:
+    """The file that a proposal is for, and all that it is checked against."""
     source = source_of(case)
     if _HOME not in source:
         assert to is not None
-        return (to,)
+        return to, (to,)
     folder = proposals.resolve().parent
     home = (folder / str(source[_HOME])).resolve()
     others = ((folder / str(each)).resolve() for each in items(source.get(_CHECKED)))
-    return tuple(dict.fromkeys([home, *others]))
+    return home, tuple(dict.fromkeys([*others, home]))
 
 
 def _misplaced(case: Case, to: Path | None, proposals: Path) -> Problem | None:

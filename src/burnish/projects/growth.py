@@ -276,7 +276,7 @@ class Grower:
             sources=len(sources),
             asked=asked,
             planned=len(jobs),
-            written=len(cases) + unusable.total(),
+            written=len(cases),
             screened=left,
             new=write_proposals(options.out, named),
             unusable=unusable,
@@ -369,9 +369,10 @@ class Grower:
     def _documents(self) -> Iterator[GrowthSource]:
         for path in self.options.documents:
             settings = SourceSettings(source=str(path.resolve()), folder=path.resolve().parent)
-            for chunk in read_chunks(settings, find_files(settings)):
+            chunks = read_chunks(settings, find_files(settings))
+            for number, chunk in enumerate(chunks, start=1):
                 yield GrowthSource(
-                    name=f"{Path(chunk.source).stem}-{chunk.id}"[:80],
+                    name=f"{Path(chunk.source).stem}-{number}",
                     origin="document",
                     text=chunk.passage[:_CHARS],
                     home=self._into,
