@@ -17,6 +17,7 @@ from burnish.pages.several_runs import MOST, comparison_html
 from burnish.pages.viewer import Viewer
 from burnish.projects import adopt as adoption
 from burnish.projects.adopt_files import Adopted, AdoptionState
+from burnish.projects.grids import find_grid
 from burnish.projects.stored_cases import stored_cases
 from burnish.runs.directory import NAME, RunRecord, find_run, known_runs
 from burnish.system import Redactor, write_atomic
@@ -78,6 +79,13 @@ def _folders(name: str) -> tuple[Callable[[], Sequence[Path]], str]:
     path = Path(name)
     if not name:
         return lambda: [*known_runs()], ""
+    if (grid := find_grid(name)) is not None:
+
+        def columns_and_known() -> list[Path]:
+            inside = [*runs_below(grid)]
+            return [*inside, *(folder for folder in known_runs() if folder not in inside)]
+
+        return columns_and_known, run_key(grid)
     if path.is_dir() and not (path / NAME).is_file():
         home = path.resolve()
         if next(runs_below(home), None) is None:

@@ -1,6 +1,7 @@
 """The page about a grid: the table, quality against cost, and cases by column."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from burnish.core.content import Json
@@ -23,6 +24,10 @@ class GridPage:
     """Everything on the page about a grid."""
 
     report: GridReport
+    status: str = ""
+    """As in the list of runs; empty in a file."""
+    links: Mapping[int, str] = field(default_factory=dict[int, str])
+    """By the number of a column, the key of the page about its run."""
 
     @property
     def title(self) -> str:
