@@ -47,7 +47,7 @@ def write_comparison_page(names: Sequence[str], path: Path) -> None:
 def serve_pages(name: str, *, port: int, browser: bool) -> None:
     """Serve pages until Ctrl-C."""
     require_view()
-    folders, start = _folders(name)
+    folders, start = viewed_folders(name)
     library = Library(
         folders=folders,
         cases=stored_cases,
@@ -74,7 +74,7 @@ def serve_pages(name: str, *, port: int, browser: bool) -> None:
         typer.echo("ended")
 
 
-def _folders(name: str) -> tuple[Callable[[], Sequence[Path]], str]:
+def viewed_folders(name: str) -> tuple[Callable[[], Sequence[Path]], str]:
     """The runs to show, and the key of the one to start with."""
     path = Path(name)
     if not name:

@@ -80,10 +80,11 @@ class GridPage:
                 "type": "scatter",
                 "mode": "markers+text",
                 "name": name,
-                "x": [usd for _, _, usd in shown],
+                "x": [1000 * usd for _, _, usd in shown],
                 "y": [score for _, score, _ in shown],
                 "text": [str(number) for number, _, _ in shown],
                 "textposition": "top center",
+                "cliponaxis": False,
                 "meta": meta,
                 "marker": {"size": 13, "symbol": symbol},
             }
@@ -91,7 +92,7 @@ class GridPage:
         return Chart(
             name="frontier",
             title="Quality and cost",
-            figure=figure_of(traces, x="US dollars a case", y="score"),
+            figure=figure_of(traces, x="US dollars for 1,000 cases", y="score"),
             head=("column", "score", "cost of 1,000 cases", "on the frontier"),
             rows=tuple(
                 (f"{c.number} {c.label}", two(score), thousand(c), "yes" if c.frontier else "no")
