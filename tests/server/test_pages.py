@@ -16,7 +16,6 @@ from burnish.pages.served import ServedPages
 from burnish.runs.directory import LOCK
 from burnish.runs.stoppers import STOP_FILE
 from burnish.server import Datasets, FileApp, Security, TokenBook, create_app
-from burnish.server.apps import FileApp
 from burnish.server.library import ServiceLibrary
 from burnish.server.sessions import HOURS, Sessions
 from burnish.server.stores import RunStatus
