@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from burnish.cli.view_pages import viewed_folders
+from burnish.pages.library import run_key
 from tests.cli.console import START, Burnish, refused
 
 pytest.importorskip("jinja2", reason="pages need the extra `view`")
@@ -64,6 +66,37 @@ def test_a_measurement_becomes_a_file(burnish: Burnish, tmp_path: Path) -> None:
     assert "Failed: 2 of 2 cases fail." in page
     assert "two &lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page
+
+
+def test_a_grid_is_one_row_and_has_a_table(
+    burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "reading", raising=False)
+    monkeypatch.setenv("BURNISH_HTML", "never")
+    agent = "from pathlib import Path\n\ndef call(query):\n    return Path('s.md').read_text()\n"
+    project = (
+        "kind: prompts\ntarget: {python: reading:call}\nprompts: {system: s.md}\n"
+        "train: cases.csv\nmetrics: [{type: standard, metric: equality}]\n"
+    )
+    files = {"reading.py": agent, "p.yaml": project, "cases.csv": "input,expected\na,yes\nb,yes\n"}
+    for name, text in {**files, "s.md": "no"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert burnish("eval", "p.yaml", "--set", "system=yes,no", "-o", "shop", "-q").code == 1
+    listed = burnish("runs", "list").lines
+    assert len(listed) == 2
+    assert listed[1].split()[:1] == ["shop"]
+    assert "2 columns" in listed[1]
+    assert [each["grid"] for each in burnish("runs", "list", "--json").records] == ["shop"] * 2
+    table = burnish("runs", "show", "shop").out
+    assert "1 system=yes" in table
+    assert "reference" in table
+    columns = burnish("runs", "show", "shop", "--json").json["columns"]
+    assert [each["score"] for each in columns] == [1.0, 0.0]
+    runs = [Path(each["run"]).name for each in columns]
+    assert burnish("runs", "compare", *runs, "--html", "both.html").code == 0
+    assert "2 columns over 2 cases" in Path("both.html").read_text(encoding="utf-8")
+    folders, start = viewed_folders("shop")
+    assert (start, len(folders())) == (run_key(tmp_path / "shop"), 2)
 
 
 def test_what_is_not_a_run_is_refused(burnish: Burnish, tmp_path: Path) -> None:

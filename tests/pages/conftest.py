@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from burnish.runs.directory import RunRecord
-from tests.pages.shown_runs import refined_run, shown_run
+from tests.pages.shown_runs import refined_run, shown_grid, shown_run
 
 pytest.importorskip("jinja2", reason="pages need the extra `view`")
 pytest.importorskip("plotly", reason="pages need the extra `view`")
@@ -29,3 +29,14 @@ def refined_seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("BURNISH_HOME", str(home / "home"))
         patch.setenv("BURNISH_HTML", "never")
         return refined_run(home)
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a grid of three columns, with harmful texts; tests only read it."""
+    home = tmp_path_factory.mktemp("grid")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BURNISH_HOME", str(home / "home"))
+        patch.setenv("BURNISH_HTML", "never")
+        patch.setenv("OPENAI_API_KEY", "none")
+        return shown_grid(home / "project")

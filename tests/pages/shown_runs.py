@@ -20,13 +20,21 @@ from burnish.core.surfaces import (
 )
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, Verdict
 from burnish.delegation.pages import StoredDelegations
+from burnish.models.chat import ChatRequest
+from burnish.models.factory import Models
+from burnish.models.prices import Prices
+from burnish.models.providers import Price
 from burnish.pages.library import Library
 from burnish.pages.viewer import Viewer
 from burnish.projects import optimize
+from burnish.projects.grid_axes import GridAxes
+from burnish.projects.grids import load_grid, make_grid_folder, measure_grid
+from burnish.projects.measurements import measurement_doors
 from burnish.runs.directory import RunRecord
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing import ExpectedText, ScriptedTarget
+from burnish.testing.doubles import ScriptedBackend
 from tests.delegation.refine.refining_world import Place
 from tests.runs.small import Plan
 
@@ -155,3 +163,40 @@ async def _record(run: Run, candidate: Candidate, verdict: Verdict | None = None
             decision=decision,
         )
     )
+
+
+GRADED = """\
+name: clerk
+model: {provider: openai, name: m}
+instructions: {inline: Say yes.}
+test_cases_file: cases.jsonl
+evaluations:
+  metrics: [{type: standard, metric: equality}]
+"""
+INSTRUCTIONS = ("Say yes.", "Say no.", f"Say yes {HARM}")
+
+
+def shown_grid(folder: Path) -> Path:
+    """A grid of three columns with prices, one of them harmful; its folder."""
+    folder.mkdir()
+    file = folder / "agent.yaml"
+    file.write_text(GRADED, encoding="utf-8")
+    rows = [{"name": f"c{n}", "input": f"{n}? {HARM}", "ground_truth": "yes"} for n in range(8)]
+    (folder / "cases.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+    def respond(request: ChatRequest, draw: int) -> str:
+        del draw
+        return "yes" if "Say yes" in str(request.messages[0]) else "no"
+
+    price = Price(input_per_million=1, output_per_million=2)
+    grid = load_grid(
+        file,
+        {},
+        GridAxes(settings={"instructions": INSTRUCTIONS}),
+        models=Models(
+            backends={"openai": ScriptedBackend(respond=respond)},
+            prices=Prices(overrides={"openai:m": price}),
+        ),
+        doors=measurement_doors(file),
+    )
+    return measure_grid(grid, make_grid_folder(grid, folder / "shown-grid")).folder

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)
-def adoptable(shown: RunRecord, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+def adoptable(shown: RunRecord, grid: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     """A run whose best can be adopted. Runs are made before the browser occupies the thread."""
     home = tmp_path_factory.mktemp("adoptable")
     with pytest.MonkeyPatch.context() as patch:
@@ -185,15 +185,20 @@ def test_files_have_no_barriers(shown: RunRecord, page: "Page", tmp_path: Path) 
     assert found == {"report": [], "measurement": []}
 
 
-def test_pages_of_a_viewer_have_no_barriers(shown: RunRecord, page: "Page", tmp_path: Path) -> None:
+def test_pages_of_a_viewer_have_no_barriers(
+    shown: RunRecord, grid: Path, page: "Page", tmp_path: Path
+) -> None:
+    columns = sorted((grid / "columns").iterdir())
     folders = [Path(shutil.copytree(shown.folder, tmp_path / n, symlinks=True)) for n in "abc"]
     keys = [run_key(folder) for folder in folders]
     several = "&".join(f"run={key}" for key in keys)
-    with viewing(*folders, cases=DATASET) as viewer:
+    with viewing(*folders, *columns, cases=DATASET) as viewer:
         page.goto(viewer.link())
         found: dict[str, list[str]] = {}
         for path, opened, ready in (
-            ("/", "details", "[data-chart=trend]"),
+            ("/?find=shown-run", "details", "[data-chart=trend]"),
+            (f"/runs/{run_key(grid)}", "details", "[data-chart=frontier]"),
+            (f"/runs/{run_key(columns[0])}", "details", "#case-list"),
             (f"/runs/{keys[0]}", "details", "[data-chart=scores]"),
             (f"/runs/{keys[0]}/cases", "#case-list > details:first-child", ".case-body"),
             (f"/runs/{keys[0]}/trials", "#trial-list > details:last-child", ".case-body"),

@@ -1,6 +1,7 @@
 """`burnish view` over HTTP: who gets in, what is shown, what may be changed."""
 
 import http.client
+import json
 import os
 import re
 import shutil
@@ -114,6 +115,45 @@ def test_a_run_its_cases_and_its_trials_are_shown(browser: Browser, key: str) ->
     assert "held-1" not in browser.page(f"/runs/{key}/cases?group=passing")
     assert "warmer" in browser.page(f"/runs/{key}/trials?page=1")
     assert "<style>" in browser.page(f"/runs/{key}/report.html")
+
+
+def test_a_grid_is_one_row_and_leads_to_its_columns_and_back(grid: Path) -> None:
+    columns = sorted((grid / "columns").iterdir())
+    with viewing(*columns) as viewer:
+        browser = Browser(viewer).enter()
+        listed = browser.page("/")
+        assert "3 columns: 0.000 to 1.000" in listed
+        assert all(column.name not in listed for column in columns)
+        page = browser.page(f"/runs/{run_key(grid)}")
+        assert "grid · finished" in page
+        assert "Quality and cost" in page
+        assert "&lt;script&gt;" in page
+        assert HARM not in page
+        column = browser.page(f"/runs/{run_key(columns[0])}")
+        assert f'<a href="/runs/{run_key(grid)}">its grid</a>' in column
+        assert all(f'href="/runs/{run_key(each)}"' in page for each in columns)
+        assert "<style>" in browser.page(f"/runs/{run_key(grid)}/report.html")
+        marked = urlencode([("run", run_key(each)) for each in columns])
+        compared = browser.page(f"/compare?{marked}")
+        assert "reference" in compared
+        assert browser.page(f"/compare?run={run_key(grid)}") == compared
+
+
+def test_a_grid_that_was_cut_off_says_so(grid: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(grid, tmp_path / "cut", symlinks=True))
+    last = sorted((home / "columns").iterdir())[-1]
+    results = home / "results.json"
+    whole = results.read_text(encoding="utf-8")
+    shutil.rmtree(last)
+    with viewing(*(home / "columns").iterdir()) as viewer:
+        browser = Browser(viewer).enter()
+        cut = json.loads(whole)
+        cut["columns"][2] |= {"failure": "not measured yet", "run": ""}
+        results.write_text(json.dumps(cut), encoding="utf-8")
+        assert "grid · interrupted" in browser.page(f"/runs/{run_key(home)}")
+        results.unlink()
+        assert ">interrupted</span>" in browser.page("/")
+        assert browser.ask(f"/runs/{run_key(home)}")[0] == 409
 
 
 def test_what_is_not_there_is_said_plainly(browser: Browser, key: str) -> None:

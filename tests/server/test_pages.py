@@ -15,7 +15,7 @@ from burnish.pages.document import Place as PagePlace
 from burnish.pages.served import ServedPages
 from burnish.runs.directory import LOCK
 from burnish.runs.stoppers import STOP_FILE
-from burnish.server import Security, TokenBook, create_app
+from burnish.server import Datasets, FileApp, Security, TokenBook, create_app
 from burnish.server.library import ServiceLibrary
 from burnish.server.sessions import HOURS, Sessions
 from burnish.server.stores import RunStatus
@@ -128,6 +128,29 @@ async def test_a_run_is_started_watched_and_shown(tmp_path: Path) -> None:
             lost = await guest.get(path)
             assert lost.status_code == 404, path
             assert "text/html" in lost.headers["content-type"]
+
+
+async def test_measurements_that_are_compared_are_columns_of_a_grid(tmp_path: Path) -> None:
+    (tmp_path / "echoed_agent.py").write_text(
+        "async def answer(question: str) -> str:\n    return question\n"
+    )
+    file = tmp_path / "echo.yaml"
+    file.write_text(
+        "kind: python\ntarget: {call: 'echoed_agent:answer', usd_per_call: 0}\n"
+        "cases: cases.jsonl\nmetrics: [{type: standard, metric: equality}]\n"
+    )
+    (tmp_path / "cases.jsonl").write_text('{"input": "a", "ground_truth": "a"}\n')
+    datasets = Datasets(folder=tmp_path / "data" / "datasets")
+    manager = manager_of(tmp_path, FileApp(name="echo", path=file, datasets=datasets))
+    async with listening(create_app(manager)) as client:
+        for name in ("first", "second"):
+            await client.post("/api/v1/evaluations", json={"app": "echo", "id": name})
+            await until(manager, "echo", name, RunStatus.SUCCEEDED)
+        marked = {"run": ["echo/first", "echo/second"]}
+        page = (await client.get("/compare", params=marked, headers=HTML)).text
+    assert "2 columns over 1 case" in page
+    assert "95 % interval" in page
+    assert str(tmp_path) not in page
 
 
 async def test_what_cannot_be_started_is_said_in_the_form(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -44,7 +44,7 @@ from burnish.projects.grids import (
 )
 from burnish.projects.measurements import PreparedMeasurement, measurement_doors
 from burnish.reports.evaluation import to_junit
-from burnish.reports.grid import GRID_RESULTS, GridReport
+from burnish.reports.grid import GridReport
 from burnish.reports.grid_page import (
     grid_heading,
     grid_lines,
@@ -57,7 +57,6 @@ from burnish.reports.rendering import to_markdown
 from burnish.runs.directory import find_run
 from burnish.runs.events import Listener
 from burnish.runs.progress import NOTHING_PAID, budget_limits
-from burnish.system import write_atomic
 
 
 def evaluate_any(request: EvalRequest) -> None:
@@ -166,7 +165,6 @@ def _measure_grid(request: EvalRequest, grid: PreparedGrid) -> None:
 
     with _continuable(request.agent, home):
         measured = measure_grid(grid, home, forked=forked, views=views)
-        _keep(measured)
     _write(measured, request)
     _show(console, measured, request, headed=shown)
     if measured.interrupted:
@@ -197,19 +195,6 @@ def _grid_name(home: Path) -> str:
     return home.name if find_grid(home.name) == home.resolve() else file_name(str(home))
 
 
-def _keep(measured: MeasuredGrid) -> None:
-    """Write the report into the folder of the grid."""
-    report, home = measured.report, measured.folder
-    write_atomic(home / GRID_RESULTS, report.to_text())
-    write_atomic(home / REPORT, to_markdown(grid_sections(report)))
-    from burnish.pages.report_file import NAME as PAGE
-    from burnish.pages.report_file import is_automatic
-
-    if is_automatic():
-        with suppress(FileTrouble, OSError):
-            write_atomic(home / PAGE, _html(report))
-
-
 def _html(report: GridReport) -> str:
     from burnish.pages.grid_page import GridPage
 
@@ -231,6 +216,16 @@ def _show(console: Console, measured: MeasuredGrid, request: EvalRequest, *, hea
     report, home = measured.report, measured.folder
     if headed:
         console.print("")
+    print_columns(console, report)
+    console.print(Text(f"report   {file_name(str(home / REPORT))}"), soft_wrap=True)
+    again = _go_on(request.agent, home)
+    line = f"go on    {again}" if measured.interrupted else f"add      {again} --model MODEL"
+    console.print(Text(line), soft_wrap=True)
+    console.print(Text(grid_verdict(report), "bold green" if report.ok else "bold red"))
+
+
+def print_columns(console: Console, report: GridReport) -> None:
+    """The table of a grid, and what a reader needs to know beside it."""
     console.print(Text(shorten(grid_heading(report), console.width), "bold"))
     console.print("")
     for part in grid_table(report, console.width):
@@ -239,11 +234,6 @@ def _show(console: Console, measured: MeasuredGrid, request: EvalRequest, *, hea
     for label, words in grid_lines(report):
         shade = {"failed": "red", "missing": "yellow"}.get(label, "")
         console.print(Text(_hung(label, words, console.width), shade))
-    console.print(Text(f"report   {file_name(str(home / REPORT))}"), soft_wrap=True)
-    again = _go_on(request.agent, home)
-    line = f"go on    {again}" if measured.interrupted else f"add      {again} --model MODEL"
-    console.print(Text(line), soft_wrap=True)
-    console.print(Text(grid_verdict(report), "bold green" if report.ok else "bold red"))
 
 
 def _hung(label: str, words: str, width: int) -> str:

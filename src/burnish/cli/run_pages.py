@@ -8,12 +8,13 @@ from pathlib import Path
 from textwrap import fill
 
 import typer
+from rich.console import Console
 
 from burnish.cli.progress import resume_command
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
 from burnish.core.formatting import counted, duration, money, number, shorten, spending, visible
-from burnish.core.money import Spend
+from burnish.core.money import NOTHING, Spend
 from burnish.delegation.home import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.delegation.refine.report import PAGE, outcome
@@ -22,7 +23,10 @@ from burnish.delegation.refine.sessions import loss_of as loss_of_best
 from burnish.delegation.result import ending_words
 from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
+from burnish.pages.library import grid_status
+from burnish.projects.grids import find_grid
 from burnish.reports.explanation import Explanation, explain, explanation_sections
+from burnish.reports.grid import GridReport, grid_home
 from burnish.reports.progress import WIDTH, LineView
 from burnish.reports.rendering import (
     CaseDelta,
@@ -62,14 +66,26 @@ def print_list(*, as_json: bool) -> None:
     elif runs:
         names = ("run", "project", "strategy", "status", "result", "spent")
         table = Columns(*names, cut=("project", "strategy"), shades=_SHADES)
-        for run in runs:
-            head = (run.header.id, _project(run), run.header.strategy, run.status)
-            table.add(*head, _result(run), money(run.spent.usd))
+        for row in dict.fromkeys(_row(run, runs) for run in runs):
+            table.add(*row)
         table.show()
     elif not broken:
         typer.echo("no runs yet; `burnish optimize FILE` makes one")
     for folder, error in broken:
         typer.echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
+
+
+def _row(run: RunRecord, runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """The row of a run; the columns of a grid share one."""
+    home = grid_home(run.folder)
+    if home is None:
+        head = (run.header.id, _project(run), run.header.strategy, run.status)
+        return (*head, _result(run), money(run.spent.usd))
+    columns = [each for each in runs if grid_home(each.folder) == home]
+    status = grid_status(home, [each.status for each in columns])
+    spent = sum((each.spent for each in columns), NOTHING)
+    result = counted(len(columns), "column")
+    return (home.name, _project(run), "grid", status, result, money(spent.usd))
 
 
 def send_run(name: str, to: str, *, uri: str | None, project: str | None) -> None:
@@ -112,6 +128,7 @@ def _facts(run: RunRecord) -> dict[str, Json]:
     return {
         "id": run.header.id,
         "folder": str(run.folder),
+        "grid": None if (home := grid_home(run.folder)) is None else home.name,
         "started_at": run.header.started_at,
         "strategy": run.header.strategy,
         "status": run.status,
@@ -229,7 +246,10 @@ def _echo(line: str) -> None:
 
 
 def print_run(name: str, *, as_json: bool) -> None:
-    """One run: result, trials, money."""
+    """One run: result, trials, money; of a grid, its columns."""
+    if (grid := find_grid(name)) is not None:
+        _print_grid(GridReport.read(grid), as_json=as_json)
+        return
     run = RunRecord.read(find_run(name))
     if as_json:
         typer.echo(json.dumps(_facts(run), ensure_ascii=False, indent=2))
@@ -245,6 +265,15 @@ def print_run(name: str, *, as_json: bool) -> None:
     typer.echo(f"folder   {run.folder}")
     if run.status in {"killed", "interrupted", "failed"}:
         typer.echo(f"go on    {resume_command(run.folder)}")
+
+
+def _print_grid(report: GridReport, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(report.to_text(), nl=False)
+        return
+    from burnish.cli.grids import print_columns
+
+    print_columns(Console(width=_width(), highlight=False), report)
 
 
 def print_explanation(name: str, *, as_json: bool) -> None:

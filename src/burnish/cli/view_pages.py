@@ -19,6 +19,7 @@ from burnish.pages.several_runs import MOST, comparison_html
 from burnish.pages.viewer import LABELS, Viewer
 from burnish.projects import adopt as adoption
 from burnish.projects.adopt_files import Adopted, AdoptionState
+from burnish.projects.grids import find_grid
 from burnish.projects.stored_cases import stored_cases
 from burnish.runs.directory import NAME, RunRecord, find_run, known_runs
 from burnish.system import Redactor, write_atomic
@@ -58,7 +59,7 @@ def serve_pages(
     answers = None if scale is None else Scale.of(scale)
     for path in labelled:
         Labels.read(path)  # what is wrong with it is said here, not in the browser
-    folders, start = _folders(name)
+    folders, start = viewed_folders(name)
     if labelled and not name:
         start = LABELS
     library = Library(
@@ -87,11 +88,18 @@ def serve_pages(
         typer.echo("ended")
 
 
-def _folders(name: str) -> tuple[Callable[[], Sequence[Path]], str]:
+def viewed_folders(name: str) -> tuple[Callable[[], Sequence[Path]], str]:
     """The runs to show, and the key of the one to start with."""
     path = Path(name)
     if not name:
         return lambda: [*known_runs()], ""
+    if (grid := find_grid(name)) is not None:
+
+        def columns_and_known() -> list[Path]:
+            inside = [*runs_below(grid)]
+            return [*inside, *(folder for folder in known_runs() if folder not in inside)]
+
+        return columns_and_known, run_key(grid)
     if path.is_dir() and not (path / NAME).is_file():
         home = path.resolve()
         if next(runs_below(home), None) is None:

@@ -38,6 +38,8 @@ class EvaluationPage:
     report: EvalReport
     chapters: tuple[Chapter, ...] = ()
     judges: tuple[CheckedJudge, ...] = ()
+    grid: str = ""
+    """The key of the page about the grid that it is a column of."""
 
     @classmethod
     def of(cls, run: RunRecord, report: EvalReport) -> "EvaluationPage":

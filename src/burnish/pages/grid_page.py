@@ -1,6 +1,7 @@
 """The page about a grid: the table, quality against cost, and cases by column."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from burnish.core.content import Json
@@ -23,6 +24,10 @@ class GridPage:
     """Everything on the page about a grid."""
 
     report: GridReport
+    status: str = ""
+    """As in the list of runs; empty in a file."""
+    links: Mapping[int, str] = field(default_factory=dict[int, str])
+    """By the number of a column, the key of the page about its run."""
 
     @property
     def title(self) -> str:
@@ -75,10 +80,11 @@ class GridPage:
                 "type": "scatter",
                 "mode": "markers+text",
                 "name": name,
-                "x": [usd for _, _, usd in shown],
+                "x": [1000 * usd for _, _, usd in shown],
                 "y": [score for _, score, _ in shown],
                 "text": [str(number) for number, _, _ in shown],
                 "textposition": "top center",
+                "cliponaxis": False,
                 "meta": meta,
                 "marker": {"size": 13, "symbol": symbol},
             }
@@ -86,7 +92,7 @@ class GridPage:
         return Chart(
             name="frontier",
             title="Quality and cost",
-            figure=figure_of(traces, x="US dollars a case", y="score"),
+            figure=figure_of(traces, x="US dollars for 1,000 cases", y="score"),
             head=("column", "score", "cost of 1,000 cases", "on the frontier"),
             rows=tuple(
                 (f"{c.number} {c.label}", two(score), thousand(c), "yes" if c.frontier else "no")

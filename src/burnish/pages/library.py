@@ -10,7 +10,7 @@ from typing import Protocol
 from burnish.core.cases import Dataset
 from burnish.core.content import short_id
 from burnish.core.errors import BurnishError, RunNotFound
-from burnish.core.formatting import money, number, shorten
+from burnish.core.formatting import counted, money, number, shorten
 from burnish.journal.sqlite_store import JOURNAL_FILE
 from burnish.pages.delegations import (
     REFINEMENTS,
@@ -20,6 +20,7 @@ from burnish.pages.delegations import (
     RefinementLine,
 )
 from burnish.pages.run_page import Adoption
+from burnish.reports.grid import GridReport, grid_home
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import LOCK, NAME, RunRecord
 from burnish.runs.plugins import strategy_plugin
@@ -133,7 +134,13 @@ class Library:
     def runs(self, after: str = "") -> ListedRuns:
         """The newest runs, or older ones, after those of another list."""
         del after  # one list has all of them
-        summaries = [self._summary(folder) for folder in self.folders()]
+        summaries: list[RunSummary] = []
+        grids: dict[Path, list[RunSummary]] = {}
+        for folder in self.folders():
+            home = grid_home(folder)
+            of_grid = summaries if home is None else grids.setdefault(home, [])
+            of_grid.append(self._summary(folder))
+        summaries += [_grid_summary(home, columns) for home, columns in grids.items()]
         newest = sorted(summaries, key=lambda each: each.started, reverse=True)
         return ListedRuns(runs=tuple(newest))
 
@@ -147,6 +154,15 @@ class Library:
             if line.name == name and line.has_page:
                 return line.folder
         raise RunNotFound("there is no such refinement", remedy="go back to the run")
+
+    def grid(self, key: str) -> Path | None:
+        """The folder of a grid; None if the key is not that of one."""
+        homes = dict.fromkeys(grid_home(folder) for folder in self.folders())
+        return next((each for each in homes if each is not None and run_key(each) == key), None)
+
+    def columns(self, grid: Path) -> list[Path]:
+        """The runs of a grid."""
+        return [folder for folder in self.folders() if grid_home(folder) == grid]
 
     def _folder_of_run(self, key: str) -> Path:
         folder = next((each for each in self.folders() if run_key(each) == key), None)
@@ -223,6 +239,40 @@ def _summary_of(key: str, run: RunRecord) -> RunSummary:
         best=None if claim is None else claim.best_score,
         data=run.header.inputs.get("data", ""),
     )
+
+
+def _grid_summary(home: Path, columns: Sequence[RunSummary]) -> RunSummary:
+    """A grid in the list: one row for all of its columns."""
+    first = min(columns, key=lambda each: each.started)
+    row = replace(
+        first,
+        key=run_key(home),
+        name=home.name,
+        strategy="grid",
+        status=grid_status(home, [each.status for each in columns]),
+        trials=0,
+        verdict="measured",
+        best=None,
+    )
+    try:
+        report = GridReport.read(home)
+    except BurnishError:
+        return replace(row, score="—", cost="—")
+    scores = sorted(each.score for each in report.standing if each.score is not None)
+    span = " to ".join(number(score) for score in dict.fromkeys(scores[:1] + scores[-1:]))
+    words = counted(len(report.columns), "column")
+    return replace(row, score=f"{words}: {span}" if span else words, cost=money(report.spent.usd))
+
+
+def grid_status(home: Path, columns: Sequence[str]) -> str:
+    """The status of a grid, from those of its columns and from its report."""
+    for status in ("running", "interrupted", "killed"):
+        if status in columns:
+            return status
+    try:
+        return GridReport.read(home).status
+    except BurnishError:
+        return "interrupted"
 
 
 def _unreadable(key: str, folder: Path, trouble: str) -> RunSummary:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import urlencode
 
 from burnish.core.errors import RunNotFound
@@ -10,14 +11,16 @@ from burnish.pages.cases import Answers, CaseDetail, ComparedCases
 from burnish.pages.delegations import REFINEMENTS, loss_chart
 from burnish.pages.document import Place, render
 from burnish.pages.evaluation_page import EvaluationPage
+from burnish.pages.grid_page import GridPage
 from burnish.pages.judges import checked_judges
-from burnish.pages.library import Library, RunSummary
+from burnish.pages.library import Library, RunSummary, grid_status, run_key
 from burnish.pages.report_file import evaluation_of, html_report
 from burnish.pages.run_page import SERVED, RunReportPage
 from burnish.pages.several_runs import MOST, comparison_html, trend_chart
 from burnish.pages.steering import SteeringForm
 from burnish.pages.trials import TrialDetail, TrialLine, trial_detail, trial_lines
 from burnish.reports.case_lines import CaseLine, case_lines, group_counts
+from burnish.reports.grid import GridReport, grid_home
 from burnish.runs.directory import RunRecord
 
 Query = Mapping[str, Sequence[str]]
@@ -160,12 +163,16 @@ class ServedPages:
         return render("runs.html.j2", context, place=self.place)
 
     def run(self, key: str, *, message: str = "") -> str:
-        """The page about a run, or about a measurement."""
+        """The page about a run, a measurement, or a grid of them."""
+        if (home := self.library.grid(key)) is not None:
+            return self._grid(home).to_html(self.place)
         record = self.library.record(key)
         judges = checked_judges(record, self.library.folders())
         if (report := evaluation_of(record)) is not None:
             page = EvaluationPage.of(record, report)
-            return replace(page, judges=judges).to_html(self.place)
+            home = grid_home(record.folder)
+            grid = "" if home is None or self.library.grid(run_key(home)) is None else run_key(home)
+            return replace(page, judges=judges, grid=grid).to_html(self.place)
         part = self.library.delegations.part(record.folder)
         page = RunReportPage.of(
             record,
@@ -185,6 +192,18 @@ class ServedPages:
         """Whoever may stop a run may steer it; in a viewer, that is its only visitor."""
         controls = self.place.controls
         return controls.action == "stop" if controls is not None else self.place.has_texts
+
+    def _grid(self, home: Path) -> GridPage:
+        """The page about a grid, with the pages about its columns."""
+        report = GridReport.read(home)
+        keys = {folder.name: run_key(folder) for folder in self.library.columns(home)}
+        runs = {each.number: Path(each.run).name for each in report.columns if each.run}
+        statuses = [self.library.record(key).status for key in keys.values()]
+        return GridPage(
+            report=report,
+            status=grid_status(home, statuses),
+            links={number: keys[name] for number, name in runs.items() if name in keys},
+        )
 
     def cases(self, key: str, query: Query) -> str:
         """All cases of a run, page by page."""
@@ -224,7 +243,12 @@ class ServedPages:
 
     def compare(self, query: Query) -> str:
         """Two runs case by case, or more of them side by side."""
-        keys = [*query.get("run", ())]
+        marked = [(key, self.library.grid(key)) for key in query.get("run", ())]
+        keys = [
+            each
+            for key, grid in marked
+            for each in ([key] if grid is None else map(run_key, self.library.columns(grid)))
+        ]
         if not 2 <= len(keys) <= MOST:
             remedy = "mark them in the list of runs"
             raise RunNotFound(f"choose 2 to {MOST} runs to compare", remedy=remedy)
@@ -263,7 +287,9 @@ class ServedPages:
         return render("policy_text.html.j2", context, place=self.place)
 
     def file(self, key: str) -> str:
-        """The page about a run as one file."""
+        """The page about a run, or about a grid, as one file."""
+        if (home := self.library.grid(key)) is not None:
+            return GridPage(report=GridReport.read(home)).to_html()
         record = self.library.record(key)
         return html_report(record, self.library.cases(record))
 

@@ -10,7 +10,10 @@ from burnish.core.formatting import number
 from burnish.pages.charts import Chart, Figure, case_means, drawn, figure_of, heat_chart
 from burnish.pages.comparison_page import ComparisonPage, differences, side_by_side
 from burnish.pages.document import ALONE, Place, render
+from burnish.pages.grid_page import GridPage
 from burnish.pages.library import RunSummary
+from burnish.pages.report_file import evaluation_of
+from burnish.reports.grid import grid_of_measurements
 from burnish.runs.directory import RunRecord
 from burnish.runs.report_sections import SPLITS
 
@@ -97,10 +100,19 @@ class SeveralRunsPage:
 
 
 def comparison_html(runs: Sequence[RunRecord], place: Place = ALONE) -> str:
-    """The page about two runs case by case, or about more of them side by side."""
+    """The page about two runs case by case, or about more of them side by side.
+
+    Measurements of the same cases are the columns of a grid.
+    """
+    page = SeveralRunsPage(runs=tuple(runs))
+    reports = [evaluation_of(run) for run in runs]
+    if not page.left_out and None not in reports:
+        pairs = zip(page.names, reports, strict=True)
+        named = {name: report for name, report in pairs if report is not None}
+        return GridPage(report=grid_of_measurements(named)).to_html(place)
     if len(runs) == 2:
         return ComparisonPage(left=runs[0], right=runs[1]).to_html(place)
-    return SeveralRunsPage(runs=tuple(runs)).to_html(place)
+    return page.to_html(place)
 
 
 def trend_chart(summaries: Sequence[RunSummary]) -> Chart | None:

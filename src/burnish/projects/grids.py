@@ -6,7 +6,7 @@ others alone, and one that is added pays for itself only.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +16,21 @@ from pydantic import JsonValue
 
 from burnish.core.cases import Split
 from burnish.core.content import codec, from_json, short_id
-from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem, ResumeRefused
+from burnish.core.errors import (
+    BurnishError,
+    ConfigError,
+    FileTrouble,
+    Interrupted,
+    Problem,
+    ResumeRefused,
+)
 from burnish.core.formatting import counted
 from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import Value
 from burnish.journal.limits import Budget
 from burnish.models.factory import Models
+from burnish.pages.report_file import NAME as PAGE
+from burnish.pages.report_file import is_automatic
 from burnish.projects.description import SET, Doors
 from burnish.projects.dialects import Flags
 from burnish.projects.grid_axes import (
@@ -41,7 +50,19 @@ from burnish.projects.measurements import (
     measure,
 )
 from burnish.reports.evaluation import EvalReport
-from burnish.reports.grid import GridReport, MeasuredColumn, grid_of
+from burnish.reports.grid import (
+    COLUMNS,
+    GRID,
+    GRID_RESULTS,
+    NOT_YET,
+    GridReport,
+    MeasuredColumn,
+    grid_home,
+    grid_of,
+)
+from burnish.reports.grid_page import grid_sections
+from burnish.reports.rendering import NAME as REPORT
+from burnish.reports.rendering import to_markdown
 from burnish.runs.build import RunDescription
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import find_run, known_runs
@@ -49,10 +70,6 @@ from burnish.runs.events import Listener
 from burnish.runs.plugins import TargetPlugin, Variant, target_plugin
 from burnish.runs.progress import sweeps
 from burnish.system import Redactor, read_bytes, write_atomic
-
-GRID = "grid.json"
-"""What a grid was started with: file, flags and axes."""
-_COLUMNS = "columns"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +98,10 @@ def find_grid(name: str) -> Path | None:
     """The folder of a grid, by path, id, or the beginning of an id; None if there is none."""
     if name and (Path(name) / GRID).is_file():
         return Path(name).resolve()
-    homes = {run.parent.parent for run in known_runs() if run.parent.name == _COLUMNS}
-    found = [each for each in homes if name and each.name.startswith(name)]
+    homes = {grid_home(run) for run in known_runs()} - {None}
+    found = [each for each in homes if each and name and each.name.startswith(name)]
     found = [each for each in found if each.name == name] or found
-    return found[0] if len(found) == 1 and (found[0] / GRID).is_file() else None
+    return found[0] if len(found) == 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +188,7 @@ def _listed(value: JsonValue) -> list[JsonValue]:
 
 def column_folder(grid: Path, choice: ColumnChoice) -> Path:
     """The folder of a column's run."""
-    return grid / _COLUMNS / f"{grid.name}-{choice.key}"
+    return grid / COLUMNS / f"{grid.name}-{choice.key}"
 
 
 class _ColumnMaker:
@@ -301,29 +318,55 @@ def measure_grid(
     forked: Forked | None = None,
     views: Views = _unwatched,
 ) -> MeasuredGrid:
-    """Measure the columns one after the other, within one budget.
+    """Measure the columns one after the other, within one budget; each adds to the report.
 
     Those that were measured before come first: they cost nothing, and find the budget as it was.
     """
-    done: dict[str, MeasuredColumn] = {}
+    done = {
+        each.choice.key: MeasuredColumn(
+            label=each.choice.label, values=each.choice.values, failure=each.failure or NOT_YET
+        )
+        for each in grid.columns
+    }
     interrupted = False
     budget = _GridBudget(grid.base.setup.budget)
     for column in sorted(grid.columns, key=lambda each: not each.is_there):
-        made = MeasuredColumn(label=column.choice.label, values=column.choice.values)
-        limit = budget.reached
-        if column.measurement is None or limit or interrupted:
-            why = column.failure or limit or "not measured: the grid was interrupted"
-            done[column.choice.key] = replace(made, failure=why)
+        made, limit = replace(done[column.choice.key], failure=""), budget.reached
+        if column.measurement is None or interrupted:
+            continue
+        if limit:
+            done[column.choice.key] = replace(made, failure=limit)
             continue
         setup = replace(column.measurement.setup, budget=budget.left)
         ready = replace(column.measurement, setup=setup)
         result = _measured(ready, column_folder(home, column.choice), made, forked, views)
         if isinstance(result, MeasuredColumn):
             done[column.choice.key] = result
-            continue
-        budget.use(result.ending.spent, result.report)
-        interrupted = result.ending.interrupted
-        done[column.choice.key] = _of_ending(made, result)
+        else:
+            budget.use(result.ending.spent, result.report)
+            interrupted = result.ending.interrupted
+            done[column.choice.key] = _of_ending(made, result)
+        _keep(_side_by_side(grid, home, done), home)
+    columns = [done[each.choice.key] for each in grid.columns]
+    reports = tuple(each.report for each in columns if each.report is not None)
+    report = _side_by_side(grid, home, done)
+    _keep(report, home)
+    return MeasuredGrid(report=report, folder=home, reports=reports, interrupted=interrupted)
+
+
+def _keep(report: GridReport, home: Path) -> None:
+    """Write the report into the folder of the grid."""
+    from burnish.pages.grid_page import GridPage
+
+    write_atomic(home / GRID_RESULTS, report.to_text())
+    write_atomic(home / REPORT, to_markdown(grid_sections(report)))
+    if is_automatic():
+        with suppress(FileTrouble, OSError):
+            write_atomic(home / PAGE, GridPage(report=report).to_html())
+
+
+def _side_by_side(grid: PreparedGrid, home: Path, done: Mapping[str, MeasuredColumn]) -> GridReport:
+    """The report about the columns as they are now."""
     measure_ = grid.base.measure
     about = GridReport(
         agent=measure_.subject,
@@ -334,9 +377,7 @@ def measure_grid(
         notes=grid.notes,
     )
     columns = [done[each.choice.key] for each in grid.columns]
-    report = grid_of(columns, grid.base.setup.objective.weights, about)
-    reports = tuple(each.report for each in columns if each.report is not None)
-    return MeasuredGrid(report=report, folder=home, reports=reports, interrupted=interrupted)
+    return grid_of(columns, grid.base.setup.objective.weights, about)
 
 
 def _measured(
@@ -369,7 +410,7 @@ def _same_column(forked: Forked | None, folder: Path) -> Forked | None:
     if forked is None or (forked.run / HEADER).is_file():
         return forked
     key = folder.name.rpartition("-")[2]
-    runs = sorted((forked.run / _COLUMNS).glob(f"*-{key}"))
+    runs = sorted((forked.run / COLUMNS).glob(f"*-{key}"))
     return replace(forked, run=runs[0]) if runs else None
 
 

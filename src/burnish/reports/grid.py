@@ -3,18 +3,32 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from burnish.core.comparisons import commonest_reason
-from burnish.core.content import Json, codec
+from burnish.core.content import Json, codec, from_json
+from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import mean
 from burnish.core.money import NOTHING, Spend
 from burnish.reports.baseline import MetricChange, paired_change, simultaneous
 from burnish.reports.evaluation import EvalReport, mean_interval
 from burnish.reports.evaluation_cases import CaseRow, Try
+from burnish.system import read_bytes
 from burnish.version import VERSION
 
+GRID = "grid.json"
+"""What a grid was started with: file, flags and axes."""
 GRID_RESULTS = "results.json"
 """The file of a grid's report."""
+COLUMNS = "columns"
+"""The folder of its columns, each of which is a run."""
+NOT_YET = "not measured yet"
+
+
+def grid_home(run: Path) -> Path | None:
+    """The folder of the grid that a run is a column of; None if it is of none."""
+    home = run.parent.parent
+    return home if run.parent.name == COLUMNS and (home / GRID).is_file() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +103,25 @@ class GridReport:
     def spent(self) -> Spend:
         return sum((each.spent for each in self.columns), NOTHING)
 
+    @property
+    def status(self) -> str:
+        """`finished`, or `interrupted` if a column still has to be measured."""
+        waiting = any(each.failure == NOT_YET for each in self.columns)
+        return "interrupted" if waiting else "finished"
+
+    @classmethod
+    def read(cls, folder: Path) -> "GridReport":
+        """The report in the folder of a grid."""
+        file = folder / GRID_RESULTS
+        if not file.exists():
+            message = "no column of this grid was measured yet"
+            raise ConfigError([Problem(where=str(folder), message=message)])
+        try:
+            return codec(GridReport).decode(from_json(read_bytes(file)))
+        except ValueError:
+            message = "this is not the report of a grid"
+            raise ConfigError([Problem(where=str(file), message=message)]) from None
+
     def to_text(self) -> str:
         """As JSON."""
         data = codec(GridReport).encode(self)
@@ -135,6 +168,16 @@ def grid_of(
         comparisons=max(0, compared),
         confidence=simultaneous(compared),
     )
+
+
+def grid_of_measurements(reports: Mapping[str, EvalReport]) -> GridReport:
+    """Measurements of the same cases side by side, by their names; every metric counts the same."""
+    columns = [MeasuredColumn(label=name, report=report) for name, report in reports.items()]
+    metrics = {each.metric for report in reports.values() for each in report.metrics}
+    agents = dict.fromkeys(report.about.agent for report in reports.values())
+    notes = ("a score is the plain mean of all metrics",) if len(metrics) > 1 else ()
+    about = GridReport(agent=", ".join(agents), notes=notes)
+    return grid_of(columns, dict.fromkeys(metrics, 1.0), about)
 
 
 def _column(number: int, measured: MeasuredColumn, weights: Mapping[str, float]) -> GridColumn:
