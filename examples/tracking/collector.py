@@ -1,7 +1,7 @@
 """A collector of OpenTelemetry spans on this machine, which prints what a command sends to it.
 
-`python collector.py COMMAND …` runs a command with it. It stands in for Langfuse, Phoenix, Jaeger or
-whatever else takes OTLP over HTTP.
+`python collector.py COMMAND …` runs a command with it. It stands in for Langfuse, Phoenix, Jaeger
+or whatever else takes OTLP over HTTP.
 """
 
 import os
@@ -32,7 +32,7 @@ class Collector(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Print nothing."""
 
 

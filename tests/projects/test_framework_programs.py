@@ -59,7 +59,7 @@ def _confirms(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def test_a_program_optimises_its_agent_and_resumes(tmp_path: Path) -> None:
-    rows = "\n".join(f"is number {n} open?,yes" for n in range(24))
+    rows = "\n".join(f"is number {n} open?,yes" for n in range(40))
     cases = tmp_path / "cases.csv"
     cases.write_text(f"input,expected\n{rows}\n", encoding="utf-8")
     agent = Agent(FunctionModel(_confirms), instructions="Answer the visitors.")
