@@ -232,8 +232,10 @@ def flag_of(field: "SettingField") -> Flag:
     kind = inner if isinstance(inner, type) and inner in (int, float, bool) else str
     if getattr(inner, "__origin__", None) is dict and field.path[0] != "roles":
         kind = list
-    elif get_origin(inner) is tuple and plain_type(get_args(inner)[0]) is str:
-        kind = tuple
+    elif get_origin(inner) is tuple:
+        item = plain_type(get_args(inner)[0])
+        if item is str or _choices(item):
+            inner, kind = item, tuple
     return Flag(
         name=field.name,
         spellings=field.flags,

@@ -368,7 +368,7 @@ class TrackingSpec(Settings):
 
     to: Annotated[
         tuple[Literal["mlflow", "wandb", "otel"], ...],
-        replace(_TRACKED, flag="track", metavar="NAME"),
+        replace(_TRACKED, flag="track"),
     ] = ()
     """Show the run in `mlflow`, `wandb` or, as OpenTelemetry spans, `otel`; may be repeated."""
     uri: Annotated[Text | None, replace(_TRACKED, flag="tracking_uri", metavar="URI")] = None

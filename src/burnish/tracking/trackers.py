@@ -24,6 +24,8 @@ PROJECT = "burnish"
 """The experiment or project, if none is named."""
 CHANGES = "changes.diff"
 _FILES = ("report.md", "report.html", "run.json", "trials.jsonl", "trajectory.csv")
+_CANDIDATE = rf"^{CANDIDATES}/(iter-\d+/)?"
+"""The folder that a run has the files of one candidate in."""
 _HOMES = {
     "mlflow": "burnish.tracking.mlflow:MlflowTracker",
     "wandb": "burnish.tracking.wandb:WandbTracker",
@@ -269,10 +271,8 @@ def _contents(candidate: Candidate) -> dict[str, bytes]:
 def files_of(record: RunRecord) -> dict[str, Path]:
     """The files of a run that are sent, by their path there."""
     files = {name: path for name in _FILES if (path := record.folder / name).is_file()}
-    best = record.folder / CANDIDATES / BEST
-    if best.is_dir():
-        found = sorted(path for path in best.rglob("*") if path.is_file())
-        files |= {f"{BEST}/{path.relative_to(best).as_posix()}": path for path in found}
-    elif best.is_file():
-        files[f"{BEST}/{best.resolve().name}"] = best.resolve()
+    number = -1 if record.best is None else record.best.number
+    for name in record.files.get(number, ()):
+        if (path := record.folder / name).is_file():
+            files[f"{BEST}/{re.sub(_CANDIDATE, '', name)}"] = path
     return files

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -82,7 +81,7 @@ def _case(name: str, example: Any) -> Case:
 
 def origin_of(thing: Any) -> str:
     """The name of a function, or of the class of an object."""
-    named: Any = thing if hasattr(thing, "__qualname__") else type(thing)
+    named = thing if hasattr(thing, "__qualname__") else cast("Any", type(thing))
     return f"{named.__module__}.{named.__qualname__}"
 
 
@@ -124,7 +123,7 @@ class AdapterTarget:
     """The cases that proposers may learn from."""
     leaf: bool = True
 
-    @cached_property
+    @property
     def description(self) -> Description:
         name = origin_of(self.adapter)
         config: dict[str, Json] = {"adapter": name, "score_range": list(self.score_range)}
@@ -134,7 +133,7 @@ class AdapterTarget:
     def surfaces(self) -> Sequence[Surface]:
         return [TextSurface(id=name) for name in self.texts]
 
-    @cached_property
+    @property
     def baseline(self) -> Candidate:
         return Candidate(values=dict(self.texts))
 

@@ -1,0 +1,122 @@
+"""Agents of frameworks in programs: `optimize(agent)`, adapters of others, absent libraries."""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from burnish import Case, evaluate, optimize
+from burnish.core.errors import ConfigError, MissingExtra
+from burnish.models.factory import Models
+from burnish.projects.framework_agents import loaded_agent
+from burnish.testing.doubles import ScriptedBackend
+
+RULE = "Always confirm."
+MODULE = """\
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
+
+
+class Parrot:
+    def __init__(self, text):
+        self.text = text
+
+
+class ParrotAdapter(AgentAdapter):
+    @property
+    def library(self):
+        return "parrots"
+
+    def parts(self):
+        yield AgentPart.text("text", self.agent.text)
+
+    def with_values(self, values):
+        return Parrot(values.get("text", self.agent.text))
+
+    def talk(self, agent):
+        return Talk(agent)
+
+
+class Talk:
+    def __init__(self, agent):
+        self.agent = agent
+
+    async def send(self, message, history):
+        return f"{self.agent.text} {message}"
+"""
+
+
+def _confirms(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    del messages
+    right = RULE in (info.instructions or "")
+    return ModelResponse(parts=[TextPart("yes" if right else "no idea")])
+
+
+def test_a_program_optimises_its_agent_and_resumes(tmp_path: Path) -> None:
+    rows = "\n".join(f"is number {n} open?,yes" for n in range(40))
+    cases = tmp_path / "cases.csv"
+    cases.write_text(f"input,expected\n{rows}\n", encoding="utf-8")
+    agent = Agent(FunctionModel(_confirms), instructions="Answer the visitors.")
+    new = json.dumps({"diagnosis": "it never confirms", "new_text": f"Answer. {RULE}"})
+    writer = ScriptedBackend(respond=lambda _, __: new)
+
+    def searched() -> Any:
+        flags: dict[str, Any] = {"cases": str(cases), "reflector": "openai:writer"}
+        models = Models(backends={"openai": writer})
+        return optimize(agent, tmp_path / "run", models=models, max_trials=2, **flags)
+
+    ending = searched()
+    assert RULE in ending.best.values["instructions"]
+    assert ending.claim.verdict == "improved"
+    asked = len(writer.asked)
+    assert searched().best == ending.best
+    assert len(writer.asked) == asked
+
+
+def test_what_is_no_agent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"builtins\.dict cannot be optimised"):
+        optimize({}, tmp_path / "run", cases="cases.csv")
+
+
+@pytest.fixture
+def parrots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A distribution with a framework, and an adapter for it behind an entry point."""
+    info = tmp_path / "site" / "parrots-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parrots\nVersion: 1.0\n")
+    points = "[burnish.agents]\nparrots.Parrot = parrots:ParrotAdapter\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    (tmp_path / "site" / "parrots.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield import_module("parrots")
+    del sys.modules["parrots"]
+
+
+def test_an_entry_point_brings_the_adapter_of_another_framework(parrots: Any) -> None:
+    found = evaluate(parrots.Parrot("Hello"), [Case.single("you", "Hello you")], ["equality"])
+    assert found.passed
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("agents", "openai-agents"), ("dspy", "dspy"), ("langgraph", "langgraph")],
+)
+def test_an_absent_library_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    own = f"desk_without_{module}"
+    (tmp_path / f"{own}.py").write_text(f"import {module}\nagent = {module}\n", encoding="utf-8")
+    with pytest.raises(MissingExtra, match="is not installed") as missing:
+        loaded_agent(f"{own}:agent", tmp_path)
+    assert f"pip install 'burnish[{extra}]'" in missing.value.remedy
