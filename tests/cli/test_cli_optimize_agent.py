@@ -1,5 +1,6 @@
 """`burnish optimize agent.yaml`: from flags to a tuned agent, with scripted models."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -357,3 +358,45 @@ def test_help_of_both_names_is_the_same(burnish: Burnish, monkeypatch: pytest.Mo
     one, other = burnish("optimize", "--help"), burnish("test", "optimize", "--help")
     assert max(map(len, other.lines)) <= 80
     assert other.out.replace("burnish test optimize", "burnish optimize").split() == one.out.split()
+
+
+def shipped_block(data: dict[str, Any]) -> None:
+    """The block as HoloDeck 0.7 has it: phases beside the axes, every axis with its type."""
+    block = optimizer(data)
+    needed = ("train_cases_file", "holdout_cases_file", "min_holdout_cases")
+    files = {name: block[name] for name in needed}
+    phase = {"max_trials": 1, "patience": 1}
+    data["evaluations"]["optimizer"] = {
+        **files,
+        "loss": {"equality": 1.0},
+        "axes": {
+            "numeric": [{"path": "model.temperature", "type": "float", "range": [0.0, 1.0]}],
+            "textual": [{"path": "instructions.inline", "max_chars": 400}],
+        },
+        "max_cycles": 1,
+        "numeric_phase": phase,
+        "textual_phase": phase,
+        "min_delta": 0.01,
+        "seed": 42,
+    }
+
+
+def test_holodecks_own_block_tells_programs_its_progress_and_names_who_edited(
+    tmp_path: Path, backend: EchoBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_world(tmp_path, shipped_block)
+    run(backend, progress="holodeck")
+    out, err = capsys.readouterr()
+    events = [json.loads(line) for line in out.splitlines()]
+    assert {each["schema"] for each in events} == {"holodeck.optimize.progress/v1"}
+    assert [each["event"] for each in events] == [
+        *("run_started", "baseline", "cycle_started"),
+        *("phase_started", "trial", "phase_completed") * 2,
+        *("cycle_completed", "run_completed"),
+    ]
+    assert "stopped  " in err, "what people read is beside the events"
+    rows = (tmp_path / "run" / "trials.jsonl").read_text(encoding="utf-8").splitlines()
+    source = next(row for row in map(json.loads, rows) if row["phase"] == "textual")[
+        "proposal_source"
+    ]
+    assert (source["critic"]["model"], source["applier"]["model"]) == ("openai:m", "openai:m")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
 from burnish.projects.description import described_again
 from burnish.runs.directory import Header
 from burnish.strategies.reflective.result_files import write_result_files
+from burnish.testing.http_exchange import HttpRequest
 from tests.compat.optimizing import BASELINE, BETTER, reflection, world
 
 pytestmark = pytest.mark.slow
@@ -315,3 +317,21 @@ async def test_attempts_side_by_side_have_rounds_and_costs_of_their_own(tmp_path
     assert {each.reflection_lm_calls for each in asked} == {1}
     assert sum(each.reflection_lm_calls for each in asked) == result.total_reflection_lm_calls
     assert early == [each.reflection_lm_calls for each in result.rounds]
+
+
+async def test_a_limit_of_60_calls_is_used(tmp_path: Path) -> None:
+    """An optimizer.json whose rewrites never help: 57 to 60 calls, and none beyond the limit."""
+    ideas = count()
+
+    def idea(request: HttpRequest) -> str:
+        del request
+        return reflection(f"{BASELINE}Idea number {next(ideas)}.\n")
+
+    async with world(tmp_path, idea) as here:
+        here.configure(max_metric_calls=60, max_candidate_proposals=1000)
+        result = await here.optimize()
+        assert len(here.calls) == result.extras["total_metric_calls"]
+    assert result.stop_reason == "budget_exhausted"
+    assert 57 <= len(here.calls) <= 60
+    last = json.loads((here.out / "rounds" / f"round_{result.total_rounds:03d}.json").read_text())
+    assert (last["trainSubsampleCandidateScore"], last["validationPassRate"]) == (None, 0.0)

@@ -259,8 +259,9 @@ def test_a_short_round_can_find_the_winner_and_a_resume_repeats_it(tmp_path: Pat
     assert run.rows[2].trial.train is not None
     assert run.rows[2].trial.train.measurement.cases == 1
     assert run.ending.spent.metric_calls == 13
+    before = [row.trial for row in run.rows]
     again = driven(made(40), tmp_path / "run")
-    assert [row.trial for row in again.rows[:3]] == [row.trial for row in run.rows]
+    assert [row.trial for row in again.rows[:3]] == before
 
 
 def test_the_sealed_test_is_paid_from_the_same_budget(tmp_path: Path) -> None:

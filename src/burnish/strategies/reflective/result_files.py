@@ -267,7 +267,12 @@ def _sealed(sealed: SealedResult) -> SealedTest:
 
 def _extras(facts: RunFacts, best: TrialRow | None, prompts: Mapping[str, str]) -> dict[str, Json]:
     run = facts.run
-    extras: dict[str, Json] = {"run": run.header.id, "burnish": run.header.burnish}
+    # AgentOptimizer itself has the calls here, its documentation at the top.
+    extras: dict[str, Json] = {
+        "run": run.header.id,
+        "burnish": run.header.burnish,
+        "total_metric_calls": run.spent.metric_calls,
+    }
     if run.best is not None and run.best is not best:
         extras["best_round_so_far"] = run.best.number
     if run.search_end:
