@@ -184,7 +184,7 @@ class Library:
             if stored is not None and stored[0] == stamp:
                 self._records.move_to_end(key)
                 return stored[1]
-        record = RunRecord.read(folder)
+        record = RunRecord.read(folder, before=None if stored is None else stored[1])
         with self._lock:
             self._records[key] = (stamp, record)
             while len(self._records) > _READ:

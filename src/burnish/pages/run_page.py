@@ -21,7 +21,7 @@ from burnish.pages.delegations import DelegationPart
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.graph import GraphPicture, blame_picture
 from burnish.pages.markup import Chapter, chapters
-from burnish.pages.money import RunCosts
+from burnish.pages.money import MOST_EFFECTS, RunCosts
 from burnish.pages.trials import TrialDetail, TrialLine, most_telling, trial_detail, trial_lines
 from burnish.pages.verdict import VerdictCard, verdict_card
 from burnish.reports.case_lines import case_lines, group_counts
@@ -45,7 +45,7 @@ class Limits:
     """Stored results above which costs are told apart by phase only."""
 
 
-SERVED = Limits(cases=100, case_details=0, trials=100, trial_details=0, effects=50_000)
+SERVED = Limits(cases=100, case_details=0, trials=100, trial_details=0, effects=MOST_EFFECTS)
 """Of served pages: details are loaded when they are opened."""
 
 
