@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Split
-from burnish.core.content import canonical
+from burnish.core.content import canonical, codec
 from burnish.core.errors import JournalTrouble
 from burnish.core.money import NOTHING, total
+from burnish.core.trials import TrialRow
 from burnish.journal.sqlite_store import JOURNAL_FILE
 from burnish.runs.directory import RunRecord, look_into, trial_rows
 from burnish.runs.setup import start
@@ -82,7 +83,9 @@ def test_scores_are_those_of_the_journal_whatever_a_trial_holds(
         db.commit()
     with look_into(tmp_path / "run") as journal:
         expected = next(iter(trial_rows(journal)))
-    assert RunRecord.read(tmp_path / "run").rows[0] == expected
+    row = RunRecord.read(tmp_path / "run").rows[0]
+    assert row == expected
+    assert codec(TrialRow).encode(row) == codec(TrialRow).encode(expected)
 
 
 def test_a_run_that_goes_on_is_read_from_where_it_was(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _WORDS = 160
 """Characters of one reason."""
 _SHARE = 100
 """A page is made again after so many times as long as it took."""
-_LONGEST = 60.0
+_LONGEST = 600.0
 
 
 def rest_after(seconds: float) -> float:

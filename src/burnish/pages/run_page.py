@@ -28,6 +28,7 @@ from burnish.reports.case_lines import case_lines, group_counts
 from burnish.runs.directory import RunRecord
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
+from burnish.runs.tags import tags_of
 
 _CHECKED = 400
 """Cases above which nearly equal ones are not looked for: that compares each with each."""
@@ -184,6 +185,8 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield "time", duration(run.active_seconds)
     yield "strategy", run.header.strategy
     yield "started", run.header.started_at
+    if tags := tags_of(run.folder, run.header):
+        yield "tags", ", ".join(tags)
     if run.header.forked_from:
         yield "forked from", run.header.forked_from
 
