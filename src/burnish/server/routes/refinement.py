@@ -159,14 +159,19 @@ class Refinements:
     """Runs an opened refinement."""
 
     async def start(
-        self, find: Callable[[], Path], body: RefineBody | None, client: Client | None
+        self,
+        find: Callable[[], Path],
+        body: RefineBody | None,
+        client: Client | None,
+        *,
+        resume: str | None = None,
     ) -> str:
-        """Start a session for the run in a folder; returns its id."""
+        """Start a session for the run in a folder, or resume one by its id; returns its id."""
 
         def opened_session() -> OpenRefinement:
             seat = _seat(find())
             settings = (body or RefineBody()).settings(self.allowance)
-            return open_refinement(seat, settings, options=self.options)
+            return open_refinement(seat, settings, resume=resume, options=self.options)
 
         if self.accounting is not None and client is not None:
             opened = await _limited(opened_session, self.accounting, client)
