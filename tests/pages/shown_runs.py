@@ -121,8 +121,14 @@ def delegated_work(folder: Path) -> None:
     log = TrainingLog(registry.path)
     suite = log.suite(f"weather {HARM}", [], {})
     for number, loss in ((1, 0.365), (2, 0.03)):
-        times = {"started_at": "", "completed_at": f"2026-11-1{number}"}
-        epoch = Epoch(suite=suite, number=number, mean_loss=loss, parents={}, **times)
+        epoch = Epoch(
+            suite=suite,
+            number=number,
+            started_at="",
+            completed_at=f"2026-11-1{number}",
+            mean_loss=loss,
+            parents={},
+        )
         log.epoch(TrialSource(run="r", trial=number), epoch)
 
 

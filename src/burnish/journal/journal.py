@@ -336,10 +336,10 @@ class EffectTotals:
     @classmethod
     def of_mark(cls, text: str | None, position: list[int]) -> "EffectTotals | None":
         """What was stored; None if the journal has gone on, or back, since."""
-        before, *stored = [None] if text is None else json.loads(text)
-        if before != position:
+        stored: list[Any] = [None] if text is None else json.loads(text)
+        if stored[0] != position:
             return None
-        trials, results, *spends = stored
+        _, trials, results, *spends = stored
         billed, unrecorded = map(Spend.of, spends)
         return cls(trials=trials, results=results, billed=billed, unrecorded=unrecorded)
 
