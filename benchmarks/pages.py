@@ -1,6 +1,7 @@
-"""Pages in the browser: how long a run with many trials takes to open, and to open again."""
+"""Pages in the browser: how long a long run takes to open, and what following it costs the run."""
 
 import asyncio
+import json
 import sqlite3
 import tempfile
 import time
@@ -11,12 +12,14 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from benchmarks.overhead import Nothing, make_cases, setup
 from burnish.core.cases import Split
-from burnish.core.content import stream
+from burnish.core.content import canonical, stream
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, Verdict
+from burnish.journal.journal import Journal
 from burnish.journal.sqlite_store import JOURNAL_FILE
 from burnish.pages.document import Place
 from burnish.pages.library import Library, run_key
+from burnish.pages.live import LivePanel, rest_after
 from burnish.pages.run_page import Adoption
 from burnish.pages.served import ServedPages
 from burnish.runs.directory import RunRecord
@@ -36,11 +39,13 @@ def figures() -> list[Figure]:
         asyncio.run(long_run(folder))
         first = min(_opened(folder)[0] for _ in range(3))
         again, trials = _opened(folder)[1:]
+        share = min(_share(folder) for _ in range(3))
     named = f"({TRIALS:,} trials × {CASES} cases)"
     return [
         Figure(what=f"page of a run {named}", value=first, unit="CPU s", goal=1.0),
         Figure(what="the same, opened again", value=again, unit="CPU s", goal=0.5),
         Figure(what="one page of its trials", value=trials, unit="CPU s", goal=0.5),
+        Figure(what="its page while it goes on", value=100 * share, unit="% of its time", goal=2.0),
     ]
 
 
@@ -76,6 +81,24 @@ def _opened(folder: Path) -> tuple[float, float, float]:
     again = time.process_time()
     pages.trials(key, {"page": ["7"]})
     return opened - began, again - opened, time.process_time() - again
+
+
+def _share(folder: Path) -> float:
+    """The share of a processor that the open page of a run takes while it records trials."""
+    library = Library(folders=lambda: [folder], cases=lambda _: None, adopter=_ReadOnly())
+    pages, key = ServedPages(library=library, place=Place(alone=False)), run_key(folder)
+    pages.run(key)
+    with closing(Journal(folder)) as journal:
+        trials = journal.trials_recorded
+        last = json.loads(journal.trial(trials - 1) or b"")
+        journal.add_trial(trials, canonical({**last, "number": trials}))
+        began = time.process_time()
+        LivePanel.read(folder, None, status="running")
+        panel = time.process_time()
+        pages.run(key)
+        page = time.process_time()
+    made = (panel - began, page - panel)
+    return sum(each / (each + rest_after(each)) for each in made)
 
 
 class _Long(Nothing):
@@ -148,3 +171,4 @@ def _repeat_effects(path: Path, trials: int) -> None:
             (trials - 1,),
         )
         db.commit()
+    Journal(path.parent).close()  # with totals that count these, too

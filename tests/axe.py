@@ -1,11 +1,11 @@
-"""What axe finds on a page that keeps people from using it."""
+"""What keeps people from using a page: findings of axe, and what the keyboard does not reach."""
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 _SERIOUS = ("serious", "critical")
 
@@ -35,3 +35,14 @@ def _serious(page: "Page") -> list[str]:
         if each["impact"] in _SERIOUS
         for node in each["nodes"][:3]
     ]
+
+
+def tab_to(page: "Page", wanted: "Locator") -> None:
+    """Press the tab key until something has the focus, and shows that."""
+    wanted.wait_for()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("(each) => each === document.activeElement"):
+            assert wanted.evaluate("(each) => getComputedStyle(each).outlineStyle") != "none"
+            return
+    raise AssertionError(f"the tab key does not lead to {wanted}")

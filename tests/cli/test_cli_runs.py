@@ -34,6 +34,28 @@ def test_list_newest_first_with_true_numbers(burnish: Burnish, finished: Path, t
     assert f"${facts['spent']['nano_usd'] / 1e9:.4f}" in said.lines[2]
 
 
+def test_runs_are_found_by_their_tags(burnish: Burnish, finished: Path, toy: Path) -> None:
+    flags = ("--max-trials", "1", "--tag", "nightly", "--tag", "team a")
+    assert burnish("optimize", str(toy), "-q", "-o", "tagged", *flags).code == 0
+    header = (toy.parent / "tagged" / "run.json").read_text()
+    assert burnish("runs", "tag", "tagged").out == "nightly, team a\n"
+    assert burnish("runs", "tag", "done", "nightly", "release").out == "nightly, release\n"
+    changed = burnish("runs", "tag", "tagged", "kept", "--remove", "nightly")
+    assert changed.out == "kept, team a\n"
+    assert (toy.parent / "tagged" / "run.json").read_text() == header
+    said = burnish("runs", "list")
+    assert said.lines[0].split()[-1] == "tags"
+    listed = burnish("runs", "list", "--tag", "nightly", "--json").records
+    assert [(row["id"], row["tags"]) for row in listed] == [("done", ["nightly", "release"])]
+    assert burnish("runs", "list", "--tag", "kept", "--tag", "release").out == (
+        "no run has all of these tags\n"
+    )
+    assert "tags     nightly, release" in burnish("runs", "show", "done").lines
+    refused(burnish("runs", "tag", "done", "--remove", "kept"), "has no tag 'kept'", "nightly")
+    refused(burnish("runs", "tag", "done", "<b>"), "'<b>' cannot be a tag")
+    refused(burnish("optimize", str(toy), "--tag", "-"), "'-' cannot be a tag")
+
+
 def test_a_run_whose_folder_is_gone_is_not_listed(burnish: Burnish, finished: Path) -> None:
     finished.rename(finished.with_name("moved"))
     assert burnish("runs", "list").out.startswith("no runs yet")

@@ -4,6 +4,7 @@ import asyncio
 import random
 import sqlite3
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Effects, Receipt
 from burnish.journal.journal import Journal, JournalReader
 from burnish.journal.once import Cache
-from burnish.journal.sqlite_store import connect
+from burnish.journal.sqlite_store import JOURNAL_FILE, connect
 from burnish.journal.storage import COMPRESS_ABOVE, FILE_ABOVE, Packing
 from tests.journal.journals import (
     ONE_CALL,
@@ -285,6 +286,28 @@ async def test_rule_13_trials_and_events_are_in_the_journal(tmp_path: Path) -> N
     with JournalReader(tmp_path) as reader:
         assert list(reader.trials()) == [b'{"number": 0}']
         assert list(reader.events()) == [b"{}"]
+
+
+async def test_totals_are_stored_at_the_end_and_only_true_until_the_next_session(
+    tmp_path: Path,
+) -> None:
+    effects = effects_in(tmp_path)
+    await effects.scope(trial=0).once(text_call("a"), Agent())
+    effects.journal.close()
+    with closing(sqlite3.connect(tmp_path / JOURNAL_FILE)) as db:
+        db.execute("UPDATE effects SET calls = 5")
+        db.commit()
+    with JournalReader(tmp_path) as reader:
+        assert reader.totals.results == 1
+        assert reader.totals.billed == ONE_CALL, "no row is read"
+    effects = effects_in(tmp_path)
+    await effects.scope(trial=0).once(text_call("b"), Agent())
+    with JournalReader(tmp_path) as reader:
+        assert reader.totals.results == 2
+        assert reader.totals.billed.calls == 5 + 1
+    effects.journal.close()
+    with JournalReader(tmp_path) as reader:
+        assert reader.totals.billed == reader.billed
 
 
 async def test_rule_17_a_fork_takes_what_is_there_and_pays_for_the_rest(tmp_path: Path) -> None:

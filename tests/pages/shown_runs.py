@@ -19,7 +19,10 @@ from burnish.core.surfaces import (
     TextSurface,
 )
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, Verdict
+from burnish.delegation.experiments import Experiment, TaskBest
 from burnish.delegation.pages import StoredDelegations
+from burnish.delegation.policy import PolicyRegistry, PolicyTexts
+from burnish.delegation.training.target import Epoch, TrainingLog, TrialSource
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Prices
@@ -36,10 +39,12 @@ from burnish.runs.setup import Setup
 from burnish.testing import ExpectedText, ScriptedTarget
 from burnish.testing.doubles import ScriptedBackend
 from tests.delegation.refine.refining_world import Place
+from tests.delegation.refine.run_folders import plain_run
 from tests.runs.small import Plan
 
 HARM = "<script>document.title='harmed'</script><img src=x onerror=alert(1)>"
 """What an agent, a case or a proposer may say."""
+RUBRIC = "critique_rubric"
 START = "You answer questions. Be rude at times."
 BETTER = f"You answer questions with care. Be kind. {HARM}"
 
@@ -110,6 +115,31 @@ def refined_run(folder: Path) -> Path:
     gradient["defects"][0]["summary"] = HARM
     told.write_text(json.dumps(gradient), encoding="utf-8")
     return seed
+
+
+def delegated_work(folder: Path) -> None:
+    """An experiment with two runs of a task, and a policy text that was trained in two epochs.
+
+    Names and texts would do harm if a page believed them. Variables name both places.
+    """
+    task = Experiment.new(f"Heat {HARM}", goal="Reports about heat").add_task("Write a report.")
+    for name, critique in (("worse", 0.1), ("better", 0.9)):
+        TaskBest(task).offer(plain_run(task.runs / name, critique=critique))
+    registry = PolicyRegistry(folder / "policy.db")
+    registry.add(RUBRIC, f"{PolicyTexts.shipped()[RUBRIC]}\nBe fair. {HARM}", activate=True)
+    registry.pin(RUBRIC, 0)
+    log = TrainingLog(registry.path)
+    suite = log.suite(f"weather {HARM}", [], {})
+    for number, loss in ((1, 0.365), (2, 0.03)):
+        epoch = Epoch(
+            suite=suite,
+            number=number,
+            started_at="",
+            completed_at=f"2026-11-1{number}",
+            mean_loss=loss,
+            parents={},
+        )
+        log.epoch(TrialSource(run="r", trial=number), epoch)
 
 
 def _respond(candidate: Candidate, case: Case, draw: int) -> Outcome:

@@ -1,6 +1,7 @@
 """The pages in a real browser: filtering, folding, traces, and adopting with the keyboard."""
 
 import json
+import re
 import shutil
 from collections.abc import Generator
 from pathlib import Path
@@ -16,8 +17,9 @@ from burnish.pages.viewer import LABELS
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import start
 from burnish.runs.steering import waiting
-from tests.axe import barriers
-from tests.pages.shown_runs import DATASET, HARM, viewing
+from burnish.runs.tags import set_tags
+from tests.axe import barriers, tab_to
+from tests.pages.shown_runs import DATASET, HARM, delegated_work, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.reports.measured import report, scored
 from tests.strategies import backprop_world
@@ -211,6 +213,46 @@ def test_pages_of_a_viewer_have_no_barriers(
             page.locator(ready).first.wait_for()
             _draw(page)
             found[path] = barriers(page)
+    assert [each for each in found.items() if each[1]] == []
+
+
+def test_pages_about_delegations_are_used_without_a_mouse_and_have_no_barriers(
+    shown: RunRecord,
+    refined_seed: Path,
+    page: "Page",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BURNISH_POLICY_DB", str(tmp_path / "policy.db"))
+    monkeypatch.setenv("BURNISH_EXPERIMENTS_ROOT", str(tmp_path / "experiments"))
+    delegated_work(tmp_path)
+    tagged = Path(shutil.copytree(shown.folder, tmp_path / "tagged", symlinks=True))
+    set_tags(tagged, ["nightly"])
+    found: dict[str, list[str]] = {}
+    with viewing(refined_seed, tagged) as viewer:
+        page.goto(viewer.link())
+
+        def follow(link: str | re.Pattern[str], heading: str) -> None:
+            """Go on with the keyboard alone, and look for barriers there."""
+            tab_to(page, page.get_by_role("link", name=link).first)
+            page.keyboard.press("Enter")
+            page.get_by_role("heading", name=heading).first.wait_for()
+            _open(page, "details:not([data-src])")
+            _draw(page)
+            found[heading] = barriers(page)
+
+        follow("refine_", "Iterations")
+        follow(re.compile(r"^\d{4}-"), "Refinements")
+        follow("Experiments", "Experiments")
+        follow("Policy texts", "Policy texts")
+        follow("critique_rubric", "critique_rubric")
+        follow("Runs", "Runs")
+        tab_to(page, page.get_by_label("Tag"))
+        page.keyboard.press("n")
+        tab_to(page, page.get_by_role("button", name="Filter"))
+        page.keyboard.press("Enter")
+        page.get_by_text("1 of 2 runs").wait_for()
+        found["by tag"] = barriers(page)
     assert [each for each in found.items() if each[1]] == []
 
 

@@ -9,15 +9,14 @@ import pytest
 
 from burnish.delegation.experiments import Experiment, TaskBest
 from burnish.delegation.pages import StoredDelegations
-from burnish.delegation.policy import PolicyRegistry, PolicyTexts
-from burnish.delegation.training.target import Epoch, TrainingLog, TrialSource
+from burnish.delegation.policy import PolicyRegistry
+from burnish.delegation.training.target import TrainingLog
 from burnish.pages.library import run_key
 from tests.delegation.refine.run_folders import plain_run, put
-from tests.pages.shown_runs import HARM, viewing
+from tests.pages.shown_runs import HARM, RUBRIC, delegated_work, viewing
 from tests.pages.test_viewer import Browser
 
 pytestmark = pytest.mark.slow
-RUBRIC = "critique_rubric"
 
 
 @pytest.fixture(scope="module")
@@ -117,25 +116,12 @@ def test_policy_texts_have_versions_pins_and_the_suites_that_trained_them(
 ) -> None:
     registry = PolicyRegistry(tmp_path / "policy.db")
     monkeypatch.setenv("BURNISH_POLICY_DB", str(registry.path))
+    monkeypatch.setenv("BURNISH_EXPERIMENTS_ROOT", str(tmp_path / "experiments"))
     with viewing() as viewer:
         browser = Browser(viewer).enter()
         assert "Nothing was trained yet" in browser.page("/policy")
         assert not registry.path.exists(), "looking changes nothing"
-        text = f"{PolicyTexts.shipped()[RUBRIC]}\nBe fair. {HARM}"
-        registry.add(RUBRIC, text, activate=True)
-        registry.pin(RUBRIC, 0)
-        log = TrainingLog(registry.path)
-        suite = log.suite(f"weather {HARM}", [], {})
-        for number, loss in ((1, 0.365), (2, 0.03)):
-            epoch = Epoch(
-                suite=suite,
-                number=number,
-                started_at="",
-                completed_at=f"2026-11-1{number}",
-                mean_loss=loss,
-                parents={},
-            )
-            log.epoch(TrialSource(run="r", trial=number), epoch)
+        delegated_work(tmp_path)
         page = browser.page("/policy")
         assert '<td>v0</td><td>v1</td><td><span class="tag">v0</span></td>' in page
         assert "0.365" in page

@@ -17,6 +17,7 @@ from burnish.pages.labels import file_key
 from burnish.pages.library import run_key
 from burnish.pages.viewer import Viewer
 from burnish.runs.directory import LOCK, RunRecord
+from burnish.runs.tags import set_tags
 from burnish.system import FileLock
 from tests.pages.shown_runs import DATASET, HARM, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
@@ -177,6 +178,23 @@ def test_runs_can_be_searched_and_compared(browser: Browser, key: str) -> None:
     assert browser.ask(f"/compare?run={key}")[0] == 404
     page = browser.page(f"/compare?run={key}&run={key}")
     assert "They are the same." in page
+
+
+def test_runs_are_found_by_their_tags(shown: RunRecord, tmp_path: Path) -> None:
+    folders = [Path(shutil.copytree(shown.folder, tmp_path / n, symlinks=True)) for n in "ab"]
+    tagged, other = map(run_key, folders)
+    with viewing(*folders) as viewer:
+        browser = Browser(viewer).enter()
+        assert 'name="tag"' not in browser.page("/"), "there are none to choose from"
+        set_tags(folders[0], ["night/day"])
+        listed = browser.page("/")
+        assert "?tag=night/day" in listed
+        assert f"/runs/{other}" in listed
+        found = browser.page("/?tag=night%2Fday")
+        assert f"/runs/{tagged}" in found
+        assert f"/runs/{other}" not in found
+        assert f"/runs/{other}" not in browser.page("/?find=night")
+        assert "night/day" in browser.page(f"/runs/{tagged}")
 
 
 def test_more_than_two_runs_are_compared_and_too_many_are_not(browser: Browser, key: str) -> None:

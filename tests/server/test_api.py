@@ -29,8 +29,9 @@ async def ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
 
 async def test_a_run_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     async with listening(create_app(manager_of(tmp_path))) as client:
-        new = {"id": "mine", "settings": {"max_trials": 2}}
+        new = {"id": "mine", "settings": {"max_trials": 2, "tags": ["nightly"]}}
         made = await client.post(f"{API}/apps/toy/runs", json=new)
+        assert made.status_code == 201, made.text
         place = made.headers["location"]
         twice = await client.post(f"{API}/apps/toy/runs", json=new)
         run = await ended(client, place)
@@ -39,6 +40,12 @@ async def test_a_run_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         files = (await client.get(f"{place}/files")).json()["files"]
         header = await client.get(f"{place}/files/run.json")
         report = await client.get(f"{place}/report")
+        tagged = await client.put(f"{place}/tags", json={"tags": ["b", "a b", "b"]})
+        bad = await client.put(f"{place}/tags", json={"tags": ["<b>"]})
+        lists = [
+            (await client.get(f"{API}/runs", params={"tag": tag})).json()["runs"]
+            for tag in ("a b", "nightly")
+        ]
         gone = await client.delete(place)
         after = await client.get(place)
     assert (made.status_code, place) == (201, f"{API}/apps/toy/runs/mine")
@@ -53,6 +60,9 @@ async def test_a_run_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     assert header.json()["id"] == "mine"
     assert header.headers["content-disposition"] == "attachment"
     assert report.text.startswith("# mine")
+    assert run["tags"] == ["nightly"]
+    assert (tagged.json()["tags"], bad.status_code) == (["a b", "b"], 422)
+    assert [[each["id"] for each in runs] for runs in lists] == [["mine"], []]
     assert (gone.status_code, after.status_code) == (204, 404)
 
 

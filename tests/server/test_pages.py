@@ -1,6 +1,7 @@
 """The pages of the service over HTTP: who gets in, what is shown, who may start and stop."""
 
 import asyncio
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -293,6 +294,17 @@ async def test_a_delegation_is_refined_from_its_page(tmp_path: Path) -> None:
                     break
                 await asyncio.sleep(0.01)
         assert "Refine the result" in page, "it can be refined again"
+        (file,) = home.manager.places.of(record).folder.glob("refinement_sessions/*_*.json")
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**fields, "stop_reason": "interrupted"}), encoding="utf-8")
+        below = f"{RUN}/refinements/{file.stem}"
+        resumed = await guest.send(f"{below}/resume", below)
+        assert resumed.headers["location"] == f"{below}?done=resume"
+        async with asyncio.timeout(120):
+            while True:
+                if "empty_gradient" in file.read_text(encoding="utf-8"):
+                    break
+                await asyncio.sleep(0.01)
 
 
 async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> None:
@@ -330,6 +342,21 @@ async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> No
             answer = await guest.send(f"{page}/stop", page)
             assert answer.headers["location"] == f"{page}?done=stop"
             assert (session / STOP_FILE).exists()
+        (session / STOP_FILE).unlink()
+        assert "Resume it" not in (await guest.get(page)).text, "it has ended"
+        file = session.with_suffix(".json")
+        ended = file.read_text(encoding="utf-8")
+        fields = {**json.loads(ended), "stop_reason": "running"}
+        file.write_text(json.dumps(fields), encoding="utf-8")
+        for each in (page, RUN):
+            assert "Refine the result" not in (await other.get(each)).text
+        assert "Resume it" in (await guest.get(page)).text, "it was killed"
+        assert "Resume it" not in (await other.get(page)).text
+        assert "Refine the result" in (await guest.get(RUN)).text, "a killed one blocks no other"
+        assert (await other.send(f"{page}/resume", "/start")).status_code == 403
+        file.write_text(ended, encoding="utf-8")
+        over = await guest.send(f"{page}/resume", "/start")
+        assert (over.status_code, "no unfinished session" in over.text) == (409, True)
         for path in ("/experiments", "/policy"):
             assert (await guest.get(path)).status_code == 404, "they are the operator's"
 

@@ -14,13 +14,13 @@ import pytest
 from burnish.server import RunManager, Security, TokenBook, create_app
 from burnish.server.tokens import FILE, TokenFile, TokenScope
 from burnish.server.work import App
-from tests.axe import barriers
+from tests.axe import barriers, tab_to
 from tests.compat.promptiter.desk import PLAN, WRITE
 from tests.server.gated import HARM, gated_app
 from tests.server.world import RUN, Door, desk_app, listening, manager_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page, Route
+    from playwright.sync_api import Page, Route
 
 pytest.importorskip("jinja2", reason="pages need the extra `view`")
 pytest.importorskip("plotly", reason="pages need the extra `view`")
@@ -206,11 +206,11 @@ def test_pages_are_used_without_a_mouse_and_have_no_barriers(page: "Page", tmp_p
         page.keyboard.type(home.tokens.add("team"))
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Runs").wait_for()
-        _tab_to(page, page.get_by_role("link", name="Start a run"))
+        tab_to(page, page.get_by_role("link", name="Start a run"))
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Start a run").wait_for()
         found["start"] = barriers(page)
-        _tab_to(page, page.get_by_label("trials at most"))
+        tab_to(page, page.get_by_label("trials at most"))
         page.keyboard.type("2")
         page.keyboard.press("Enter")
         page.locator("#panel").get_by_text("failed").first.wait_for()
@@ -218,7 +218,7 @@ def test_pages_are_used_without_a_mouse_and_have_no_barriers(page: "Page", tmp_p
         door.open.set()
         page.locator("#now .tag.succeeded").wait_for()
         page.locator("#verdict-title").wait_for()
-        _tab_to(page, page.locator("#case-list > details").first.locator("summary").first)
+        tab_to(page, page.locator("#case-list > details").first.locator("summary").first)
         page.keyboard.press("Enter")
         page.locator("#case-list .case-body").first.wait_for()
         found["run"] = barriers(page)
@@ -230,18 +230,7 @@ def test_pages_are_used_without_a_mouse_and_have_no_barriers(page: "Page", tmp_p
         box = leave.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= 390, "nobody scrolls sideways to log out"
-        _tab_to(page, leave)
+        tab_to(page, leave)
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Log in").wait_for()
     assert [each for each in found.items() if each[1]] == []
-
-
-def _tab_to(page: "Page", wanted: "Locator") -> None:
-    """Press the tab key until something has the focus, and shows that."""
-    wanted.wait_for()
-    for _ in range(80):
-        page.keyboard.press("Tab")
-        if wanted.evaluate("(each) => each === document.activeElement"):
-            assert wanted.evaluate("(each) => getComputedStyle(each).outlineStyle") != "none"
-            return
-    raise AssertionError(f"the tab key does not lead to {wanted}")

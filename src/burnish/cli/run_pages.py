@@ -54,21 +54,29 @@ from burnish.runs.events import Claim
 from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.spec import TrackingSpec
+from burnish.runs.tags import tags_of
 from burnish.system import is_held
 
 
-def print_list(*, as_json: bool) -> None:
-    """The runs of this machine."""
+def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
+    """The runs of this machine, or those with all of some tags."""
     runs, broken = _readable(list(known_runs()))
+    if tags:
+        runs, broken = [run for run in runs if {*tags} <= {*tags_of(run.folder, run.header)}], []
     if as_json:
         for run in runs:
             typer.echo(json.dumps(_facts(run), ensure_ascii=False))
     elif runs:
-        names = ("run", "project", "strategy", "status", "result", "spent")
-        table = Columns(*names, cut=("project", "strategy"), shades=_SHADES)
+        columns = {run.header.id: ", ".join(tags_of(run.folder, run.header)) for run in runs}
+        tagged = ("tags",) if any(columns.values()) else ()
+        names = ("run", "project", "strategy", "status", "result", "spent", *tagged)
+        table = Columns(*names, cut=("project", "strategy", *tagged), shades=_SHADES)
+        rows = {_row(run, runs): columns[run.header.id] for run in reversed(runs)}
         for row in dict.fromkeys(_row(run, runs) for run in runs):
-            table.add(*row)
+            table.add(*row, *((rows[row],) if tagged else ()))
         table.show()
+    elif tags:
+        typer.echo("no run has that tag" if len(tags) == 1 else "no run has all of these tags")
     elif not broken:
         typer.echo("no runs yet; `burnish optimize FILE` makes one")
     for folder, error in broken:
@@ -132,6 +140,7 @@ def _facts(run: RunRecord) -> dict[str, Json]:
         "started_at": run.header.started_at,
         "strategy": run.header.strategy,
         "status": run.status,
+        "tags": [*tags_of(run.folder, run.header)],
         "reason": strategy_plugin(run.header.strategy).reason(run),
         "trials": run.trials,
         "accepted": run.accepted,
@@ -263,6 +272,8 @@ def print_run(name: str, *, as_json: bool) -> None:
     if run.billed != run.spent:
         typer.echo(f"billed   {spending(run.billed)}")
     typer.echo(f"folder   {run.folder}")
+    if tags := tags_of(run.folder, run.header):
+        typer.echo(f"tags     {', '.join(tags)}")
     if run.status in {"killed", "interrupted", "failed"}:
         typer.echo(f"go on    {resume_command(run.folder)}")
 

@@ -1,4 +1,4 @@
-"""`burnish runs`: list, show, resume, report, compare, export, steer, rm."""
+"""`burnish runs`: list, show, resume, report, compare, export, tag, steer, rm."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,6 +48,10 @@ def _runs(ctx: typer.Context) -> None:
 @app.command("list", rich_help_panel=_LOOK)
 def list_runs(
     *,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="NAME", help="Only runs with this tag; may be repeated."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per line.")
     ] = False,
@@ -55,7 +59,7 @@ def list_runs(
     """Every run on this machine, newest first."""
     from burnish.cli.run_pages import print_list
 
-    print_list(as_json=as_json)
+    print_list(tags=tag or [], as_json=as_json)
 
 
 @app.command(rich_help_panel=_LOOK)
@@ -239,6 +243,28 @@ def unpin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
     from burnish.cli.steering import send_pins
 
     send_pins(run, surfaces, by=by, pin=False)
+
+
+@app.command(rich_help_panel=_CLEAN_UP)
+def tag(
+    run: _RunName,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TAG", help="The tags to add.")
+    ] = None,
+    *,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="TAG", help="Remove this tag; may be repeated."),
+    ] = None,
+) -> None:
+    """Add tags to a run or remove them, and print those that it has."""
+    from burnish.runs.directory import find_run
+    from burnish.runs.tags import change_tags, tags_of
+
+    folder = find_run(run)
+    changes = names or remove
+    tags = change_tags(folder, add=names or (), remove=remove or ()) if changes else tags_of(folder)
+    typer.echo(", ".join(tags) or "no tags")
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

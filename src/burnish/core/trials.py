@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from burnish.core.cases import Case, Turn, labels_of, squeeze
 from burnish.core.content import Json, JsonFields, codec
@@ -203,7 +203,7 @@ class SplitResult:
     """What a trial measured on one split: the totals, and the scores of each case."""
 
     measurement: Measurement
-    scores: Mapping[str, Mapping[str, list[float | None]]]
+    scores: Annotated[Mapping[str, Mapping[str, list[float | None]]], PlainSerializer(dict)]
     """By case and metric, one value per repeat; None if it is missing."""
     passing: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether each metric passed on every case that has it."""

@@ -179,7 +179,8 @@ def _line(files: SessionFiles, session: Session) -> RefinementLine:
         loss=f"{number(session.seed_loss)} → {number(session.best_loss)}",
         folder=files.place(session),
         has_page=(files.place(session) / HEADER).is_file(),
-        running=session.unfinished,
+        running=session.unfinished and files.locked,
+        resumable=session.resumable and not files.locked,
     )
 
 

@@ -23,6 +23,8 @@ from burnish.journal.storage import JournalStore, Statement
 
 _MISSING, _WITHHELD = 1, 2
 """Bits of the column `missing`."""
+_TOTALS = "totals"
+"""The mark with the totals at the end of a session."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,27 @@ class _OpenJournal:
         row = self._row(self._sql.trial, number)
         with reading(self.path):
             return None if row is None else self._packing.unpack(row[0])
+
+    def mark(self, name: str) -> str | None:
+        """A mark that was set, or None."""
+        row = self._row(self._sql.mark, name)
+        return None if row is None else str(row[0])
+
+    def _position_now(self) -> list[int]:
+        """How far the journal has come, without reading its rows: sessions and effects."""
+        with reading(self.path):
+            queries = (self._sql.next_session, self._sql.effects_noted)
+            return [int(storage.one(self._db, each)) for each in queries]
+
+    def _sum_up(self) -> "EffectTotals":
+        """The totals of all effects; every row is read for them."""
+        with reading(self.path):
+            trials = int(storage.one(self._db, self._sql.trials_recorded))
+            count, *every = self._row(self._sql.totals)
+            lost, late = self._row(self._sql.billed[1]), self._row(self._sql.late, trials)
+            spends = [Spend.of(map(int, amounts)) for amounts in (every, lost, late)]
+        billed, unrecorded = spends[0] + spends[1], spends[2]
+        return EffectTotals(trials=trials, results=count, billed=billed, unrecorded=unrecorded)
 
     def _row(self, sql: str, *parameters: Any) -> Any:
         with reading(self.path):
@@ -207,11 +230,6 @@ class Journal(_OpenJournal):
         self._continued[label] = number
         self._writer.put((self._sql.add_continue, (label, number)))
 
-    def mark(self, name: str) -> str | None:
-        """A mark that was set, or None."""
-        row = self._row(self._sql.mark, name)
-        return None if row is None else str(row[0])
-
     def set_mark(self, name: str, value: str) -> None:
         """Set a mark; on disk when this returns."""
         self._writer.write(self._sql.set_mark, (name, value))
@@ -228,10 +246,11 @@ class Journal(_OpenJournal):
         return self.active_before + time.monotonic() - self._opened
 
     def close(self) -> None:
-        """Write what is queued and close the store."""
+        """Write what is queued, then the totals for whoever looks at the run, and close."""
         self._time_kept = -math.inf
         with suppress(BurnishError):  # a broken writer has already raised this
-            self._writer.put(("SELECT 1", ()))
+            self._writer.write("SELECT 1")
+            self.set_mark(_TOTALS, self._sum_up().to_mark(self._position_now()))
         self._writer.close()
         if self._position is not None:
             self._position.close()
@@ -308,6 +327,21 @@ class EffectTotals:
     """The cost of completed effects, and the estimates of lost ones."""
     unrecorded: Spend
     """The cost of what was completed since the last recorded trial."""
+
+    def to_mark(self, position: list[int]) -> str:
+        """As it is stored at the end of a session."""
+        spends = [self.billed.amounts, self.unrecorded.amounts]
+        return json.dumps([position, self.trials, self.results, *spends])
+
+    @classmethod
+    def of_mark(cls, text: str | None, position: list[int]) -> "EffectTotals | None":
+        """What was stored; None if the journal has gone on, or back, since."""
+        stored: list[Any] = [None] if text is None else json.loads(text)
+        if stored[0] != position:
+            return None
+        _, trials, results, *spends = stored
+        billed, unrecorded = map(Spend.of, spends)
+        return cls(trials=trials, results=results, billed=billed, unrecorded=unrecorded)
 
 
 class JournalReader(_OpenJournal):
@@ -390,10 +424,10 @@ class JournalReader(_OpenJournal):
                 spends = own | _nested_spends(nested)
                 yield CostRow(kind=kind, trial=trial, draw=draw, spends=spends)
 
-    def trials(self) -> Iterator[bytes]:
-        """Every trial, in order."""
+    def trials(self, *, since: int = 0) -> Iterator[bytes]:
+        """Every trial from a number on, in order."""
         with reading(self.path):
-            for (body,) in self._store.stream(self._sql.trials):
+            for (body,) in self._store.stream(self._sql.trials, (since,)):
                 yield self._packing.unpack(body)
 
     @property
@@ -401,16 +435,17 @@ class JournalReader(_OpenJournal):
         with reading(self.path):
             return int(storage.one(self._db, self._sql.trials_recorded))
 
+    @property
+    def effects_noted(self) -> int:
+        """How many effects there are, which is quick to ask."""
+        return self._position_now()[-1]
+
     @cached_property
     def totals(self) -> "EffectTotals":
-        """The totals of the effects when they are first asked for: all rows are read for them."""
+        """The totals of the effects when they are first asked for."""
         with reading(self.path):
-            trials = self.trials_recorded
-            count, *every = self._row(self._sql.totals)
-            lost, late = self._row(self._sql.billed[1]), self._row(self._sql.late, trials)
-            spends = [Spend.of(map(int, amounts)) for amounts in (every, lost, late)]
-        billed, unrecorded = spends[0] + spends[1], spends[2]
-        return EffectTotals(trials=trials, results=count, billed=billed, unrecorded=unrecorded)
+            stored = EffectTotals.of_mark(self.mark(_TOTALS), self._position_now())
+        return self._sum_up() if stored is None else stored
 
     def has_event(self, key: str) -> bool:
         """Whether an event with this key was stored."""

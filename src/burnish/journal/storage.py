@@ -199,8 +199,10 @@ class Statements:
         self.costs = s.select(costs, "effects", done, since, order="id")
         self.billed = (s.select(_SUMS, "effects"), s.select(_SUMS, "lost"))
         self.trial = s.select("body", "trials", s.equal("number"))
-        self.trials = s.select("body", "trials", order="number")
+        from_number = f"number >= {s.placeholder}"
+        self.trials = s.select("body", "trials", from_number, order="number")
         self.trials_recorded = s.select("COUNT(*)", "trials")
+        self.effects_noted = s.select("COUNT(*)", "effects")
         self.totals = s.select(f"COUNT(value), {_SUMS}", "effects")
         self.late = s.select(_SUMS, "effects", done, since)
         self.event = s.select("delivered", "events", s.equal("key"))

@@ -36,6 +36,8 @@ class RefinementLine:
     has_page: bool = True
     """Whether its run has begun."""
     running: bool = False
+    resumable: bool = False
+    """Whether it was interrupted and nobody refines now."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from burnish.reports.grid import GridReport, grid_home
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import LOCK, NAME, RunRecord
 from burnish.runs.plugins import strategy_plugin
+from burnish.runs.tags import tags_of
 from burnish.system import is_held
 
 _READ = 8
@@ -72,14 +73,16 @@ class RunSummary:
     """Why it cannot be read."""
     refinements: tuple[RefinementLine, ...] = ()
     """Of a delegation."""
+    tags: tuple[str, ...] = ()
 
-    def fits(self, words: str, status: str, verdict: str) -> bool:
+    def fits(self, *, find: str, status: str, verdict: str, tag: str) -> bool:
         """Whether it is what somebody looks for."""
-        text = f"{self.name} {self.project} {self.strategy}".lower()
+        text = " ".join((self.name, self.project, self.strategy, *self.tags)).lower()
         return (
-            all(word in text for word in words.lower().split())
+            all(word in text for word in find.lower().split())
             and status in ("", self.status)
             and verdict in ("", self.verdict)
+            and tag in ("", *self.tags)
         )
 
 
@@ -200,7 +203,7 @@ class Library:
             if stored is not None and stored[0] == stamp:
                 self._records.move_to_end(key)
                 return stored[1]
-        record = RunRecord.read(folder)
+        record = RunRecord.read(folder, before=None if stored is None else stored[1])
         with self._lock:
             self._records[key] = (stamp, record)
             while len(self._records) > _READ:
@@ -216,8 +219,10 @@ class Library:
             except BurnishError as error:
                 summary = _unreadable(key, folder, str(error))
             stored = self._summaries[key] = (stamp, summary)
-        # A refinement changes nothing in its run.
-        return replace(stored[1], refinements=tuple(self.delegations.refinements(folder)))
+        # Neither a refinement nor a tag changes what was read.
+        refinements = tuple(self.delegations.refinements(folder))
+        tags = () if stored[1].trouble else tags_of(folder)
+        return replace(stored[1], refinements=refinements, tags=tags)
 
 
 def _summary_of(key: str, run: RunRecord) -> RunSummary:

@@ -15,7 +15,7 @@ from burnish.core.formatting import shorten
 from burnish.core.money import Spend
 from burnish.core.outcomes import FailureKind
 from burnish.journal.journal import JournalReader
-from burnish.pages.money import CostLine, role_lines
+from burnish.pages.money import MOST_EFFECTS, CostLine, role_lines
 from burnish.reports.progress import LiveState
 from burnish.runs.directory import AFTER_SEARCH, events, look_into
 from burnish.runs.events import Tick
@@ -24,6 +24,14 @@ _REASONS = 5
 """Different reasons that are shown."""
 _WORDS = 160
 """Characters of one reason."""
+_SHARE = 100
+"""A page is made again after so many times as long as it took."""
+_LONGEST = 600.0
+
+
+def rest_after(seconds: float) -> float:
+    """How long a page rests that took so long to make: following a run must not slow it down."""
+    return min(_LONGEST, seconds * _SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +102,7 @@ class LivePanel:
                 billed=journal.billed,
                 seconds=max(seconds, state.seconds),
                 reasons=tuple(_reasons(journal)),
-                roles=role_lines(journal),
+                roles=role_lines(journal) if journal.effects_noted <= MOST_EFFECTS else (),
                 recent=tuple(line for line in state.recent.copy() if line),
             )
 

@@ -9,6 +9,8 @@ from burnish.journal.journal import JournalReader
 from burnish.pages.charts import Chart, bar_chart, drawn
 from burnish.runs.directory import RunRecord, look_into
 
+MOST_EFFECTS = 50_000
+"""Stored results above which served pages tell costs apart by phase only: all are read for more."""
 _TRIALS = 200
 """Trials in one chart."""
 _NAMES = {

@@ -21,13 +21,14 @@ from burnish.pages.delegations import DelegationPart
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.graph import GraphPicture, blame_picture
 from burnish.pages.markup import Chapter, chapters
-from burnish.pages.money import RunCosts
+from burnish.pages.money import MOST_EFFECTS, RunCosts
 from burnish.pages.trials import TrialDetail, TrialLine, most_telling, trial_detail, trial_lines
 from burnish.pages.verdict import VerdictCard, verdict_card
 from burnish.reports.case_lines import case_lines, group_counts
 from burnish.runs.directory import RunRecord
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
+from burnish.runs.tags import tags_of
 
 _CHECKED = 400
 """Cases above which nearly equal ones are not looked for: that compares each with each."""
@@ -45,7 +46,7 @@ class Limits:
     """Stored results above which costs are told apart by phase only."""
 
 
-SERVED = Limits(cases=100, case_details=0, trials=100, trial_details=0, effects=50_000)
+SERVED = Limits(cases=100, case_details=0, trials=100, trial_details=0, effects=MOST_EFFECTS)
 """Of served pages: details are loaded when they are opened."""
 
 
@@ -184,6 +185,8 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield "time", duration(run.active_seconds)
     yield "strategy", run.header.strategy
     yield "started", run.header.started_at
+    if tags := tags_of(run.folder, run.header):
+        yield "tags", ", ".join(tags)
     if run.header.forked_from:
         yield "forked from", run.header.forked_from
 

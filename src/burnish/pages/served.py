@@ -140,12 +140,9 @@ class ServedPages:
         after = first(query, "after")
         listed = self.library.runs(after)
         summaries = listed.runs
-        search = {name: visible(first(query, name)) for name in ("find", "status", "verdict")}
-        fitting = [
-            each
-            for each in summaries
-            if each.fits(search["find"], search["status"], search["verdict"])
-        ]
+        names = ("find", "status", "verdict", "tag")
+        search = {name: visible(first(query, name)) for name in names}
+        fitting = [each for each in summaries if each.fits(**search)]
         cut = Cut.of(len(fitting), query)
         older = {**{name: value for name, value in search.items() if value}, "after": listed.older}
         context: dict[str, object] = {
@@ -157,6 +154,7 @@ class ServedPages:
             "search": search,
             "statuses": _distinct(summaries, "status"),
             "verdicts": _distinct(summaries, "verdict"),
+            "tags": sorted({tag for each in summaries for tag in each.tags}),
             "total": len(summaries),
             "trend": trend_chart(fitting),
         }

@@ -27,6 +27,7 @@ from burnish.pages.document import (
 )
 from burnish.pages.labels import LabelPages
 from burnish.pages.library import Library
+from burnish.pages.live import rest_after
 from burnish.pages.served import Query, ServedPages, first, joined
 from burnish.pages.steering import ACTIONS, note_in
 from burnish.runs.directory import LOCK
@@ -69,6 +70,8 @@ class Viewer:
         self.person = person_name(person)
         self.closing = threading.Event()
         self.listeners = threading.BoundedSemaphore(_LISTENERS)
+        self.page_seconds: dict[str, float] = {}
+        """The time of a processor that it took to make the page of a run, by its key."""
         self._entry: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
         self._form_token = secrets.token_urlsafe(24)
@@ -253,8 +256,9 @@ class _Handler(BaseHTTPRequestHandler):
                 page = self.viewer.labels.at(rest, query)
                 return _no_page() if page is None else PageAnswer(body=page)
             case _:
-                message = _MESSAGES.get(first(query, "done"), "")
+                message, began = _MESSAGES.get(first(query, "done"), ""), time.thread_time()
                 page = pages.at(parts, query, message=message)
+                self.viewer.page_seconds["/".join(parts[1:])] = time.thread_time() - began
                 if page is None:
                     return _no_page()
                 headers = (DOWNLOAD,) if parts[-1] == DOWNLOADED else ()
@@ -303,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _trouble(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages follow runs already")
         try:
             # Before the answer: whatever changes from then on is told.
-            before, quiet = library.stamp(folder), 0
+            before, quiet, due = library.stamp(folder), 0, 0.0
             self.send_response(HTTPStatus.OK)
             for name, value in (("Content-Type", "text/event-stream"), *PAGE_HEADERS.items()):
                 self.send_header(name, value)
@@ -313,12 +317,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             while is_held(folder / LOCK) and not viewer.closing.wait(_LOOK_EVERY):
                 now = library.stamp(folder)
-                quiet = 0 if now != before else quiet + 1
-                if now != before:
+                if now != before and time.monotonic() >= due:
+                    due = time.monotonic() + rest_after(viewer.page_seconds.get(key, 0.0))
+                    before, quiet = now, 0
                     self._event("changed")
-                elif quiet % 15 == 0:
+                elif (quiet := quiet + 1) % 15 == 0:
                     self.wfile.write(b": still here\n\n")  # notices a page that was closed
-                before = now
             self._event("ended")
         except OSError:
             pass  # the page was closed

@@ -42,6 +42,7 @@ from burnish.runs.events import (
     read_all,
 )
 from burnish.runs.ledger import EVENTS, TRIALS, Ledger, event_line, last_shown
+from burnish.runs.stored_rows import rows_to_show
 from burnish.system import (
     ChildProcesses,
     FileLock,
@@ -305,34 +306,6 @@ def trial_rows(reader: JournalReader) -> Iterator[TrialRow]:
             yield codec(TrialRow).decode(json.loads(body))
 
 
-def _rows_to_show(reader: JournalReader) -> Iterator[TrialRow]:
-    """The recorded trials, with the scores of their cases as they were written.
-
-    These are most of a long run, and checking each of them takes as long as everything else.
-    """
-    with reading(reader.path):
-        for body in reader.trials():
-            data = json.loads(body)
-            trial: dict[str, dict[str, Any] | None] = data.get("trial")
-            results = {split: trial.get(split) or {} for split in ("train", "holdout")}
-            scores = {split: result.get("scores") for split, result in results.items()}
-            for split in (split for split, each in scores.items() if _looks_like_scores(each)):
-                results[split]["scores"] = {}
-            row = codec(TrialRow).decode(data)
-            parts = {
-                split: replace(result, scores=scores[split])
-                for split in results
-                if (result := result_of(row, split)) is not None
-            }
-            yield replace(row, trial=replace(row.trial, **parts))
-
-
-def _looks_like_scores(scores: Any) -> bool:
-    return isinstance(scores, dict) and all(
-        type(metrics) is dict for metrics in cast("dict[str, Any]", scores).values()
-    )
-
-
 @contextmanager
 def _without_collection() -> Generator[None, None, None]:
     """Look for no garbage meanwhile: a long run makes millions of objects, and all of them stay."""
@@ -438,16 +411,18 @@ class RunRecord:
     """Whether a process is driving it now."""
 
     @classmethod
-    def read(cls, folder: Path) -> "RunRecord":
-        """Read a run's folder."""
+    def read(cls, folder: Path, *, before: "RunRecord | None" = None) -> "RunRecord":
+        """Read a run's folder; `before` is what it had earlier, since trials never change."""
         header = Header.read(folder)
         with look_into(folder, whole=True) as journal, _without_collection():
             totals = journal.totals
+            same = before is not None and before.header == header
+            rows = before.rows[: totals.trials] if same and before is not None else ()
             return cls(
                 folder=folder,
                 header=header,
                 # Without a trial that was recorded since: its costs are in the totals.
-                rows=tuple(_rows_to_show(journal))[: totals.trials],
+                rows=(*rows, *rows_to_show(journal, since=len(rows)))[: totals.trials],
                 unrecorded=totals.unrecorded,
                 events=tuple(events(journal)),
                 effects=totals.results,

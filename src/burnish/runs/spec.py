@@ -8,15 +8,17 @@ Targets and strategies have their own models in it, chosen by name: `spec_type` 
 model for a pair of them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
-from pydantic import Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema, model_validator
 
 from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Repeats, Share
 from burnish.core.evaluations import Constraint, Objective, Operator, Penalties, TieBreaker
+from burnish.core.formatting import shorten, visible
 from burnish.core.strict_gate import Direction
 from burnish.journal.limits import Budget, RetryPolicy
 from burnish.metrics.files import AgentMetric
@@ -335,8 +337,34 @@ class ExecutionSpec(Settings):
         )
 
 
+_TAG = re.compile(r"\w[\w.:/ -]{0,49}")
+
+
+def checked_tag(tag: str) -> str:
+    """A word to find a run by; ValueError if it could not be read or typed."""
+    if _TAG.fullmatch(tag) is None or tag != tag.strip():
+        raise ValueError(
+            f"'{shorten(visible(tag), 60)}' cannot be a tag: use up to 50 letters, digits, "
+            "spaces, '.', ':', '/', '-' and '_'"
+        )
+    return tag
+
+
 class OutputSpec(Settings):
     """What is left when the run has ended."""
+
+    tags: Annotated[
+        tuple[Annotated[str, AfterValidator(checked_tag)], ...],
+        Door(
+            flag="tag",
+            panel="Look back",
+            metavar="NAME",
+            environment=False,
+            http=Access.CLIENT,
+            http_name="tags",
+        ),
+    ] = ()
+    """A word by which the run can be found again; may be repeated."""
 
     keep_best_only: Annotated[bool, Door(flag="*", http=Access.CLIENT, runs="searches")] = False
     """At the end, remove the candidates that are not the best."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from burnish.core.errors import BurnishError
 from burnish.pages.document import Place, render
-from burnish.pages.live import LivePanel
+from burnish.pages.live import LivePanel, rest_after
 from burnish.runs.directory import LOCK
 from burnish.server.library import ServiceLibrary
 from burnish.server.manager import RunManager
@@ -22,9 +22,6 @@ _LOOK_SECONDS = 1.0
 """How often a page is told how far the current evaluation has come."""
 _ELSEWHERE_SECONDS = 2.0
 """The same for a run that another process drives, which reports itself to the store."""
-_SHARE = 50
-"""A page waits so many times as long as it took to make, which keeps following a run cheap."""
-_LONGEST = 30.0
 _THREADS = 4
 """Pages that are made at the same time."""
 _NOTHING = b": nothing yet\n\n"
@@ -78,8 +75,7 @@ class LiveRuns:
         panel = LivePanel.read(
             self.library.folder(key), state, status=stored.status.value, reported=reported
         )
-        pause = min(_LONGEST, (time.thread_time() - began) * _SHARE)
-        until = time.monotonic() + pause
+        until = time.monotonic() + rest_after(time.thread_time() - began)
         self._snapshots[key] = _Snapshot(panel=panel, version=version, until=until)
         return self._snapshots[key]
 
@@ -109,7 +105,7 @@ class LiveRuns:
                         yield fresh
                     shown = fresh
                 if follower.changed and (now >= due or follower.over):
-                    due = now + min(_LONGEST, self.page_seconds.get(key, 0.0) * _SHARE)
+                    due = now + rest_after(self.page_seconds.get(key, 0.0))
                     yield follower.change()
                 for frame in heard:
                     yield frame
@@ -123,7 +119,7 @@ class LiveRuns:
             if now is None or now == before or time.monotonic() < due:
                 yield _NOTHING
             else:
-                due = time.monotonic() + min(_LONGEST, self.page_seconds.get(key, 0.0) * _SHARE)
+                due = time.monotonic() + rest_after(self.page_seconds.get(key, 0.0))
                 panel = await self.in_thread(lambda: self.refinement_panel(key))
                 yield _panel_frame(panel, place)
                 yield b"event: changed\ndata: 1\n\n"

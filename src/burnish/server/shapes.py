@@ -1,5 +1,6 @@
 """Requests and responses of burnish's own API."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -102,13 +103,15 @@ class RunShape(_ResponseModel):
     cancel_requested: bool
     events: int
     priority: Priority
+    tags: list[str] = []
+    """Of a run that has begun: words by which people find it again."""
     left_because: str = ""
     """Why this service cannot continue the run, if nobody drives it."""
     request: JsonValue = None
     result: JsonValue = None
 
     @classmethod
-    def of(cls, record: StoredRun, left_because: str = "") -> "RunShape":
+    def of(cls, record: StoredRun, left_because: str = "", tags: Sequence[str] = ()) -> "RunShape":
         fields = {name: value for name, value in vars(record).items() if name in cls.model_fields}
         if isinstance(record.request, dict):
             # The description is the service's own: it names folders of this machine.
@@ -121,7 +124,14 @@ class RunShape(_ResponseModel):
             journal=record.where.journal,
             host=record.where.host,
             left_because=public(left_because),
+            tags=[*tags],
         )
+
+
+class NewTags(_RequestModel):
+    """The tags that a run gets in place of those that it has."""
+
+    tags: list[str]
 
 
 class RunList(_ResponseModel):

@@ -17,7 +17,7 @@ from burnish.delegation.refine.gradients import RunSignals, mapping, number, rea
 from burnish.delegation.result import DelegationResult, ending_words
 from burnish.delegation.workspace import make_writable
 from burnish.metrics.text_matching import without_middle
-from burnish.system import FileLock, write_atomic
+from burnish.system import FileLock, is_held, write_atomic
 from burnish.system.files import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
@@ -111,6 +111,7 @@ def _own_fields(kind: type[Session] | type[Iteration], data: Mapping[str, Json])
 
 
 SESSIONS = "refinement_sessions"
+_LOCK = ".lock"
 _LATEST = "session.json"
 """A copy of the session that was written last, if `pointer` is set."""
 
@@ -124,11 +125,16 @@ class SessionFiles:
     pointer: bool = False
     """Whether session.json is kept as a copy of the session that was written last."""
 
+    @property
+    def locked(self) -> bool:
+        """Whether somebody refines now."""
+        return is_held(self.folder / _LOCK)
+
     def lock(self, run_id: str) -> FileLock:
         """Lock the sessions, since only one runs at a time; raises SeedRefused."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return FileLock.acquire(self.folder / ".lock", holding=f"the refinement of {run_id}")
+            return FileLock.acquire(self.folder / _LOCK, holding=f"the refinement of {run_id}")
         except RunLocked as error:
             raise SeedRefused(error.message, remedy=error.remedy) from error
         except (OSError, FileTrouble) as error:

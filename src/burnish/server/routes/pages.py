@@ -5,11 +5,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.delegation.refine.sessions import INTERRUPTED
 from burnish.pages.delegations import REFINEMENTS, is_refinement
 from burnish.pages.document import (
     DOWNLOAD,
@@ -63,11 +65,12 @@ from burnish.system import is_held, validate_config
 
 _MESSAGES = {
     "stop": "It was asked to stop.",
-    "resume": "The run goes on.",
+    "resume": "It goes on.",
     "start": "The run is started.",
     "refine": "The refinement is started.",
     "steer": "Sent: the run takes it in between two trials.",
 }
+_ELSEWHERE = "This process drives no runs; refine on the machine of a worker."
 _NO_EXTRA = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>burnish</title></head><body>
@@ -106,6 +109,7 @@ def pages_router(
         ("/runs/{app}/{run_id}/refine", pages.refine),
         *((f"/runs/{{app}}/{{run_id}}/{action}", pages.steer) for action in ACTIONS),
         ("/runs/{app}/{run_id}/refinements/{session}/stop", pages.stop_refinement),
+        ("/runs/{app}/{run_id}/refinements/{session}/resume", pages.resume_refinement),
     ):
         router.add_api_route(path, _guarded(answer), methods=["POST"])
     return router
@@ -239,16 +243,22 @@ class _Pages:
     def _refinement_controls(
         self, visitor: Visitor, key: str, stored: StoredRun, live: LiveRuns
     ) -> RunControls | None:
-        """None for one that has ended: nothing can be done with it."""
-        if not is_held(live.library.folder(key) / LOCK):
+        """None for one with which nothing can be done: it has ended, or is somebody else's."""
+        may_change = _may_change(visitor, live.library.owner(stored))
+        if is_held(live.library.folder(key) / LOCK):
+            return RunControls(
+                key=key,
+                status=RunStatus.RUNNING.value,
+                live=True,
+                panel=live.refinement_panel(key),
+                action="stop" if may_change else "",
+            )
+        above, _, name = key.partition(f"/{REFINEMENTS}/")
+        lines = live.library.delegations.refinements(live.library.folder(above))
+        resumable = any(line.name == name and line.resumable for line in lines)
+        if not (resumable and may_change) or self.refinements is None:
             return None
-        return RunControls(
-            key=key,
-            status=RunStatus.RUNNING.value,
-            live=True,
-            panel=live.refinement_panel(key),
-            action="stop" if _may_change(visitor, live.library.owner(stored)) else "",
-        )
+        return RunControls(key=key, status=INTERRUPTED, live=False, action="resume")
 
     async def refinement_live(self, request: Request) -> Response:
         """Tell the page of a refinement what it does, until it ends."""
@@ -342,17 +352,40 @@ class _Pages:
         """Start a refinement of a delegation that has ended."""
         form = await own_form(request)
         if self.refinements is None:
-            message = "This process drives no runs; refine on the machine of a worker."
-            return trouble_page(request, HTTPStatus.NOT_FOUND, message)
+            return trouble_page(request, HTTPStatus.NOT_FOUND, _ELSEWHERE)
         app, run_id = named_run(request)
-        client = known_visitor(request).client
-        await self.manager.accounting.check_owner(client, (app, run_id))
-        live = self._runs()
         iterations = whole_number(first(form, "iterations"), "iterations at most")
         fields = {} if iterations is None else {"iterations": iterations}
         body = validate_config(fields, RefineBody, source="form")
-        await self.refinements.start(lambda: live.library.folder(f"{app}/{run_id}"), body, client)
+        await self._refine(request, self.refinements, body)
         return led_to(request, f"runs/{app}/{run_id}", done="refine")
+
+    async def resume_refinement(self, request: Request) -> Response:
+        """Resume a refinement that was interrupted, as it was started."""
+        await own_form(request)
+        if self.refinements is None:
+            return trouble_page(request, HTTPStatus.NOT_FOUND, _ELSEWHERE)
+        key = _refinement_key(request)
+        session = key.rpartition("/")[2]
+        await self._refine(request, self.refinements, None, resume=session)
+        return led_to(request, f"runs/{key}", done="resume")
+
+    async def _refine(
+        self,
+        request: Request,
+        refinements: Refinements,
+        body: RefineBody | None,
+        *,
+        resume: str | None = None,
+    ) -> None:
+        app, run_id = named_run(request)
+        client, live = known_visitor(request).client, self._runs()
+        await self.manager.accounting.check_owner(client, (app, run_id))
+
+        def folder() -> Path:
+            return live.library.folder(f"{app}/{run_id}")
+
+        await refinements.start(folder, body, client, resume=resume)
 
     async def stop_refinement(self, request: Request) -> Response:
         """Stop a refinement; what it has found stays."""

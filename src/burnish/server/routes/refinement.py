@@ -164,14 +164,19 @@ class Refinements:
     """Runs an opened refinement where there is no manager."""
 
     async def start(
-        self, find: Callable[[], Path], body: RefineBody | None, client: Client | None
+        self,
+        find: Callable[[], Path],
+        body: RefineBody | None,
+        client: Client | None,
+        *,
+        resume: str | None = None,
     ) -> str:
-        """Start a session for the run in a folder; returns its id."""
+        """Start a session for the run in a folder, or resume one by its id; returns its id."""
 
         def opened_session() -> OpenRefinement:
             seat = _seat(find())
             settings = (body or RefineBody()).settings(self.allowance)
-            return open_refinement(seat, settings, options=self.options)
+            return open_refinement(seat, settings, resume=resume, options=self.options)
 
         if self.manager is None:
             opened = await asyncio.to_thread(opened_session)

@@ -1,8 +1,8 @@
 """The routes of runs, apps, datasets, evaluations, events and health."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -13,9 +13,11 @@ from starlette.types import Receive, Scope, Send
 from burnish.compat.promptiter import read_request
 from burnish.core.cases import Case
 from burnish.core.content import codec
+from burnish.core.errors import BurnishError
 from burnish.datasets.case_files import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
+from burnish.runs.tags import set_tags, tags_of
 from burnish.server import runs
 from burnish.server.accounting import limits_of
 from burnish.server.apps.projects import JobRequest
@@ -43,6 +45,7 @@ from burnish.server.shapes import (
     LeftRun,
     NewEvaluation,
     NewRun,
+    NewTags,
     ProcessShape,
     Readiness,
     RunList,
@@ -62,6 +65,7 @@ _Offset = Annotated[int, Query(ge=0, le=10**9)]
 _Limit = Annotated[int, Query(ge=1, le=200)]
 _Filter = Annotated[NameFilter, Query()]
 _Cursor = Annotated[str, Query(max_length=100)]
+_Tag = Annotated[str, Query(max_length=50)]
 _RUN = "/apps/{app}/runs/{run_id}"
 _service = APIRouter(tags=["service"])
 _apps = APIRouter(tags=["apps"])
@@ -224,12 +228,19 @@ async def list_runs(
     app: _Filter = "",
     status: RunStatus | None = None,
     strategy: _Filter = "",
+    tag: _Tag = "",
     limit: _Limit = 50,
     cursor: _Cursor = "",
 ) -> RunList:
-    """List runs, newest first, without requests and results."""
+    """List runs, newest first, without requests and results.
+
+    With a tag, a page may have fewer runs than its limit; only an empty cursor ends the list.
+    """
     which = RunFilter(app_name=app, status=status, strategy=strategy)
-    return await _run_list(manager, which, limit, cursor)
+    listed = await _run_list(manager, which, limit, cursor)
+    return listed.model_copy(
+        update={"runs": [run for run in listed.runs if tag in ("", *run.tags)]}
+    )
 
 
 @_runs.get(_RUN)
@@ -261,12 +272,22 @@ async def delete_run(app: _AppName, run_id: _RunId, manager: _Manager, client: _
 
 
 def _shown(manager: RunManager, record: StoredRun) -> RunShape:
-    return RunShape.of(record, manager.left.get((record.app_name, record.run_id), ""))
+    left = manager.left.get((record.app_name, record.run_id), "")
+    return RunShape.of(record, left, _tags(manager, record))
+
+
+def _tags(manager: RunManager, record: StoredRun) -> Sequence[str]:
+    """The tags of a run whose folder is on this machine."""
+    with suppress(BurnishError):
+        place = manager.places.of(record)
+        return tags_of(place.folder) if place.begun else ()
+    return ()
 
 
 async def _run_list(manager: RunManager, which: RunFilter, limit: int, cursor: str) -> RunList:
     page = await manager.list_runs(which, limit=limit, cursor=cursor)
-    return RunList(runs=[_shown(manager, each) for each in page.runs], cursor=page.cursor)
+    shown = await asyncio.to_thread(lambda: [_shown(manager, each) for each in page.runs])
+    return RunList(runs=shown, cursor=page.cursor)
 
 
 async def _place(app: _AppName, run_id: _RunId, manager: _Manager) -> RunPlace:
@@ -278,6 +299,16 @@ async def _place(app: _AppName, run_id: _RunId, manager: _Manager) -> RunPlace:
 
 
 _Home = Annotated[RunPlace, Depends(_place)]
+
+
+@_runs.put(f"{_RUN}/tags")
+async def tag_run(
+    app: _AppName, run_id: _RunId, new: NewTags, home: _Home, manager: _Manager, client: _Client
+) -> RunShape:
+    """Replace the tags of a run that has begun."""
+    await manager.accounting.check_owner(client, (app, run_id))
+    await asyncio.to_thread(set_tags, home.folder, new.tags)
+    return _shown(manager, await manager.get(app, run_id, result=False))
 
 
 @_runs.get(f"{_RUN}/trials")
