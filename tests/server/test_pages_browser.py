@@ -150,7 +150,7 @@ def test_a_run_is_steered_from_its_page(page: "Page", tmp_path: Path) -> None:
         httpx.post(f"{home.url}/api/v1/apps/desk/runs", json=body, headers=headers)
         assert door.knocked.wait(120)
         page.goto(f"{home.url}/runs/desk/mine")
-        _tab_to(page, page.locator("#steer > summary"))
+        tab_to(page, page.locator("#steer > summary"))
         page.keyboard.press("Enter")
         page.get_by_label("A hint for the proposers").fill("Sources matter.")
         assert barriers(page) == []

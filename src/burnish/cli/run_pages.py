@@ -67,13 +67,14 @@ def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
         for run in runs:
             typer.echo(json.dumps(_facts(run), ensure_ascii=False))
     elif runs:
-        columns = {run.header.id: ", ".join(tags_of(run.folder, run.header)) for run in runs}
-        tagged = ("tags",) if any(columns.values()) else ()
+        rows: dict[tuple[str, ...], str] = {}
+        for run in runs:
+            rows.setdefault(_row(run, runs), ", ".join(tags_of(run.folder, run.header)))
+        tagged = ("tags",) if any(rows.values()) else ()
         names = ("run", "project", "strategy", "status", "result", "spent", *tagged)
         table = Columns(*names, cut=("project", "strategy", *tagged), shades=_SHADES)
-        rows = {_row(run, runs): columns[run.header.id] for run in reversed(runs)}
-        for row in dict.fromkeys(_row(run, runs) for run in runs):
-            table.add(*row, *((rows[row],) if tagged else ()))
+        for row, tags_of_row in rows.items():
+            table.add(*row, *((tags_of_row,) if tagged else ()))
         table.show()
     elif tags:
         typer.echo("no run has that tag" if len(tags) == 1 else "no run has all of these tags")
