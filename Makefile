@@ -12,10 +12,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
+.PHONY: help demo test test-unit test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no network
 	@$(BIN)/burnish optimize examples/extract/agent.yaml
@@ -29,6 +29,9 @@ deps: $(VENV)/.burnish-dev ## install what some tests need: bubblewrap, database
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd" $(ARGS)
+
+test-frameworks: $(VENV)/.burnish-dev ## agents of frameworks, each with its oldest and newest version; ARGS=NAME
+	@$(BIN)/python -m scripts.frameworks $(ARGS)
 
 fuzz-service: $(VENV)/.burnish-dev ## ask the service 200 things per route, and crowd it with 1,900 connections
 	@BURNISH_FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -q tests/server/test_openapi.py $(ARGS)
