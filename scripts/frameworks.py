@@ -30,7 +30,11 @@ def main() -> None:
     if sys.argv[1:2] == ["--check"]:
         sys.exit("\n".join(conflicts(Path(sys.argv[2]))) or None)
     names = tuple(sys.argv[1:]) or ("",)
-    files = [each for each in sorted(FILES.glob("*.txt")) if each.stem.startswith(names)]
+    files = [
+        each
+        for each in sorted(FILES.glob("*.txt"), key=lambda file: file.stem)
+        if each.stem.startswith(names)
+    ]
     frameworks = {each.stem.removesuffix(OLDEST): list[Path]() for each in files}
     for file in files:
         frameworks[file.stem.removesuffix(OLDEST)].append(file)
