@@ -1,20 +1,18 @@
 """Agents and crews of CrewAI: their parts, copies with other values, tasks as steps."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false")
-
-import crewai as _crewai
-import crewai.tools as _tools
-
 from burnish.core.errors import ConfigError
 from tests.frameworks.adapters import known, steps, values
 
-crewai, tools = cast("Any", _crewai), cast("Any", _tools)
+os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false")
+crewai: Any = import_module("crewai")
+tools: Any = import_module("crewai.tools")
 
 
 @pytest.fixture(autouse=True)

@@ -1,23 +1,23 @@
 """Programs of DSPy: their parts, copies with other values, their steps."""
 
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
-import dspy as _library
 import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Demonstration
 from tests.frameworks.adapters import known, steps, values
 
-dspy = cast("Any", _library)
+dspy: Any = import_module("dspy")
 
 
 class Echo(cast("type[Any]", dspy.BaseLM)):
-    """Answers with the second word of the instructions."""
+    """Is kind if it is told to be."""
 
     def __init__(self) -> None:
-        super().__init__(model="echo")
+        cast("Any", super()).__init__(model="echo")
 
     def forward(self, prompt: Any = None, messages: Any = None, **settings: Any) -> Any:
         word = "kind" if "kind" in messages[0]["content"] else "rude"
@@ -43,7 +43,8 @@ def test_a_program_runs_and_its_predictors_are_steps() -> None:
     with dspy.context(lm=Echo()):
         (step,) = steps(program, "hello", "kind")
     assert step.output == {"answer": "kind"}
-    assert step.usage.input_tokens == 3
+    # DSPy 3.0 counts only the tokens of its own client.
+    assert step.usage.input_tokens == (0 if dspy.__version__.startswith("3.0.") else 3)
     assert step.surfaces == ("demos", "instructions")
 
 

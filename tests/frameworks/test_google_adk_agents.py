@@ -1,17 +1,17 @@
 """Agents of Google ADK: their parts, copies with their sub-agents, sessions and steps."""
 
 from collections.abc import AsyncGenerator
+from importlib import import_module
 from typing import Any, cast
 
-import google.adk.agents as _agents
-import google.adk.models as _models
-import google.adk.tools as _tools
-import google.genai.types as _types
 import pytest
 
 from tests.frameworks.adapters import known, steps, values
 
-agents, models, tools, types = (cast("Any", each) for each in (_agents, _models, _tools, _types))
+agents: Any = import_module("google.adk.agents")
+models: Any = import_module("google.adk.models")
+tools: Any = import_module("google.adk.tools")
+types: Any = import_module("google.genai.types")
 
 
 class Caller(cast("type[Any]", models.BaseLlm)):
@@ -21,13 +21,12 @@ class Caller(cast("type[Any]", models.BaseLlm)):
         self, llm_request: Any, stream: bool = False
     ) -> AsyncGenerator[Any, None]:
         last, config = llm_request.contents[-1].parts[-1], llm_request.config
+        offered: list[Any] = config.tools or []
         if last.text == "fail":
             yield models.LlmResponse(error_code="BROKEN", error_message="no model")
             return
-        if last.function_response or not config.tools:
-            told = [
-                d.description for each in config.tools or [] for d in each.function_declarations
-            ]
+        if last.function_response or not offered:
+            told = [d.description for each in offered for d in each.function_declarations]
             head = config.system_instruction.splitlines()[0]
             part = types.Part(
                 text=f"{len(llm_request.contents)} {head} {told} {config.temperature}"

@@ -1,8 +1,8 @@
 """Agents of the OpenAI Agents SDK: their parts, copies that hand over to copies, their steps."""
 
+from importlib import import_module
 from typing import Any, cast
 
-import agents as _library
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -11,7 +11,7 @@ from openai.types.responses import (
 
 from tests.frameworks.adapters import known, steps, values
 
-sdk = cast("Any", _library)
+sdk: Any = import_module("agents")
 sdk.set_tracing_disabled(True)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
-from burnish.targets.frameworks.adapters import TEMPERATURE, TeamAdapter, query_fields
+from burnish.targets.frameworks.adapters import TEMPERATURE, AgentTalk, TeamAdapter, query_fields
 from burnish.targets.user_code import in_thread
 from burnish.tracing.steps import OpenStep
 
@@ -37,8 +37,8 @@ class CrewAIAgent(TeamAdapter):
     def texts(self, member: Any) -> Iterator[tuple[str, str]]:
         for field in _fields(member):
             yield field, _original(member, field)
-        shared = [] if _is_agent(member) else getattr(member.agent, "tools", None) or []
-        for tool in member.tools or []:
+        shared = list[Any]() if _is_agent(member) or not member.agent else _tools(member.agent)
+        for tool in _tools(member):
             if all(tool is not each for each in shared):
                 yield _description(tool), tool.description
 
@@ -59,12 +59,12 @@ class CrewAIAgent(TeamAdapter):
         texts = {**shared, **own}
         new.tools = [
             tool.model_copy(update={"description": texts.get(_description(tool), tool.description)})
-            for tool in member.tools or []
+            for tool in _tools(member)
         ]
         if TEMPERATURE in own:
             new.llm = new.llm.model_copy(update={"temperature": own[TEMPERATURE]})
 
-    def talk(self, agent: Any) -> "_AgentTalk":
+    def talk(self, agent: Any) -> AgentTalk:
         return _AgentTalk(agent)
 
 
@@ -97,7 +97,7 @@ class CrewAICrew(CrewAIAgent):
             self._change(member, new, values)
         return crew
 
-    def talk(self, agent: Any) -> "_CrewTalk":
+    def talk(self, agent: Any) -> AgentTalk:
         return _CrewTalk(agent, self)
 
     def inputs(self, message: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class _AgentTalk:
         self._agent = agent
         self._calls: list[_Call] = []
         self._messages: list[dict[str, str]] = []
-        agent.tools = [_watched(tool, self._calls.append) for tool in agent.tools or []]
+        agent.tools = [_watched(tool, self._calls.append) for tool in _tools(agent)]
 
     async def send(self, message: str, history: list[dict[str, str]]) -> object:
         earlier = self._messages or history
@@ -154,7 +154,7 @@ class _CrewTalk:
         self._calls: list[_Call] = []
         self._turns: list[tuple[Any, list[_Call]]] = []
         for member in adapter.__class__(agent=crew).team():
-            member.tools = [_watched(tool, self._calls.append) for tool in member.tools or []]
+            member.tools = [_watched(tool, self._calls.append) for tool in _tools(member)]
         for task, original in zip(crew.tasks, adapter.agent.tasks, strict=True):
             task.callback = partial(self._done, original.callback)
 
@@ -238,6 +238,10 @@ def _fields(member: Any) -> tuple[str, ...]:
 def _original(member: Any, field: str) -> str:
     """A text as it was written: a run of the crew fills its placeholders."""
     return getattr(member, f"_original_{field}", None) or getattr(member, field)
+
+
+def _tools(member: Any) -> list[Any]:
+    return member.tools or []
 
 
 def _description(tool: Any) -> str:

@@ -62,8 +62,9 @@ class ADKAgent(TeamAdapter):
         own = self.own(agent, values)
         copies = {id(each): self._changed(each, values) for each in agent.sub_agents}
         # An agent of a class of its own may also have its sub-agents as fields.
+        fields: dict[str, Any] = vars(agent)
         update: dict[str, Any] = {
-            name: copies[id(value)] for name, value in vars(agent).items() if id(value) in copies
+            name: copies[id(value)] for name, value in fields.items() if id(value) in copies
         }
         update |= {name: value for name, value in own.items() if "." not in name}
         update["sub_agents"] = [*copies.values()]
@@ -153,7 +154,7 @@ def _content(role: str, text: str) -> Any:
 
 def _text(event: Any) -> str:
     """What an event says, without what the model only thinks."""
-    parts = (event.content.parts or []) if event.content else []
+    parts: list[Any] = (event.content.parts or []) if event.content else []
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 
