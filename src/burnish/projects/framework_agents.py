@@ -63,12 +63,10 @@ class FrameworkBlock(CalledBlock):
     """`module:name`, importable from the folder of the file."""
     deps: Text | None = None
     """`module:function` that makes what tools and instructions are given, for each conversation:
-    dependencies in pydantic-ai, the context in OpenAI Agents and LangGraph, the state of a session
-    in Google ADK."""
+    dependencies in pydantic-ai, the context in OpenAI Agents and LangGraph."""
 
     input: str = ""
-    """The key of a graph's state, the input field of a DSPy program, or the placeholder in a crew,
-    that gets the query."""
+    """The key of a graph's state, or the input field of a DSPy program, that gets the query."""
     output: str = ""
     """The key of a graph's state, or the output field of a DSPy program, that is the reply."""
     texts: dict[str, Text] = Field(default_factory=dict[str, str])
