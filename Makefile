@@ -12,10 +12,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit test-breadth fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak test-tracking docs screenshots deps build clean
+.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak test-tracking docs screenshots deps build clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no network
 	@$(BIN)/burnish optimize examples/extract/agent.yaml
@@ -32,6 +32,9 @@ test-unit: $(VENV)/.burnish-dev ## the fast tests only
 
 test-breadth: $(VENV)/.burnish-dev ## further worlds and seeds of what `make test` tests already
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m breadth $(ARGS)
+
+test-frameworks: $(VENV)/.burnish-dev ## agents of frameworks, each with its oldest and newest version; ARGS=NAME
+	@$(BIN)/python -m scripts.frameworks $(ARGS)
 
 fuzz-service: $(VENV)/.burnish-dev ## ask the service 200 things per route, and crowd it with 1,900 connections
 	@BURNISH_FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -q tests/server/test_openapi.py $(ARGS)

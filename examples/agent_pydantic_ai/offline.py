@@ -25,4 +25,4 @@ def _rules(case: ShownCase) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(run_beside(sys.argv[1:], rewrite)))
+    sys.exit(asyncio.run(run_beside(sys.argv[1:], rewrite, protocol="anthropic")))

@@ -2,10 +2,12 @@
 
 import runpy
 import sys
+import tomllib
 from collections.abc import Callable
 from typing import cast
 
 import pytest
+from packaging.version import Version
 from tests.docs.docs_pages import REFERENCE, ROOT
 
 pytestmark = pytest.mark.slow
@@ -26,3 +28,18 @@ def test_the_list_of_lowest_versions_is_current() -> None:
     minimum = cast("Callable[[], str]", script["minimum"])()
     current = (ROOT / "constraints-minimum.txt").read_text(encoding="utf-8")
     assert current == minimum, "run `python scripts/minimum_versions.py`"
+
+
+@pytest.mark.parametrize("extra", ["crewai", "dspy", "google-adk", "openai-agents"])
+def test_a_framework_is_tested_from_the_oldest_version_that_is_allowed(extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (requirement,) = project["optional-dependencies"][extra]
+    versions = [_pin(extra, suffix) for suffix in ("-oldest", "")]
+    assert Version(versions[0]) == Version(requirement.removeprefix(f"{extra}>="))
+    page = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    assert f"| {versions[0]} | {versions[1]} |" in page
+
+
+def _pin(extra: str, suffix: str) -> str:
+    lines = (ROOT / "constraints" / f"{extra}{suffix}.txt").read_text(encoding="utf-8").splitlines()
+    return next(each for each in lines if each.startswith(f"{extra}==")).partition("==")[2]

@@ -99,31 +99,6 @@ async def test_prompts_in_the_nodes_of_a_graph_are_found_and_replaced_in_copies(
     assert SYSTEM.content == "Be kind."
 
 
-async def test_agents_hand_over_to_copies() -> None:
-    sdk: Any = pytest.importorskip("agents", reason="burnish[openai-agents] is not installed")
-    clerk = sdk.Agent(name="clerk", instructions="You are a clerk.", handoff_description="helps")
-    desk = sdk.Agent(name="desk", instructions="You are the desk.", handoffs=[clerk])
-    clerk.handoffs = [sdk.handoff(desk)]
-    adapter = _known(desk)
-    copy = adapter.with_values({"clerk.instructions": "You are kind."})
-    assert copy.handoffs[0].instructions == "You are kind."
-    assert clerk.instructions == "You are a clerk."
-    assert await copy.handoffs[0].handoffs[0].on_invoke_handoff(None, "") is copy
-
-
-def test_demonstrations_of_a_predictor_are_a_part() -> None:
-    dspy: Any = pytest.importorskip("dspy", reason="burnish[dspy] is not installed")
-    from burnish.core.surfaces import Demonstration
-
-    program = dspy.Predict("question -> answer")
-    demo = Demonstration(input="1+1", output="2")
-    copy = _known(program).with_values({"instructions": "Add.", "demos": (demo,)})
-    assert copy.signature.instructions == "Add."
-    assert dict(copy.demos[0].items()) == {"question": "1+1", "answer": "2"}
-    assert program.demos == []
-    assert _values(_known(copy))["demos"] == (demo,)
-
-
 def test_something_else_has_no_adapter() -> None:
     assert adapter_for(len) is None
     with pytest.raises(ConfigError, match="no agent that is known"):

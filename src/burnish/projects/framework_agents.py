@@ -42,7 +42,11 @@ _PANEL = "Agents of frameworks"
 _REMEDY = f"name an agent as module:name, importable from this folder; {KNOWN}"
 _LIBRARIES = {
     "agents": "openai-agents",
+    "crewai": "crewai",
     "dspy": "dspy",
+    "google": "google-adk",
+    "google.adk": "google-adk",
+    "google.genai": "google-adk",
     "langchain": "langgraph",
     "langchain_core": "langgraph",
     "langgraph": "langgraph",
@@ -132,7 +136,7 @@ def loaded_agent(reference: str, folder: Path) -> tuple[object, str | None]:
     except ConfigError as error:
         cause = error.__cause__
         absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
-        extra = _LIBRARIES.get((absent or "").partition(".")[0])
+        extra = _extra_of(absent or "")
         if extra is None:
             raise
         raise MissingExtra(
@@ -143,6 +147,12 @@ def loaded_agent(reference: str, folder: Path) -> tuple[object, str | None]:
         module, _, name = reference.partition(":")
         raise ConfigError.of(f"agent {reference}", f"{module} has no '{name}'", _REMEDY)
     return agent, file
+
+
+def _extra_of(module: str) -> str | None:
+    """The extra that installs a module; not all modules of `google` are of ADK."""
+    top = module.partition(".")[0]
+    return _LIBRARIES.get(module if top == "google" else top)
 
 
 class FrameworkSpec(TargetSpec):

@@ -19,6 +19,8 @@ PURPOSES: Mapping[str, str] = {
     "embeddings": "the embedding model that runs here",
     "langgraph": "graphs of LangGraph as targets, and recording their steps",
     "openai-agents": "agents of the OpenAI Agents SDK as targets",
+    "google-adk": "agents of Google ADK as targets",
+    "crewai": "agents and crews of CrewAI as targets",
     "dspy": "programs of DSPy as targets",
     "mlflow": "runs in MLflow",
     "wandb": "runs in Weights & Biases",

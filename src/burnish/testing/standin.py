@@ -13,7 +13,7 @@ from typing import TypeAlias
 from burnish.strategies.reflective.reflection import ROLE as REFLECTOR
 from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.role_requests import read_role_request
-from burnish.testing.servers import Answer, ScriptedServer, Status
+from burnish.testing.servers import Answer, ProtocolName, ScriptedServer, Status
 
 _OTHER = re.compile(r"^The text (.+):$", re.MULTILINE)
 _CASE = re.compile(r"^Case (.+)$", re.MULTILINE)
@@ -65,7 +65,7 @@ class Judging:
 def read_request(request: HttpRequest) -> Rewriting | Judging | None:
     """Parse a rewrite or judge request of burnish; None for anything else."""
     chat = request.json["messages"]
-    text = "\n".join(str(each["content"]) for each in chat if each["role"] == "user")
+    text = "\n".join(_spoken(each["content"]) for each in chat if each["role"] == "user")
     if (fields := read_role_request(REFLECTOR, text)) is not None:
         return Rewriting(
             field=fields["field"],
@@ -81,6 +81,11 @@ def read_request(request: HttpRequest) -> Rewriting | Judging | None:
             rubrics=dict(line.split(": ", 1) for line in rubrics.splitlines() if ": " in line),
         )
     return None
+
+
+def _spoken(content: str | list[Mapping[str, str]]) -> str:
+    """A message's text; some protocols send it in blocks."""
+    return content if isinstance(content, str) else "".join(each["text"] for each in content)
 
 
 def _case(name: str, record: str) -> ShownCase:
@@ -118,7 +123,7 @@ MODEL, ADDRESS, KEY = "EXAMPLE_MODEL", "EXAMPLE_BASE_URL", "EXAMPLE_API_KEY"
 
 @asynccontextmanager
 async def model_or_standin(
-    rewrite: Rewrite, judge: Judge | None = None
+    rewrite: Rewrite, judge: Judge | None = None, *, protocol: ProtocolName = "openai"
 ) -> AsyncGenerator[bool, None]:
     """Set the three variables to a model; yields whether it is the stand-in."""
     before = {name: os.environ.get(name) for name in (MODEL, ADDRESS, KEY)}
@@ -127,7 +132,7 @@ async def model_or_standin(
             os.environ.setdefault(ADDRESS, "")
             yield False
             return
-        async with ScriptedServer(answers=_answers(rewrite, judge)) as server:
+        async with ScriptedServer(protocol=protocol, answers=_answers(rewrite, judge)) as server:
             # The user's own key must not go to the stand-in, which needs none.
             key = "none-is-needed-offline"
             os.environ.update({MODEL: "stand-in", ADDRESS: server.base_url, KEY: key})
@@ -151,9 +156,15 @@ def one_more_rule(
     return f"these cases ask for nothing that {request.field} does not say", request.text
 
 
-async def run_beside(command: Sequence[str], rewrite: Rewrite, judge: Judge | None = None) -> int:
+async def run_beside(
+    command: Sequence[str],
+    rewrite: Rewrite,
+    judge: Judge | None = None,
+    *,
+    protocol: ProtocolName = "openai",
+) -> int:
     """Run a command with the model or its stand-in; returns the exit code."""
-    async with model_or_standin(rewrite, judge):
+    async with model_or_standin(rewrite, judge, protocol=protocol):
         process = await asyncio.create_subprocess_exec(*command)
         return await process.wait()
 

@@ -7,12 +7,14 @@ there.
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, Problem
@@ -29,15 +31,19 @@ from burnish.core.surfaces import (
 from burnish.system.user_functions import installed
 
 GROUP = "burnish.agents"
-"""The entry points of other adapters: the name is `module.Class`, the value an AgentAdapter."""
+"""The entry points of other adapters: the name is `package.Class`, the value an AgentAdapter."""
 _HOME = "burnish.targets.frameworks"
 _BUILT_IN = {
     "pydantic_ai.AbstractAgent": f"{_HOME}.pydantic_ai:PydanticAgent",
     "agents.Agent": f"{_HOME}.openai_agents:OpenAIAgent",
     "langgraph.Pregel": f"{_HOME}.langgraph:LangGraphAgent",
     "dspy.Module": f"{_HOME}.dspy:DSPyProgram",
+    "google.adk.BaseAgent": f"{_HOME}.google_adk:ADKAgent",
+    "crewai.BaseAgent": f"{_HOME}.crewai:CrewAIAgent",
+    "crewai.Crew": f"{_HOME}.crewai:CrewAICrew",
 }
-"""By the top module and the name of a class, the adapter for it and the classes derived from it."""
+"""By a package and the name of a class, the adapter for it and the classes derived from it."""
+TEMPERATURE = "model.temperature"
 T = TypeVar("T")
 
 
@@ -85,10 +91,8 @@ class AgentAdapter(ABC):
     output: str = ""
     """The field or state key that is the reply, where it is not the usual one."""
 
-    @property
-    @abstractmethod
-    def library(self) -> str:
-        """The name of the framework."""
+    library: ClassVar[str]
+    """The name of the framework."""
 
     @abstractmethod
     def parts(self) -> Iterator[AgentPart]:
@@ -121,6 +125,48 @@ class AgentAdapter(ABC):
         return None if self.make_deps is None else self.make_deps()
 
 
+class TeamAdapter(AgentAdapter):
+    """The way to several agents that work together, each with parts of the same kinds.
+
+    A part has the name of its member before its own; for one member alone it has not.
+    """
+
+    @abstractmethod
+    def team(self) -> list[Any]:
+        """The agent, and all that it can hand over to, directly or not."""
+
+    @abstractmethod
+    def texts(self, member: Any) -> Iterator[tuple[str, str]]:
+        """The texts of a member by name; empty ones are no parts."""
+
+    @abstractmethod
+    def temperature(self, member: Any) -> float | None:
+        """The temperature that is set for a member."""
+
+    def prefix(self, member: Any) -> str:
+        """What the names of a member's parts begin with."""
+        return "" if len(self.team()) == 1 else f"{member.name}."
+
+    def parts(self) -> Iterator[AgentPart]:
+        for member in self.team():
+            yield from self.parts_of(member)
+
+    def parts_of(self, member: Any) -> Iterator[AgentPart]:
+        """What may be edited of one member."""
+        prefix = self.prefix(member)
+        for name, text in self.texts(member):
+            if text:
+                yield AgentPart.text(f"{prefix}{name}", text)
+        if (temperature := self.temperature(member)) is not None:
+            yield AgentPart.temperature(f"{prefix}{TEMPERATURE}", temperature)
+
+    def own(self, member: Any, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The values of one member, by the names that it has for them."""
+        prefix = self.prefix(member)
+        ids = [part.surface.id for part in self.parts_of(member)]
+        return {name.removeprefix(prefix): values[name] for name in ids if name in values}
+
+
 Adapters: TypeAlias = type[AgentAdapter]
 
 
@@ -130,9 +176,10 @@ def adapter_for(agent: object, **options: Any) -> AgentAdapter | None:
     `options` are fields of the adapter: `make_deps`, `input`, `output`.
     """
     for kind in type(agent).__mro__:
-        found = _adapter_of(f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}")
-        if found is not None:
-            return found(agent=agent, **options)
+        for package in accumulate(kind.__module__.split("."), "{}.{}".format):
+            found = _adapter_of(f"{package}.{kind.__qualname__}")
+            if found is not None:
+                return found(agent=agent, **options)
     return None
 
 
@@ -150,6 +197,20 @@ def numbered(name: str, texts: list[str]) -> Iterator[tuple[str, str]]:
     """Texts with ids: the name itself for one, `name.1` and so on for several."""
     for number, text in enumerate(texts, start=1):
         yield (name if len(texts) == 1 else f"{name}.{number}"), text
+
+
+def query_fields(message: str, fields: Sequence[str]) -> dict[str, Any]:
+    """The input fields for a query: it is the only one, or a JSON object of all of them."""
+    if len(fields) == 1:
+        return {fields[0]: message}
+    with suppress(ValueError):
+        data: Any = json.loads(message)
+        if isinstance(data, dict):
+            return cast("dict[str, Any]", data)
+    names = ", ".join(fields)
+    text = f"the agent has several input fields ({names}), and the case is no JSON object"
+    remedy = "write the case's input as a JSON object, or set `input` to one field"
+    raise ConfigError([Problem(message=text, remedy=remedy)])
 
 
 # -- Values in a file ------------------------------------------------------------------------------
@@ -201,4 +262,7 @@ def with_values(agent: T, path: str | os.PathLike[str]) -> T:
     return cast("T", adapter.with_values(values))
 
 
-KNOWN = "known are agents of pydantic-ai, OpenAI Agents, LangGraph and DSPy"
+KNOWN = (
+    "known are agents of pydantic-ai, OpenAI Agents, LangGraph, Google ADK and CrewAI, and programs"
+    " of DSPy"
+)

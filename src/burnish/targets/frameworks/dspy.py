@@ -8,9 +8,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
-from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Demonstration, Value
-from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
+from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart, query_fields
 from burnish.targets.user_code import in_thread
 from burnish.tracing.steps import OpenStep
 
@@ -26,9 +25,7 @@ class DSPyProgram(AgentAdapter):
     is its only output field besides reasoning, or a JSON object of them.
     """
 
-    @property
-    def library(self) -> str:
-        return "DSPy"
+    library = "DSPy"
 
     @property
     def model(self) -> str:
@@ -73,17 +70,7 @@ class DSPyProgram(AgentAdapter):
         if self.input:
             return {self.input: message}
         signature = next(iter(_predictors(self.agent).values())).signature
-        fields = [*signature.input_fields]
-        if len(fields) == 1:
-            return {fields[0]: message}
-        with suppress(ValueError):
-            data: Any = json.loads(message)
-            if isinstance(data, dict):
-                return cast("dict[str, Any]", data)
-        names = ", ".join(fields)
-        text = f"the program has several input fields ({names}), and the case is no JSON object"
-        remedy = "write the case's input as a JSON object, or set `input` to one field"
-        raise ConfigError([Problem(message=text, remedy=remedy)])
+        return query_fields(message, [*signature.input_fields])
 
     def reply(self, prediction: Any) -> object:
         """The reply in a prediction."""

@@ -29,9 +29,7 @@ class LangGraphAgent(AgentAdapter):
     functions. Texts that a node makes itself are not found: `burnish.prompt` names those.
     """
 
-    @property
-    def library(self) -> str:
-        return "LangGraph"
+    library = "LangGraph"
 
     @cached_property
     def _found(self) -> dict[str, object]:

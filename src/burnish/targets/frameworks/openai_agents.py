@@ -3,65 +3,62 @@
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from itertools import groupby
 from typing import Any, cast
 
 from burnish.core.content import from_json
 from burnish.core.surfaces import Value
-from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
+from burnish.targets.frameworks.adapters import TEMPERATURE, TeamAdapter
 from burnish.tracing.steps import OpenStep
 
 _SDK: Any = import_module("agents")
 
 
-class OpenAIAgent(AgentAdapter):
+class OpenAIAgent(TeamAdapter):
     """Instructions, descriptions of tools and handoffs, and temperatures, of every agent.
 
     Instructions that a function makes stay as they are.
     """
 
-    @property
-    def library(self) -> str:
-        return "OpenAI Agents"
+    library = "OpenAI Agents"
 
     @property
     def model(self) -> str:
         model = self.agent.model
         return f"openai:{model}" if isinstance(model, str) and "/" not in model else ""
 
-    def parts(self) -> Iterator[AgentPart]:
-        team = _team(self.agent)
-        for agent in team:
-            name = partial(_name, agent, alone=len(team) == 1)
-            if isinstance(agent.instructions, str):
-                yield AgentPart.text(name("instructions"), agent.instructions)
-            if agent.handoff_description:
-                yield AgentPart.text(name("handoff_description"), agent.handoff_description)
-            for tool in agent.tools:
-                if isinstance(tool, _SDK.FunctionTool) and tool.description:
-                    yield AgentPart.text(name(f"tools.{tool.name}.description"), tool.description)
-            if agent.model_settings.temperature is not None:
-                temperature = agent.model_settings.temperature
-                yield AgentPart.temperature(name("model.temperature"), temperature)
+    def team(self) -> list[Any]:
+        team: list[Any] = [self.agent]
+        for each in team:
+            for handoff in each.handoffs:
+                other = _target(handoff)
+                if other is not None and all(other is not known for known in team):
+                    team.append(other)
+        return team
+
+    def texts(self, member: Any) -> Iterator[tuple[str, str]]:
+        if isinstance(member.instructions, str):
+            yield "instructions", member.instructions
+        yield "handoff_description", member.handoff_description
+        for tool in member.tools:
+            if isinstance(tool, _SDK.FunctionTool):
+                yield f"tools.{tool.name}.description", tool.description
+
+    def temperature(self, member: Any) -> float | None:
+        return member.model_settings.temperature
 
     def with_values(self, values: Mapping[str, Value]) -> Any:
-        team = _team(self.agent)
+        team = self.team()
         # Shallow copies first, since agents may hand over to each other in a circle.
         copies = {id(agent): copy(agent) for agent in team}
         for agent in team:
-            name, changed = partial(_name, agent, alone=len(team) == 1), copies[id(agent)]
+            own, changed = self.own(agent, values), copies[id(agent)]
             for field in ("instructions", "handoff_description"):
-                setattr(changed, field, values.get(name(field), getattr(agent, field)))
-            changed.tools = [
-                replace(tool, description=values.get(name(f"tools.{tool.name}.description")))
-                if name(f"tools.{tool.name}.description") in values
-                else tool
-                for tool in agent.tools
-            ]
+                setattr(changed, field, own.get(field, getattr(agent, field)))
+            changed.tools = [_described(tool, own) for tool in agent.tools]
             changed.handoffs = [_redirected(each, copies) for each in agent.handoffs]
-            if (temperature := values.get(name("model.temperature"))) is not None:
+            if (temperature := own.get(TEMPERATURE)) is not None:
                 changed.model_settings = replace(agent.model_settings, temperature=temperature)
         return copies[id(self.agent)]
 
@@ -131,19 +128,9 @@ def _arguments(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {"arguments": text}
 
 
-def _name(agent: Any, part: str, *, alone: bool) -> str:
-    return part if alone else f"{agent.name}.{part}"
-
-
-def _team(agent: Any) -> list[Any]:
-    """The agent, and every agent that it can hand over to, directly or not."""
-    team: list[Any] = [agent]
-    for each in team:
-        for handoff in each.handoffs:
-            other = _target(handoff)
-            if other is not None and all(other is not known for known in team):
-                team.append(other)
-    return team
+def _described(tool: Any, values: Mapping[str, Value]) -> Any:
+    text = values.get(f"tools.{tool.name}.description")
+    return tool if text is None else replace(tool, description=text)
 
 
 def _target(handoff: Any) -> Any:

@@ -17,10 +17,9 @@ from pydantic_ai.messages import (
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
-from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart, numbered
+from burnish.targets.frameworks.adapters import TEMPERATURE, AgentAdapter, AgentPart, numbered
 from burnish.tracing.pydantic_ai import traced_agent
 
-_TEMPERATURE = "model.temperature"
 _PROVIDERS = ("openai", "anthropic")
 """Systems of models whose names are references here too."""
 
@@ -31,9 +30,7 @@ class PydanticAgent(AgentAdapter):
     Instructions that a function makes stay as they are.
     """
 
-    @property
-    def library(self) -> str:
-        return "pydantic-ai"
+    library = "pydantic-ai"
 
     @property
     def model(self) -> str:
@@ -66,7 +63,7 @@ class PydanticAgent(AgentAdapter):
         if _is(agent.model_settings, dict):
             temperature = agent.model_settings.get("temperature")
             if temperature is not None:
-                yield AgentPart.temperature(_TEMPERATURE, temperature)
+                yield AgentPart.temperature(TEMPERATURE, temperature)
 
     def with_values(self, values: Mapping[str, Value]) -> Any:
         agent = copy(self._inner)
@@ -86,8 +83,8 @@ class PydanticAgent(AgentAdapter):
         )
         agent._function_toolset = _described(agent._function_toolset, values)
         agent._user_toolsets = [_described(each, values) for each in agent._user_toolsets]
-        if _TEMPERATURE in values and _is(agent.model_settings, dict):
-            agent.model_settings = {**agent.model_settings, "temperature": values[_TEMPERATURE]}
+        if TEMPERATURE in values and _is(agent.model_settings, dict):
+            agent.model_settings = {**agent.model_settings, "temperature": values[TEMPERATURE]}
         return agent
 
     def talk(self, agent: Any) -> "_PydanticTalk":

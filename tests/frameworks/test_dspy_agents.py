@@ -1,0 +1,55 @@
+"""Programs of DSPy: their parts, copies with other values, their steps."""
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from burnish.core.errors import ConfigError
+from burnish.core.surfaces import Demonstration
+from tests.frameworks.adapters import known, steps, values
+
+dspy: Any = import_module("dspy")
+
+
+class Echo(cast("type[Any]", dspy.BaseLM)):
+    """Is kind if it is told to be."""
+
+    def __init__(self) -> None:
+        cast("Any", super()).__init__(model="echo")
+
+    def forward(self, prompt: Any = None, messages: Any = None, **settings: Any) -> Any:
+        word = "kind" if "kind" in messages[0]["content"] else "rude"
+        text = f"[[ ## answer ## ]]\n{word}\n\n[[ ## completed ## ]]"
+        message = SimpleNamespace(content=text, tool_calls=None)
+        choice = SimpleNamespace(message=message, finish_reason="stop")
+        usage = {"prompt_tokens": 3, "completion_tokens": 2}
+        return SimpleNamespace(choices=[choice], usage=usage, model="echo")
+
+
+def test_demonstrations_of_a_predictor_are_a_part() -> None:
+    program = dspy.Predict("question -> answer")
+    demo = Demonstration(input="1+1", output="2")
+    copy = known(program).with_values({"instructions": "Add.", "demos": (demo,)})
+    assert copy.signature.instructions == "Add."
+    assert dict(copy.demos[0].items()) == {"question": "1+1", "answer": "2"}
+    assert program.demos == []
+    assert values(known(copy))["demos"] == (demo,)
+
+
+def test_a_program_runs_and_its_predictors_are_steps() -> None:
+    program = dspy.Predict(dspy.Signature("question -> answer", "Be kind."))
+    with dspy.context(lm=Echo()):
+        (step,) = steps(program, "hello", "kind")
+    assert step.output == {"answer": "kind"}
+    # DSPy 3.0 counts only the tokens of its own client.
+    assert step.usage.input_tokens == (0 if dspy.__version__.startswith("3.0.") else 3)
+    assert step.surfaces == ("demos", "instructions")
+
+
+def test_several_input_fields_need_an_object() -> None:
+    adapter: Any = known(dspy.Predict("text, question -> answer"))
+    assert adapter.inputs('{"text": "a", "question": "b"}') == {"text": "a", "question": "b"}
+    with pytest.raises(ConfigError, match="several input fields"):
+        adapter.inputs("hello")
