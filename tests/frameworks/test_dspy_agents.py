@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -13,11 +13,11 @@ from tests.frameworks.adapters import known, steps, values
 dspy: Any = import_module("dspy")
 
 
-class Echo(cast("type[Any]", dspy.BaseLM)):
+class Echo(dspy.BaseLM):
     """Is kind if it is told to be."""
 
     def __init__(self) -> None:
-        cast("Any", super()).__init__(model="echo")
+        super().__init__(model="echo")
 
     def forward(self, prompt: Any = None, messages: Any = None, **settings: Any) -> Any:
         word = "kind" if "kind" in messages[0]["content"] else "rude"

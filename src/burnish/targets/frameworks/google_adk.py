@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from burnish.core.surfaces import Value
 from burnish.targets.frameworks.adapters import TEMPERATURE, TeamAdapter
@@ -62,7 +62,7 @@ class ADKAgent(TeamAdapter):
         own = self.own(agent, values)
         copies = {id(each): self._changed(each, values) for each in agent.sub_agents}
         # An agent of a class of its own may also have its sub-agents as fields.
-        fields: dict[str, Any] = vars(agent)
+        fields = cast("dict[str, Any]", vars(agent))
         update: dict[str, Any] = {
             name: copies[id(value)] for name, value in fields.items() if id(value) in copies
         }
