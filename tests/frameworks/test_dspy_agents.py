@@ -17,7 +17,7 @@ class Echo(dspy.BaseLM):
     """Is kind if it is told to be."""
 
     def __init__(self) -> None:
-        super().__init__(model="echo")
+        dspy.BaseLM.__init__(self, model="echo")
 
     def forward(self, prompt: Any = None, messages: Any = None, **settings: Any) -> Any:
         word = "kind" if "kind" in messages[0]["content"] else "rude"

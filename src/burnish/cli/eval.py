@@ -113,20 +113,11 @@ class _Opening:
 
     output_dir: options.OutputDir = None
     resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Continue a run of this agent; a grid may get more columns.",
-        ),
+        str | None, options.run_option("Continue a run of this agent; a grid may get more columns.")
     ] = None
     fork: Annotated[
         str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Measure anew with the results of a run, paying only for what differs.",
-        ),
+        options.run_option("Measure anew with the results of a run, paying only for what differs."),
     ] = None
     retry_missing: Annotated[
         bool, typer.Option("--retry-missing", help="With --fork: ask again for what is missing.")

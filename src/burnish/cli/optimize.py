@@ -24,21 +24,11 @@ class _Opening:
     """Which run is made or continued."""
 
     output_dir: options.OutputDir = None
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Continue a run, with the flags it had.",
-        ),
-    ] = None
+    resume: Annotated[str | None, options.run_option("Continue a run, with the flags it had.")] = (
+        None
+    )
     fork: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="Start a new run that reuses everything RUN has paid for.",
-        ),
+        str | None, options.run_option("Start a new run that reuses everything RUN has paid for.")
     ] = None
     retry_missing: Annotated[
         bool, typer.Option("--retry-missing", help="With --fork: try again what is missing.")

@@ -73,6 +73,11 @@ def run_ids(incomplete: str) -> list[str]:
     return [folder.name for folder in known_runs() if folder.name.startswith(incomplete)]
 
 
+def run_option(text: str) -> Any:
+    """A flag that names a run."""
+    return typer.Option(metavar="RUN", autocompletion=run_ids, help=text)
+
+
 def file_kinds(incomplete: str) -> list[str]:
     """The kinds of files that begin like this, for the completion of a shell."""
     from burnish.projects.dialects import dialect_names
