@@ -83,7 +83,8 @@ def sample(field: SettingField) -> Any:
     if get_origin(kind) is dict:
         return {"key": "/a/file"}
     if get_origin(kind) is tuple:
-        return ["/a/file"]
+        words = get_args(plain_type(get_args(kind)[0]))  # of a Literal
+        return [words[-1] if words and isinstance(words[-1], str) else "nightly"]
     plain: dict[object, Any] = {bool: True, int: 7, float: 0.25, str: "text"}
     if get_origin(kind) is not None and str(get_origin(kind)) == "typing.Literal":
         return get_args(kind)[-1]
