@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak test-tracking docs screenshots deps build clean
+.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +33,7 @@ test-unit: $(VENV)/.burnish-dev ## the fast tests only
 test-breadth: $(VENV)/.burnish-dev ## further worlds and seeds of what `make test` tests already
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m breadth $(ARGS)
 
-test-frameworks: $(VENV)/.burnish-dev ## agents of frameworks, each with its oldest and newest version; ARGS=NAME
+test-frameworks: $(VENV)/.burnish-dev ## agents of frameworks and trackers of runs, in environments of their own; ARGS=NAME
 	@$(BIN)/python -m scripts.frameworks $(ARGS)
 
 fuzz-service: $(VENV)/.burnish-dev ## ask the service 200 things per route, and crowd it with 1,900 connections
@@ -65,17 +65,6 @@ $(VENV)/gepa-0.1.4: $(VENV)/.burnish
 
 bench-search: $(VENV)/gepa-0.1.4 ## compare searches with gepa in scripted worlds
 	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.search $(ARGS)
-
-# MLflow needs older packages than the pins: an environment of its own, with the others as pinned.
-$(VENV)/tracking/.done: $(VENV)/.burnish-dev
-	@$(BIN)/python -m venv $(VENV)/tracking
-	@grep -vE '^(cachetools|importlib_metadata)==' constraints.txt > $(VENV)/tracking/constraints.txt
-	@$(VENV)/tracking/bin/python -m pip --disable-pip-version-check --quiet install -c $(VENV)/tracking/constraints.txt hatchling editables
-	@$(VENV)/tracking/bin/python -m pip --disable-pip-version-check --quiet install -c $(VENV)/tracking/constraints.txt --no-build-isolation -e '.[mlflow,otel,wandb]' pytest pytest-asyncio pytest-randomly pytest-xdist hypothesis
-	@touch $@
-
-test-tracking: $(VENV)/tracking/.done ## runs in the real MLflow and Weights & Biases, without a network
-	@$(VENV)/tracking/bin/python -m pytest -q tests/frameworks/test_tracking_servers.py $(ARGS)
 
 bench-real: $(VENV)/gepa-0.1.4 ## compare rewrites and searches with gepa on a real model: BASE_URL=… MODEL=…
 	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.real $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
