@@ -41,5 +41,8 @@ def test_a_framework_is_tested_from_the_oldest_version_that_is_allowed(extra: st
 
 
 def _pin(extra: str, suffix: str) -> str:
-    lines = (ROOT / "constraints" / f"{extra}{suffix}.txt").read_text(encoding="utf-8").splitlines()
+    file = ROOT / "constraints" / f"{extra}{suffix}.txt"
+    if not file.exists():  # the oldest is the newest
+        file = file.with_stem(extra)
+    lines = file.read_text(encoding="utf-8").splitlines()
     return next(each for each in lines if each.startswith(f"{extra}==")).partition("==")[2]
