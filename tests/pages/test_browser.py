@@ -32,7 +32,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)
-def adoptable(shown: RunRecord, grid: Path, tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+def adoptable(
+    shown: RunRecord, refined_seed: Path, grid: Path, tmp_path_factory: pytest.TempPathFactory
+) -> RunRecord:
     """A run whose best can be adopted. Runs are made before the browser occupies the thread."""
     home = tmp_path_factory.mktemp("adoptable")
     with pytest.MonkeyPatch.context() as patch:
