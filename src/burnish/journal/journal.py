@@ -58,9 +58,9 @@ class _OpenJournal:
         return None if row is None else str(row[0])
 
     def _position_now(self) -> list[int]:
-        """How far the journal has come, without reading its rows: sessions and effects."""
+        """How far the journal has come, without reading its rows: sessions, trials and effects."""
         with reading(self.path):
-            queries = (self._sql.next_session, self._sql.effects_noted)
+            queries = (self._sql.next_session, self._sql.trials_recorded, self._sql.effects_noted)
             return [int(storage.one(self._db, each)) for each in queries]
 
     def _sum_up(self) -> "EffectTotals":
