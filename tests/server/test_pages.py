@@ -290,21 +290,18 @@ async def test_a_delegation_is_refined_from_its_page(tmp_path: Path) -> None:
         async with asyncio.timeout(120):
             while True:
                 page = (await guest.get(RUN)).text
-                if "empty_gradient" in page:
-                    break
+                if "empty_gradient" in page and "Refine the result" in page:
+                    break  # it is over, and can be refined again
                 await asyncio.sleep(0.01)
-        assert "Refine the result" in page, "it can be refined again"
         (file,) = home.manager.places.of(record).folder.glob("refinement_sessions/*_*.json")
         fields = json.loads(file.read_text(encoding="utf-8"))
         file.write_text(json.dumps({**fields, "stop_reason": "interrupted"}), encoding="utf-8")
         below = f"{RUN}/refinements/{file.stem}"
+        await until(home.manager, "refinements", file.stem, RunStatus.SUCCEEDED)
         resumed = await guest.send(f"{below}/resume", below)
         assert resumed.headers["location"] == f"{below}?done=resume"
-        async with asyncio.timeout(120):
-            while True:
-                if "empty_gradient" in file.read_text(encoding="utf-8"):
-                    break
-                await asyncio.sleep(0.01)
+        await until(home.manager, "refinements", file.stem, RunStatus.SUCCEEDED)
+        assert "empty_gradient" in file.read_text(encoding="utf-8")
 
 
 async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> None:

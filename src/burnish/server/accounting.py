@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,8 +90,11 @@ class Accounting:
         self, client: Client, key: _Key, budget: Budget, *, again: bool = False
     ) -> Amounts:
         """What a run may spend: its own budget, cut to what is left of the client's limits."""
-        if again and await self._accounts.charge(key) is None:
-            again = False  # it was started before there were accounts
+        charge = await self._accounts.charge(key) if again else None
+        if charge is None:
+            again = False  # also for a run that was started before there were accounts
+        elif charge.account != client.account:
+            client = replace(client, account=charge.account)  # an admin resumes it
         reserve = self._accounts.reserve_again if again else self._accounts.reserve
         wish, limits = _amounts(budget), limits_of(client)
         try:

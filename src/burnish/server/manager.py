@@ -36,6 +36,7 @@ from burnish.server.stores.records import (
     EVERY,
     REFINEMENTS,
     RunEvent,
+    RunExists,
     RunFilter,
     RunPage,
     RunStatus,
@@ -151,16 +152,19 @@ class RunManager:
     async def drive_refinement(
         self, session: str, work: RunWork, place: RunPlace, *, request: Json, account: str
     ) -> None:
-        """Store a refinement, and drive it here and now."""
+        """Store a refinement, or open it again if it is stored, and drive it here and now."""
         self._check_open()
         key = (REFINEMENTS, session)
-        await self.store.create(
-            *key,
-            strategy=work.strategy,
-            request=request,
-            where=self.places.where(place),
-            account=account,
-        )
+        try:
+            await self.store.create(
+                *key,
+                strategy=work.strategy,
+                request=request,
+                where=self.places.where(place),
+                account=account,
+            )
+        except RunExists:
+            await self.store.reopen(*key)
         await self.launcher.drive(key, work)
         self.launcher.counts["started"] += 1
 
@@ -311,8 +315,6 @@ class RunManager:
         """Apply the reservation of a run; a finished one needs a new one, from its own account."""
         charge = await self.store.accounts.charge(key)
         if client is not None and finished:
-            if charge is not None and charge.account != client.account:
-                client = replace(client, account=charge.account)  # an admin resumes it
             granted = await self.accounting.reserve(client, key, work.budget, again=True)
             await asyncio.to_thread(work.limit, granted)
         elif charge is not None:

@@ -185,7 +185,7 @@ class Refinements:
             opened = await asyncio.to_thread(opened_session)
             await _stored(self.manager, opened)
         else:
-            opened = await _limited(opened_session, self.manager, client)
+            opened = await _limited(opened_session, self.manager, client, resume=resume)
         return opened.session.session_id
 
 
@@ -237,19 +237,28 @@ def _status(error: BurnishError) -> int:
 
 
 async def _limited(
-    open_session: Callable[[], OpenRefinement], manager: RunManager, client: Client
+    open_session: Callable[[], OpenRefinement],
+    manager: RunManager,
+    client: Client,
+    *,
+    resume: str | None,
 ) -> OpenRefinement:
     """A stored session that stops at what is left of the client's limits."""
-    accounting, key = manager.accounting, refinement_key()
-    granted = await accounting.reserve(client, key, Budget())
+    accounting = manager.accounting
+    key = refinement_key() if resume is None else (REFINEMENTS, resume)
+    granted = await accounting.reserve(client, key, Budget(), again=resume is not None)
     try:
         opened = await asyncio.to_thread(open_session)
-        own = (REFINEMENTS, opened.session.session_id)
-        await accounting.rename(key, own)
-        key = own
+        if resume is None:
+            own = (REFINEMENTS, opened.session.session_id)
+            await accounting.rename(key, own)
+            key = own
         await _stored(manager, opened, account=client.account, granted=granted)
     except BaseException:  # cancelled or failed, the reservation is given back
-        await accounting.drop(key)
+        if resume is None:
+            await accounting.drop(key)
+        else:
+            await accounting.settle_finished(client.account)
         raise
     return opened
 
