@@ -125,6 +125,8 @@ def test_a_seed_that_may_not_be_written(seed: Path, tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if not folder.stat().st_mode & 0o001:
             folder.chmod(0o755)
+    for each in seed.rglob("*"):  # everybody may read it
+        each.chmod(0o755 if each.is_dir() else 0o644)
     code = (
         "import os, burnish.cli.refinement, burnish.cli.program; from burnish.cli import main;"
         "os.seteuid(65534); main(['refine', 'seed'])"

@@ -28,8 +28,16 @@ def filled(path: str, values: dict[str, str]) -> str:
 
 
 def body_of(path: str) -> dict[str, Any]:
-    if path.endswith("/evaluations"):
-        return {"app": "toy"}
+    bodies: dict[str, dict[str, Any]] = {
+        "evaluations": {"app": "toy"},
+        "tags": {"tags": ["nightly"]},
+        "try": {"values": {"instructions": "Be kind."}},
+        "tell": {"text": "Be kind."},
+        "pin": {"surfaces": ["instructions"]},
+        "unpin": {"surfaces": ["instructions"]},
+    }
+    if body := bodies.get(path.rpartition("/")[2]):
+        return body
     return {"run": {}} if "promptiter/v1" in path else {}
 
 

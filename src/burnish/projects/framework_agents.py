@@ -294,7 +294,8 @@ def _homes(target: FrameworkTarget, folder: Path) -> SourceHomes:
     """Where the values are: looked for in the agent's module, and in others beside it."""
     module = target.name.partition(":")[0]
     loaded = sys.modules.get(module)
-    main = Path(loaded.__file__) if loaded is not None and loaded.__file__ else None
+    source = getattr(loaded, "__file__", None)
+    main = Path(source) if source else None
     files = dict.fromkeys([main] if main is not None else [])
     home = folder.resolve()
     for other in list(sys.modules.values()):
