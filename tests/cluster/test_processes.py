@@ -65,6 +65,21 @@ async def answer(query):
             await asyncio.sleep(0.1)
     return query.upper()
 """
+HUNGRY = """\
+import os, time
+from pathlib import Path
+
+HERE = Path(os.environ["CLUSTER_TEST_FOLDER"])
+
+def answer(query):
+    with open(HERE / "calls", "a") as calls:
+        calls.write(f"{query}\\n")
+    if query == "ask 1":
+        room = bytearray(os.urandom(1 << 20)) * 1500
+        while room:  # its memory is beyond what Dask allows: only the end of the worker helps
+            time.sleep(0.1)
+    return query.upper()
+"""
 UPLOADED = """\
 import os
 
@@ -82,6 +97,19 @@ def evaluate(folder: Path, *flags: str, **more: str) -> subprocess.CompletedProc
     command = [*BURNISH, "eval", "bot.yaml", *flags]
     return subprocess.run(
         command, cwd=folder, env=environment(folder, **more), capture_output=True, text=True
+    )
+
+
+def evaluation_on(folder: Path, address: str) -> "subprocess.Popen[str]":
+    """An evaluation on the workers of a cluster, four cases at once."""
+    command = [*BURNISH, "eval", "bot.yaml", "--executor", "dask", "--address", address]
+    return subprocess.Popen(
+        [*command, "--concurrency", "4"],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -161,19 +189,29 @@ def dask(folder: Path, *args: str, log: str, **more: str) -> Generator["subproce
 
 
 @contextmanager
-def scheduler(folder: Path) -> Generator[str]:
-    """A scheduler of Dask; its address."""
+def scheduler_process(
+    folder: Path, port: int = 0
+) -> Generator[tuple["subprocess.Popen[str]", str]]:
+    """A scheduler of Dask: its process and its address."""
     file = folder / "scheduler.json"
-    listens = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    file.unlink(missing_ok=True)
+    listens = ("--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
     with dask(
         folder, "scheduler", *listens, "--scheduler-file", str(file), log="scheduler.log"
     ) as process:
         wait_for(lambda: file.exists() and file.read_text().endswith("}"), process)
-        yield json.loads(file.read_text())["address"]
+        yield process, json.loads(file.read_text())["address"]
 
 
-def worker_args(address: str) -> tuple[str, ...]:
-    return ("worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard")
+@contextmanager
+def scheduler(folder: Path) -> Generator[str]:
+    """A scheduler of Dask; its address."""
+    with scheduler_process(folder) as (_, address):
+        yield address
+
+
+def worker_args(address: str, *more: str) -> tuple[str, ...]:
+    return ("worker", address, *(more or ("--no-nanny",)), "--nthreads", "1", "--no-dashboard")
 
 
 def test_a_cluster_elsewhere_gets_the_folder_and_the_key(tmp_path: Path) -> None:
@@ -225,17 +263,7 @@ def test_workers_are_killed_in_turn_and_the_network_is_cut(tmp_path: Path) -> No
         other.away = True
         workers = [worker(number, network) for number in range(4)]
         last = worker(4, other)  # it waits for its way to the scheduler
-        command = [*BURNISH, "eval", "bot.yaml", "--executor", "dask", "--address", address]
-        run = cluster.enter_context(
-            subprocess.Popen(
-                [*command, "--concurrency", "4"],
-                cwd=tmp_path,
-                env=environment(tmp_path),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+        run = cluster.enter_context(evaluation_on(tmp_path, address))
         for _ in range(3):
             wait_for(lambda: waiting(*workers), run)
             killed = waiting(*workers)[0]
@@ -256,6 +284,49 @@ def test_workers_are_killed_in_turn_and_the_network_is_cut(tmp_path: Path) -> No
     assert made.keys() == {f"ask {n}" for n in range(32)}
     assert record.spent.calls == 32
     assert made.total() <= record.billed.calls
+
+
+def test_the_scheduler_restarts_in_the_middle(tmp_path: Path) -> None:
+    function_project(tmp_path, PATIENT, cases=12, module="bot_that_stays_calm")
+    calls = tmp_path / "calls"
+    calls.touch()
+    with ExitStack() as cluster:
+        process, address = cluster.enter_context(scheduler_process(tmp_path))
+        first = cluster.enter_context(dask(tmp_path, *worker_args(address), log="worker-0.log"))
+        run = cluster.enter_context(evaluation_on(tmp_path, address))
+        wait_for(lambda: len(calls.read_text().splitlines()) == 4, run)
+        process.kill()
+        process.wait()
+        port = urlsplit(address).port or 0
+        _, again = cluster.enter_context(scheduler_process(tmp_path, port))
+        assert again == address
+        wait_for(lambda: first.poll() is not None, run)  # Dask ends workers without a scheduler
+        (tmp_path / "go").touch()
+        cluster.enter_context(dask(tmp_path, *worker_args(address), log="worker-1.log"))
+        output, errors = run.communicate()
+    assert run.returncode == 0, errors + output
+    assert "12 passed, of 12" in output
+    record = RunRecord.read(only_run(tmp_path))
+    made = Counter(line.partition(" ")[2] for line in calls.read_text().splitlines())
+    assert made == {f"ask {n}": 2 if n < 4 else 1 for n in range(12)}
+    assert (record.spent.calls, record.billed.calls) == (12, 16)
+
+
+def test_a_worker_that_runs_out_of_memory_loses_its_cases_only(tmp_path: Path) -> None:
+    """Dask starts another one; a case that no worker has the memory for is missing."""
+    function_project(tmp_path, HUNGRY, cases=6, module="bot_that_eats")
+    with ExitStack() as cluster:
+        address = cluster.enter_context(scheduler(tmp_path))
+        guarded = worker_args(address, "--nanny", "--memory-limit", "1GB")
+        cluster.enter_context(dask(tmp_path, *guarded, log="worker.log"))
+        done = evaluate(tmp_path, "--executor", "dask", "--address", address, "--concurrency", "1")
+    assert done.returncode == 1, done.stderr + done.stdout
+    calls = Counter((tmp_path / "calls").read_text().splitlines())
+    assert calls == {"ask 0": 1, "ask 1": 3, "ask 2": 1, "ask 3": 1, "ask 4": 1, "ask 5": 1}
+    assert "5 passed, 1 missing, of 6" in done.stdout
+    assert "3 workers ended while they ran this case" in done.stdout
+    record = RunRecord.read(only_run(tmp_path))
+    assert (record.spent.calls, record.billed.calls) == (5, 8)
 
 
 def test_another_version_is_refused_with_the_remedy(tmp_path: Path) -> None:

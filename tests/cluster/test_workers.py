@@ -199,6 +199,39 @@ async def test_a_case_that_no_worker_survives_is_missing(tmp_path: Path) -> None
     assert (ending.spent.calls, ending.billed.calls) == (0, 3)
 
 
+async def test_progress_and_traces_arrive_while_other_cases_run(tmp_path: Path) -> None:
+    source = (
+        "import asyncio\n"
+        "from burnish.tracing import step\n"
+        "GO = asyncio.Event()\n"
+        "async def answer(query):\n"
+        "    with step('shouting', inputs=query):\n"
+        "        if query == 'ask 1':\n"
+        "            await GO.wait()\n"
+        "        return query.upper()\n"
+    )
+    path = function_project(tmp_path, source, cases=3, module="bot_with_steps")
+    ticks: list[Tick] = []
+    prepared, transport, folder = loaded(path), WorkersHere(tmp_path), tmp_path / "run"
+    setup = with_workers(prepared.setup, transport)
+    work = asyncio.create_task(measured(prepared, setup, folder, ticks=ticks))
+    while not (ticks and ticks[-1].done == 2):  # noqa: ASYNC110 - until two cases have ended
+        await asyncio.sleep(0)
+    with look_into(folder) as journal:
+        states = [effect.state for effect in journal.effects() if effect.kind == "run"]
+        ended = [codec(Outcome).decode(row.value) for row in journal.values([0], kinds={"run"})]
+    steps = [step for outcome in ended for step in outcome.trace.steps]
+    assert states == ["done", "in flight", "done"]
+    assert [(step.node, step.input) for step in steps] == [
+        ("shouting", "ask 0"),
+        ("shouting", "ask 2"),
+    ]
+    bot: Any = sys.modules["bot_with_steps"]
+    bot.GO.set()
+    result, _ = await work
+    assert passed(result) == [True] * 3
+
+
 async def test_a_stop_ends_the_work_of_workers(tmp_path: Path) -> None:
     source = (
         "import asyncio\n"
