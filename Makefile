@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-search bench-real bench-truth soak docs screenshots deps build clean
+.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-compare bench-search bench-real bench-truth soak docs screenshots deps build clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -56,8 +56,11 @@ format: $(VENV)/.burnish-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/.burnish ## measure overhead, efficiency, memory, start-up
-	@$(BIN)/python -m benchmarks
+bench: $(VENV)/gepa-0.1.4 ## measure overhead, efficiency, memory, start-up; ARGS=PART
+	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks $(ARGS)
+
+bench-compare: $(VENV)/.burnish ## measure another commit beside this tree: REF=HEAD~5 ARGS='overhead startup'
+	@$(BIN)/python -m benchmarks.compare $(or $(REF),$(error name a commit: make bench-compare REF=HEAD~5)) $(ARGS)
 
 # Beside the virtual environment's packages, not among them: only this comparison wants it.
 $(VENV)/gepa-0.1.4: $(VENV)/.burnish

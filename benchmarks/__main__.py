@@ -82,10 +82,10 @@ def main() -> None:
 def table(figures: list[Figure]) -> Table:
     """The figures as a table."""
     shown = Table(title="burnish, measured here and now", box=None, pad_edge=False)
-    for column in ("what", "measured", "goal", ""):
+    for column in ("what", "measured", "goal", "", "beside"):
         shown.add_column(column, justify="right" if column in {"measured", "goal"} else "left")
-    for figure in figures:
-        shown.add_row(figure.what, figure.shown, figure.goal_shown, figure.mark)
+    for each in figures:
+        shown.add_row(each.what, each.shown, each.goal_shown, each.mark, each.peer_shown)
     return shown
 
 

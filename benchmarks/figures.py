@@ -1,4 +1,4 @@
-"""One measured figure, and the goal it has to meet."""
+"""One measured figure, the goal it has to meet, and what another program needs for the same."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,21 @@ class Figure:
     unit: str
     goal: float | None = None
     more: bool = False
+    peer: str = ""
+    """Another program that was measured on the same work, in the same process."""
+    peer_value: float = 0.0
 
     @property
     def shown(self) -> str:
         """The number as people read it."""
-        return f"{_short(self.value)} {self.unit}"
+        return self.spelled(self.value)
 
     @property
     def goal_shown(self) -> str:
         """The goal as people read it."""
         if self.goal is None:
             return ""
-        return f"{'≥' if self.more else '≤'} {_short(self.goal)} {self.unit}"
+        return f"{'≥' if self.more else '≤'} {self.spelled(self.goal)}"
 
     @property
     def mark(self) -> str:
@@ -32,6 +35,17 @@ class Figure:
             return ""
         met = self.value >= self.goal if self.more else self.value <= self.goal
         return "✓" if met else "✗"
+
+    @property
+    def peer_shown(self) -> str:
+        """What the other program needs, and how many times that burnish needs."""
+        if not self.peer:
+            return ""
+        return f"{self.peer}: {self.spelled(self.peer_value)}, × {self.value / self.peer_value:.2f}"
+
+    def spelled(self, value: float) -> str:
+        """A value of this figure with its unit."""
+        return f"{_short(value)} {self.unit}"
 
 
 def _short(value: float) -> str:
