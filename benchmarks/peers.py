@@ -5,6 +5,7 @@ import resource
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,14 +19,16 @@ def figures() -> list[Figure]:
     """Processor time per metric call, beside gepa's where it is installed (`make bench` does)."""
     ours = _per_call(optimize)
     what = f"processor time a metric call, search with an instant adapter ({METRIC_CALLS:,} calls)"
-    peer = {} if find_spec("gepa") is None else {"peer": "gepa", "peer_value": _gepa() * 1e6}
-    return [Figure(what=what, value=ours * 1e6, unit="µs", goal=300, **peer)]
+    figure = Figure(what=what, value=ours * 1e6, unit="µs", goal=300)
+    if find_spec("gepa") is None:
+        return [figure]
+    return [replace(figure, peer="gepa", peer_value=_gepa() * 1e6)]
 
 
 def _gepa() -> float:
     import gepa  # pyright: ignore[reportMissingImports]
 
-    return _per_call(gepa.optimize, display_progress_bar=False)  # pyright: ignore[reportUnknownMemberType]
+    return _per_call(gepa.optimize, display_progress_bar=False)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 class _Batch:
@@ -49,7 +52,7 @@ class _Instant:
         self,
         batch: list[Any],
         candidate: dict[str, str],
-        capture_traces: bool = False,  # noqa: FBT001, FBT002 - gepa's signature
+        capture_traces: bool = False,
     ) -> Any:
         """Longer is better, up to a point that is never reached."""
         self.calls += len(batch)

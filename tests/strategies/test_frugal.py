@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.errors import BaselineUnmeasured
+from burnish.core.errors import BaselineUnmeasured, ConfigError
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
+from burnish.core.formatting import Table
 from burnish.core.outcomes import Failure, FailureKind, Outcome, Usage
 from burnish.core.savings import saving, unit_of
 from burnish.core.surfaces import (
@@ -19,12 +20,15 @@ from burnish.core.surfaces import (
     NumberSurface,
     TextSurface,
 )
+from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
+from burnish.projects.adopt import chosen_trial
 from burnish.runs.claims import claim_words
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, start
-from burnish.strategies.frugal.search import Frugal, FrugalSettings
+from burnish.strategies.frugal.plugin import FrugalPlugin
+from burnish.strategies.frugal.search import Frugal, FrugalSettings, Point, frontier
 from burnish.testing import ExpectedText, ScriptedTarget, check_strategy
 
 PROMPT = "Answer yes. Be polite. Thank the customer for asking. Remember our long history."
@@ -111,6 +115,68 @@ async def test_what_costs_and_does_not_help_leaves(tmp_path: Path) -> None:
     assert words.endswith("a saving, and the score loses no more than 0.05"), words
     refused = [row.trial for row in record.rows if not row.trial.accepted][1:]
     assert any("small" in trial.candidate.origin.note for trial in refused)
+
+
+def priced(candidate: Candidate, case: Case, draw: int) -> Outcome:
+    """The huge model knows hard cases, the large one half of them, the small one no question."""
+    del draw
+    model = str(candidate.values["model"])
+    hard = int(case.id.split("-")[1]) % 4
+    right = {"huge": True, "large": hard != 0, "small": hard > 1}[model]
+    price = {"huge": 4000, "large": 1000, "small": 50}[model]
+    words = len(str(candidate.values["prompt"]).split())
+    right = right and "Answer yes." in str(candidate.values["prompt"])
+    return Outcome(
+        replies=("yes" if right else "no",),
+        nano_usd=words * price * 1000,
+        usage=Usage(requests=1, input_tokens=words, output_tokens=1),
+    )
+
+
+async def test_the_frontier_keeps_what_nothing_beats_in_score_and_cost(tmp_path: Path) -> None:
+    made = setup(priced, goal="frontier")
+    target = ScriptedTarget(
+        respond=priced,
+        surfaces=(
+            TextSurface(id="prompt"),
+            ChoiceSurface(id="model", choices=("huge", "large", "small")),
+        ),
+        values={"prompt": PROMPT, "model": "large"},
+    )
+    ending, record = await run(replace(made, target=target), tmp_path / "run")
+    assert dict(ending.best.values) == {"prompt": "Answer yes.", "model": "large"}
+    assert ending.claim is not None
+    assert ending.claim.verdict == "improved"
+    kept = [row.trial for row in record.rows if row.trial.kept]
+    ends = {(str(t.candidate.values["model"]), str(t.candidate.values["prompt"])) for t in kept}
+    assert {("huge", "Answer yes."), ("small", "Answer yes.")} <= ends
+    (table,) = [each for each in FrugalPlugin().report(record) if isinstance(each, Table)][-1:]
+    shown = [(row[1], row[2], row[3], row[4]) for row in table.rows]
+    assert [(amount, score, offered) for _, amount, score, offered in shown] == [
+        ("0.100", "0.500", ""),
+        ("2.000", "0.750", "offered"),
+        ("8.000", "1.000", ""),
+    ]
+    assert ["small" in shown[0][0], "huge" in shown[2][0]] == [True, True]
+
+
+async def test_a_point_of_the_frontier_can_be_adopted(tmp_path: Path) -> None:
+    _, record = await run(setup(goal="frontier", margin=0.01), tmp_path / "run")
+    kept = next(row for row in record.rows if row.trial.kept)
+    refused = next(row for row in record.rows if row.number and not kept_or_accepted(row))
+    assert chosen_trial(record, kept.number) is kept
+    with pytest.raises(ConfigError, match="was not accepted"):
+        chosen_trial(record, refused.number)
+
+
+def kept_or_accepted(row: TrialRow) -> bool:
+    return row.trial.kept or row.trial.accepted
+
+
+def test_of_twins_the_frontier_has_one() -> None:
+    places = {"a": (1.0, 0.5), "b": (0.99, 0.5), "c": (2.0, 0.5), "d": (2.0, 0.9), "e": (5.0, 0.9)}
+    points = [(name, Point(amount=a, score=s)) for name, (a, s) in places.items()]
+    assert [name for name, _ in frontier(points)] == ["b", "d"]
 
 
 async def test_a_loss_within_the_margin_is_taken_and_said(tmp_path: Path) -> None:

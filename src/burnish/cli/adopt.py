@@ -30,7 +30,7 @@ def adopt(
     ],
     *,
     trial: Annotated[
-        int | None, typer.Option(metavar="N", help="An accepted trial other than the best.")
+        int | None, typer.Option(metavar="N", help="An accepted or kept trial other than the best.")
     ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Only show what would change.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -226,10 +226,13 @@ def _copy_candidate(run: "RunRecord", *, trial: int | None, to: Path | None) -> 
     from burnish.runs.events import CANDIDATES
 
     row = chosen_trial(run, trial)
-    if row is None or not row.trial.accepted:
+    if row is None or not (row.trial.accepted or row.trial.kept):
         typer.echo("nothing to adopt: no candidate was better than the baseline")
         return
     if row.number not in run.files:
+        if row.trial.kept:
+            message = f"trial {row.number} was only kept, and has no files of its own"
+            raise ConfigError([Problem(where="--trial", message=message)])
         message = f"trial {row.number} was accepted, but its files were never written"
         raise ConfigError([Problem(message=message, remedy="resume the run, then adopt it")])
     files = [_inside(run.folder, name) for name in run.files[row.number]]

@@ -72,15 +72,20 @@ def _loaded_homes(run: RunRecord, file: Path | None) -> Homes:
 
 
 def chosen_trial(run: RunRecord, number: int | None) -> TrialRow | None:
-    """The trial to adopt: an accepted one by its number, or the best; None before any trial."""
+    """The trial to adopt: an accepted or kept one by its number, or the best; None if there is
+    none yet."""
     if number is None:
         return run.best
     row = next((row for row in run.rows if row.number == number), None)
-    if row is not None and (row.trial.accepted or row.trial.phase == BASELINE):
+    if row is not None and (_is_kept(row) or row.trial.phase == BASELINE):
         return row
-    accepted = ", ".join(str(row.number) for row in run.rows if row.trial.accepted) or "none"
+    accepted = ", ".join(str(row.number) for row in run.rows if _is_kept(row)) or "none"
     message = f"trial {number} was not accepted" if row else f"there is no trial {number}"
     raise ConfigError([Problem(where="--trial", message=message, remedy=f"accepted: {accepted}")])
+
+
+def _is_kept(row: TrialRow) -> bool:
+    return row.trial.accepted or row.trial.kept
 
 
 def changes_of(run: RunRecord, row: TrialRow) -> tuple[Change, ...]:

@@ -1,13 +1,15 @@
 """The strategy `frugal`: change one thing at a time, keep what saves and does not harm.
 
 It asks no model: other choices (such as a cheaper model), fewer demonstrations, other numbers, and
-texts without some of their lines and sentences.
+texts without some of their lines and sentences. With the goal `frontier` it also keeps what saves
+more and loses more, and what costs more and is better.
 """
 
+import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import decide
@@ -29,7 +31,7 @@ from burnish.core.surfaces import (
     TextSurface,
     Value,
 )
-from burnish.core.trials import Decision, SplitResult, Trial
+from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.run import Run
 from burnish.runs.spec import StrategySettings
@@ -38,8 +40,13 @@ from burnish.strategies.race import BLOCK, Course, Stopped, may_end_early, race
 from burnish.strategies.scales import at_unit, rounded, unit
 from burnish.system.settings import Access, Door
 
-Goal: TypeAlias = Literal["cheaper", "faster"]
+Goal: TypeAlias = Literal["cheaper", "faster", "frontier"]
 MAX_MISSING = 0.25
+_AS_DEAR = 0.98
+"""A point of the frontier costs less than this share of what is as good: others are its twins."""
+_FLOOR = 0.5
+"""Of the score of the baseline; what is worse is not on the frontier, however cheap it is."""
+T = TypeVar("T")
 _MOVABLE = (ChoiceSurface, DemosSurface, NumberSurface, TextSurface)
 
 
@@ -47,7 +54,8 @@ class FrugalSettings(StrategySettings):
     """What is saved, and what that may cost."""
 
     goal: Annotated[Goal, Door(flag="*", panel="Options", http=Access.CLIENT)] = "cheaper"
-    """What to save: money (tokens, where nothing has a price), or time."""
+    """What to save: money (tokens, where nothing has a price), or time; `frontier` saves money and
+    also keeps what no other candidate beats in both score and cost."""
     margin: Annotated[Share, Door(flag="*", panel="Options", http=Access.CLIENT)] = 0.05
     """How much lower the score may be, from 0 to 1."""
 
@@ -56,6 +64,27 @@ class FrugalSettings(StrategySettings):
 class _Measured:
     candidate: Candidate
     holdout: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What a candidate costs, and how good it is."""
+
+    amount: float
+    score: float
+
+    def beats(self, other: "Point") -> bool:
+        """Whether nobody would want the other: it is not better, and not really cheaper."""
+        return self.score >= other.score and other.amount > _AS_DEAR * self.amount
+
+
+def frontier(points: Iterable[tuple[T, Point]]) -> list[tuple[T, Point]]:
+    """Those that no other beats, the cheapest first; of twins the better one, then the first."""
+    front: list[tuple[T, Point]] = []
+    for name, point in sorted(points, key=lambda each: (-each[1].score, each[1].amount)):
+        if not any(other.beats(point) for _, other in front):
+            front.append((name, point))
+    return front[::-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +124,9 @@ class Frugal:
 
     @property
     def offer_rule(self) -> OfferRule:
-        settings = self.settings
-        return OfferRule(tolerance=settings.margin, margin=settings.margin, saves=settings.goal)
+        margin = self.settings.margin
+        saves = "faster" if self.settings.goal == "faster" else "cheaper"
+        return OfferRule(tolerance=margin, margin=margin, saves=saves)
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         if self._movable(target):
@@ -159,15 +189,30 @@ class _Descent:
         self._unit: Saved = unit
         self._tried = {start.candidate.id}
         self._refused = set[str]()
+        self._explores = strategy.settings.goal == "frontier"
+        score = run.objective.measure(start.holdout).score or 0.0
+        self._most_lost = max(self._margin, _FLOOR * score) if self._explores else self._margin
+        """A score that is lower by more is of no use to anybody."""
+        self._points = [start]
+        """What was measured on all cases of holdout."""
+        self._left = set[str]()
+        """What was changed in every way already."""
 
     async def go(self) -> None:
-        """Until no move is left."""
+        """Until no move is left: from the best, and then from every point of the frontier."""
+        await self._descend()
+        while (point := self._unexplored()) is not None:
+            self._left.add(point.candidate.id)
+            for move in self._strategy.moves(self._run.target, point.candidate):
+                await self._try(move, point.candidate)
+
+    async def _descend(self) -> None:
         moves = self._moves()
         while moves:
             move = moves.popleft()
             if move.key in self._refused:
                 continue
-            if await self._try(move):
+            if await self._try(move, self._best.candidate):
                 # What was taken out changes the places of what is left.
                 moves = self._moves()
             else:
@@ -177,11 +222,25 @@ class _Descent:
     def _moves(self) -> deque[_Move]:
         return deque(self._strategy.moves(self._run.target, self._best.candidate))
 
-    async def _try(self, move: _Move) -> bool:
+    def _unexplored(self) -> _Measured | None:
+        """A point of the frontier that nothing was tried from yet: the best, then the cheapest."""
+        if not self._explores:
+            return None
+        front = [each for each, _ in frontier((p, self._place(p.holdout)) for p in self._points)]
+        # What the best does without, the others mostly do not need either.
+        front.sort(key=lambda each: each is not self._best)
+        return next((each for each in front if each.candidate.id not in self._left), None)
+
+    def _place(self, held: Evaluation) -> Point:
+        """Where an evaluation is beside the baseline, over the cases that both have."""
+        seen = saving(held, self._start.holdout, self._run.objective, self._unit)
+        return Point(amount=math.inf, score=-math.inf) if seen is None else _point(seen)
+
+    async def _try(self, move: _Move, parent: Candidate) -> bool:
         """Whether the change saves without harm; recorded whatever its result."""
         run = self._run
         origin = Origin(by=self._strategy.name, kind=move.kind, note=move.note)
-        candidate = self._best.candidate.child({move.surface: move.value}, origin=origin)
+        candidate = parent.child({move.surface: move.value}, origin=origin)
         if candidate.id in self._tried:
             return False
         self._tried.add(candidate.id)
@@ -190,15 +249,18 @@ class _Descent:
         if run.stop_reason(need) is not None:
             raise Stopped
         trial = Trial(candidate=candidate, cycle=1, phase=move.kind, touched=(move.surface,))
-        if problems := await run.check(candidate, parent=self._best.candidate):
+        if problems := await run.check(candidate, parent=parent):
             run.record(replace(trial, problems=tuple(problems)))
             return False
         held, decision = await self._decided(candidate)
         run.record(replace(trial, holdout=SplitResult.of(held, run.objective), decision=decision))
+        measured = _Measured(candidate=candidate, holdout=held)
+        if decision.accepted or decision.verdict is Verdict.KEEP:
+            self._points.append(measured)
         if not decision.accepted:
             return False
         run.advance(candidate)
-        self._best = _Measured(candidate=candidate, holdout=held)
+        self._best = measured
         return True
 
     async def _decided(self, candidate: Candidate) -> tuple[Evaluation, Decision]:
@@ -207,7 +269,8 @@ class _Descent:
         first = await run.evaluate(
             candidate, split=Split.HOLDOUT, cases=run.dataset.holdout[:BLOCK], repeats=self._repeats
         )
-        if (lost := self._costs_more(first)) is not None:
+        look = self._is_beaten if self._explores else self._costs_more
+        if (lost := look(first)) is not None:
             return first, lost
         course = Course(
             order=run.dataset.holdout,
@@ -215,12 +278,40 @@ class _Descent:
             repeats=self._repeats,
             block=BLOCK,
             early=may_end_early(self._start.holdout, run.objective),
-            slack=self._margin,
+            slack=self._most_lost,
         )
         (heat,) = await race(run, [candidate], course)
         if heat.lost is not None:
             return heat.evaluation, heat.lost
-        return heat.evaluation, self._decide(heat.evaluation)
+        return heat.evaluation, self._kept(heat.evaluation, self._decide(heat.evaluation))
+
+    def _is_beaten(self, first: Evaluation) -> Decision | None:
+        """Whether one of the frontier costs no more and is better, or cannot be bettered."""
+        seen, cases = self._place(first), set(first.cases)
+        for each in self._points:
+            other, whole = self._place(each.holdout.only(cases)), self._place(each.holdout)
+            is_better = other.score > seen.score or whole.score >= 1
+            if other.amount <= seen.amount and is_better:
+                words = f"score {number(seen.score)} for {self._amount(seen)}, beside "
+                words += f"{number(other.score)} for {self._amount(other)}"
+                numbers = {"after": seen.amount, "other": other.amount}
+                return decide("frugal", "beaten", words, numbers)
+        return None
+
+    def _kept(self, held: Evaluation, decision: Decision) -> Decision:
+        """The decision; where the frontier is wanted, what is on it is kept."""
+        if not self._explores or decision.code not in ("dearer", "worse"):
+            return decision
+        here, start = self._place(held), self._place(self._start.holdout)
+        if here.score < start.score - self._most_lost:
+            return decision
+        if any(self._place(each.holdout).beats(here) for each in self._points):
+            return decision
+        words = f"on the frontier: score {number(here.score)} for {self._amount(here)}"
+        return replace(decision, verdict=Verdict.KEEP, code="kept", reason=words)
+
+    def _amount(self, point: Point) -> str:
+        return f"{number(point.amount)} {SAVED_WORDS[self._unit]}"
 
     def _costs_more(self, first: Evaluation) -> Decision | None:
         seen = saving(first, self._best.holdout, self._run.objective, self._unit)
@@ -249,6 +340,10 @@ class _Descent:
         more = "less" if seen.saved.mean > 0 else "more"
         amount = f"{number(seen.before)} → {number(seen.after)} {SAVED_WORDS[self._unit]}"
         return f"{abs(seen.share):.0%} {more}: {amount}"
+
+
+def _point(seen: Saving) -> Point:
+    return Point(amount=seen.after, score=seen.scores[1])
 
 
 def _known(held: Evaluation, objective: Objective) -> set[str]:
