@@ -53,9 +53,11 @@ _MOVABLE = (ChoiceSurface, DemosSurface, NumberSurface, TextSurface)
 class FrugalSettings(StrategySettings):
     """What is saved, and what that may cost."""
 
-    goal: Annotated[Goal, Door(flag="*", panel="Options", http=Access.CLIENT)] = "cheaper"
-    """What to save: money (tokens, where nothing has a price), or time; `frontier` saves money and
-    also keeps what no other candidate beats in both score and cost."""
+    goal: Annotated[Goal, Door(flag="*", panel="Options", metavar="GOAL", http=Access.CLIENT)] = (
+        "cheaper"
+    )
+    """`cheaper` saves money (tokens, where nothing has a price), `faster` saves time, `frontier`
+    saves money and keeps what no other candidate beats in both score and cost."""
     margin: Annotated[Share, Door(flag="*", panel="Options", http=Access.CLIENT)] = 0.05
     """How much lower the score may be, from 0 to 1."""
 
