@@ -172,13 +172,48 @@ async def test_a_wrong_call_fails_and_the_executer_keeps_the_result(tmp_path: Pa
     assert dumped.model_dump(by_alias=True, mode="json")["finalEvalStatus"] == 2
 
 
+@pytest.mark.parametrize("city", ["Shanghai", "Beijing"])
+async def test_call_agent_may_return_an_invocation_with_its_tools(
+    tmp_path: Path, city: str
+) -> None:
+    """A folder with a tool metric, and an agent behind `call_agent`: no runner is needed."""
+    (tmp_path / "weather.evalset.json").write_text(json.dumps(QUICKSTART), encoding="utf-8")
+    criterion = {"toolTrajectory": {"default": {"name": {"match": "exact"}, "arguments": {}}}}
+    metric = {"metricName": "tool_trajectory_avg_score", "threshold": 1.0, "criterion": criterion}
+    (tmp_path / "test_config.json").write_text(json.dumps({"metrics": [metric], "num_runs": 2}))
+
+    async def agent(query: str) -> Invocation:
+        call = {"id": "t1", "name": "get_weather", "args": {"city": city}}
+        return Invocation.model_validate(
+            {
+                "user_content": {"role": "user", "parts": [{"text": query}]},
+                "final_response": {"role": "model", "parts": [{"text": "18°C"}]},
+                "intermediate_data": {"tool_uses": [call]},
+            }
+        )
+
+    evaluation = AgentEvaluator.evaluate(tmp_path, call_agent=agent)
+    if city == "Beijing":
+        with pytest.raises(CasesFailed, match=r"tool_trajectory_avg_score 0\.00 of 1 needed"):
+            await evaluation
+        return
+    result = await evaluation
+    runs = result.results_by_eval_set_id["weather"].eval_results_by_eval_id["shanghai"]
+    assert [run.final_eval_status for run in runs] == [EvalStatus.PASSED] * 2
+
+
 async def test_an_agent_that_reports_no_tools_has_no_score_for_them() -> None:
-    async def agent(query: str) -> str:
+    async def text(query: str) -> str:
         del query
         return "18°C"
 
-    with pytest.raises(CasesFailed, match="missing"):
-        await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TOOLS)
+    async def invocation(query: str) -> Invocation:
+        asked, answered = ({"parts": [{"text": each}]} for each in (query, "18°C"))
+        return Invocation(user_content=asked, final_response=answered)  # pyright: ignore[reportArgumentType]
+
+    for agent in (text, invocation):
+        with pytest.raises(CasesFailed, match="tool_trajectory_avg_score missing"):
+            await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TOOLS)
 
 
 def test_pass_rates_of_repeated_runs() -> None:
