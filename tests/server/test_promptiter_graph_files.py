@@ -136,6 +136,27 @@ async def test_metrics_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert scored(await ran(client)) == ["equality"], "the file decides, as for the CLI"
 
 
+async def test_ids_are_trimmed_and_steps_have_their_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaced = {
+        "train": [{"evalSetId": " lessons", "evalCaseIds": ["lessons0 "]}],
+        "validation": [{"evalSetId": "exam\n"}],
+        "TargetSurfaceIDs": [" desk/clerk#instruction "],
+    }
+    async with served(tmp_path, monkeypatch, metrics=EXACT) as (client, _):
+        result = await ran(client, **spaced)
+    (exam,) = result["BaselineValidation"]["EvalSets"]
+    assert [case["EvalCaseID"] for case in exam["Cases"]] == ["exam0", "exam1"]
+    (lessons,) = result["Rounds"][0]["Train"]["EvalSets"]
+    assert [case["EvalCaseID"] for case in lessons["Cases"]] == ["lessons0"]
+    trace = exam["Cases"][0]["Trace"]
+    for usage in (trace["Usage"], trace["Steps"][0]["Usage"]):
+        assert usage["prompt_tokens"] > 0 < usage["completion_tokens"]
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert usage["prompt_tokens_details"] == {"cached_tokens": 0}
+
+
 async def test_metrics_of_the_sets_count_where_the_file_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
