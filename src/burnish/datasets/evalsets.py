@@ -82,9 +82,7 @@ def _case_in(shape: EvalCaseShape) -> Case:
     )
 
 
-def recorded_outcome(
-    actual: Sequence[InvocationShape], reference: Sequence[Turn] = ()
-) -> Outcome:
+def recorded_outcome(actual: Sequence[InvocationShape], reference: Sequence[Turn] = ()) -> Outcome:
     """The recorded outcome; turns of the reference that were not reached have no reply."""
     messages = tuple(text_of(one.user_content) for one in actual)
     replies = tuple(text_of(one.final_response) for one in actual)
