@@ -20,15 +20,21 @@ from burnish.compat.evaluation import (
     CriterionType,
     EvalCase,
     EvalConfig,
+    EvalMetric,
     EvalSet,
     EvalStatus,
     EvaluationResult,
     Evaluator,
+    FinalResponseCriterion,
     IntermediateData,
     Invocation,
+    JSONCriterion,
+    LLMJudgeCriterion,
     LocalEvalSetsManager,
     NotFoundError,
     TargetPrompt,
+    TextCriterion,
+    ToolTrajectoryCriterion,
     load_eval_set_from_file,
     pass_at_k,
     pass_hat_k,
@@ -256,6 +262,34 @@ async def test_registered_evaluators_and_comparisons_score() -> None:
 
     CRITERION_REGISTRY.register(CriterionType.TEXT, same_letters)
     await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TEXT)
+
+
+async def test_criteria_are_made_by_a_program_or_read_in_both_spellings() -> None:
+    same = {"textStrategy": {"matchStrategy": "contains", "caseInsensitive": True}}
+    text = FinalResponseCriterion(text=TextCriterion(match="contains", case_insensitive=True))
+    assert FinalResponseCriterion.model_validate(same) == text
+    tools = ToolTrajectoryCriterion.model_validate(
+        {"defaultStrategy": {"arguments": {"ignoreTree": {"city": True}}}, "orderSensitive": True}
+    )
+    assert tools.default.arguments == JSONCriterion(ignore_tree={"city": True})
+    judged = {"judgeModel": {"modelName": "m"}, "knowledgeToolNames": ["search"]}
+    assert LLMJudgeCriterion.model_validate(judged).knowledge_tool_names == ["search"]
+    with pytest.raises(ValueError, match="matches"):
+        TextCriterion.model_validate({"matches": "exact"})
+    written = {
+        "final_response_avg_score": text.model_dump(exclude_none=True),
+        "tool_trajectory_avg_score": tools.model_dump(exclude_none=True, by_alias=True),
+    }
+    kinds = {
+        "final_response_avg_score": "finalResponse",
+        "tool_trajectory_avg_score": "toolTrajectory",
+    }
+    metrics = [
+        EvalMetric(metric_name=name, threshold=1.0, criterion={kinds[name]: each})
+        for name, each in written.items()
+    ]
+    config = EvalConfig.model_validate({"metrics": [each.model_dump() for each in metrics]})
+    await AgentEvaluator.evaluate_eval_set(weather(), runner=Runner("Beijing"), eval_config=config)
 
 
 def test_eval_sets_in_files(tmp_path: Path) -> None:
