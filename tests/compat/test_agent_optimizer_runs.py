@@ -320,8 +320,12 @@ async def test_attempts_side_by_side_have_rounds_and_costs_of_their_own(tmp_path
     assert early == [each.reflection_lm_calls for each in result.rounds]
 
 
-async def test_a_limit_of_60_calls_is_used(tmp_path: Path) -> None:
-    """An optimizer.json whose rewrites never help: 57 to 60 calls, and none beyond the limit."""
+@pytest.mark.parametrize(("algorithm", "least"), [("gepa_reflective", 57), ("reflective", 55)])
+async def test_a_limit_of_60_calls_is_used(tmp_path: Path, algorithm: str, least: int) -> None:
+    """An optimizer.json whose rewrites never help: 57 to 60 calls, and none beyond the limit.
+
+    With races, making a candidate lead takes validation twice: fewer calls than that may be left.
+    """
     ideas = count()
 
     def idea(request: HttpRequest) -> str:
@@ -329,11 +333,11 @@ async def test_a_limit_of_60_calls_is_used(tmp_path: Path) -> None:
         return reflection(f"{BASELINE}Idea number {next(ideas)}.\n")
 
     async with world(tmp_path, idea) as here:
-        here.configure(max_metric_calls=60, max_candidate_proposals=1000)
+        here.configure(name=algorithm, max_metric_calls=60, max_candidate_proposals=1000)
         result = await here.optimize()
         assert len(here.calls) == result.extras["total_metric_calls"]
     assert result.stop_reason == "budget_exhausted"
-    assert 57 <= len(here.calls) <= 60
+    assert least <= len(here.calls) <= 60
     last = json.loads((here.out / "rounds" / f"round_{result.total_rounds:03d}.json").read_text())
     assert (last["trainSubsampleCandidateScore"], last["validationPassRate"]) == (None, 0.0)
 

@@ -285,7 +285,7 @@ async def test_criteria_are_made_by_a_program_or_read_in_both_spellings() -> Non
         "tool_trajectory_avg_score": "toolTrajectory",
     }
     metrics = [
-        EvalMetric(metric_name=name, threshold=1.0, criterion={kinds[name]: each})
+        EvalMetric.model_validate({"metricName": name, "criterion": {kinds[name]: each}})
         for name, each in written.items()
     ]
     config = EvalConfig.model_validate({"metrics": [each.model_dump() for each in metrics]})
