@@ -28,7 +28,7 @@ def serving(
         talk = [m["content"] for m in body["messages"] if m["role"] != "system"]
         told = "".join(m["content"] for m in body["messages"] if m["role"] == "system")
         everything = "".join(m["content"] for m in body["messages"])
-        if (shape := _role(everything)) in ("critic", "applier"):
+        if (shape := role_of(everything)) in ("critic", "applier"):
             return written.replace("{}", json.dumps(written_for(shape)))
         return said_to(told, talk, body.get("temperature", 0.0))
 
@@ -52,7 +52,7 @@ def hosted(server: ScriptedServer) -> Generator[str, None, None]:
         loop.close()
 
 
-def _role(told: str) -> str:
+def role_of(told: str) -> str:
     """Who is asked, by what the answer is to hold."""
     if "failing_pattern" in told:
         return "critic"

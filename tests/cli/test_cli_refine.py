@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from burnish.testing.delegation_world import COMPLETE, GOOD, delegation, plan
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import Answer, ModelReply, ScriptedServer
 from tests.cli.coders import AGENT, write_coders
 from tests.cli.console import Burnish, Said, finish, forked, tree, until
+from tests.cli.served_echo import hosted
+from tests.delegation.refine.run_folders import awp_run
 
 pytestmark = pytest.mark.slow
 
@@ -195,3 +200,43 @@ def test_experiments_from_the_command_line(burnish: Burnish) -> None:
     assert "user_override" in shown.out
     listed = burnish("experiments", "list", "--json").json
     assert listed[0]["task_order"] == ["001-write-a-report", "002-write-a-report"]
+
+
+def test_a_run_of_awp_agents_is_refined_at_its_own_endpoint(
+    tmp_path: Path, burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its variables and the names of its models are enough: no workflow, no flag, no burnish key.
+
+    The endpoint gets the names as awp-agents writes them, and the key.
+    """
+    asked: list[HttpRequest] = []
+    decisions = iter([plan("report.md"), delegation("writer"), COMPLETE])
+    text = f"# The report\n\n{'It was 31 °C at noon on every day of the week. ' * 12}\n"
+
+    def answer(request: HttpRequest) -> Answer:
+        asked.append(request)
+        messages = request.json["messages"]
+        if request.json.get("tools"):
+            if any(each["role"] == "tool" for each in messages):
+                done = {"summary": "wrote it", "outputs": ["report.md"], "confidence": 0.9}
+                return json.dumps(done)
+            return ModelReply(uses=(("file_write", {"path": "report.md", "content": text}),))
+        critic = "critic" in request.json["response_format"]["json_schema"]["name"]
+        return json.dumps(GOOD if critic else next(decisions))
+
+    run = awp_run(tmp_path / "ws")
+    manifest = json.loads((run / "run_manifest.json").read_text())
+    manifest["models"] = {"manager": "openai/gpt-5-mini", "worker": "acme/agent-7"}
+    (run / "run_manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with hosted(ScriptedServer(answers=answer)) as url:
+        monkeypatch.setenv("LLM_BASE_URL", url)
+        monkeypatch.setenv("LLM_API_KEY", "a-key-of-awp-0123456789")
+        said = burnish("refine", str(run), "--iterations", "1")
+    assert said.code == 0, said
+    assert (run / "BEST" / "report.md").read_text() == text
+    workers = {each.json["model"] for each in asked if each.json.get("tools")}
+    others = {each.json["model"] for each in asked if not each.json.get("tools")}
+    assert (workers, others) == ({"acme/agent-7"}, {"openai/gpt-5-mini"})
+    assert {each.headers["authorization"] for each in asked} == {"Bearer a-key-of-awp-0123456789"}
+    files = [each for each in run.rglob("*") if each.is_file()]
+    assert not [each for each in files if b"a-key-of-awp-0123456789" in each.read_bytes()]

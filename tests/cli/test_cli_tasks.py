@@ -264,3 +264,37 @@ def test_a_model_reads_the_context_of_a_task(tmp_path: Path) -> None:
     optimize(backend, file, max_trials=1)
     said = "".join(message.content for message in backend.asked[0].messages)
     assert "They cannot be edited:\n\n=== style.md\nWords of three letters.\n=== end" in said
+
+
+def test_a_task_file_says_how_a_crash_and_a_good_score_end_the_loop(tmp_path: Path) -> None:
+    stopping = put("policy", on_failure="stop"), put("budget", max_iterations=5)
+    optimize(adding(TWO, "boom\n", THREE), write_task(tmp_path / "crash", *stopping, NO_PASS))
+    assert [row["decision"] for row in results(tmp_path / "crash")] == ["baseline", "keep", "crash"]
+    assert RunRecord.read(Path("run")).search_end == "failure"
+    enough = put("budget", max_iterations=5, target_score=0.75)
+    way = RunOpening(output_dir=Path("enough"))
+    file = write_task(tmp_path / "target", enough, NO_PASS)
+    optimize(adding(TWO, THREE, FOUR), file, way=way)
+    assert [row["score"] for row in results(tmp_path / "target")] == [0.25, 0.5, 0.75]
+
+
+def test_a_task_file_opens_a_pool_and_the_winner_is_measured_again(tmp_path: Path) -> None:
+    """Two edits in a round, and the second round starts from the second best too."""
+    pool = top(candidates_per_iteration=2, incumbents=2, prune=False)
+    backend = adding("one\nred\n", "one\nred\nblue\n", "one\nred\nblue\ngreen\n", "one\nred\ntan\n")
+    optimize(backend, write_task(tmp_path, put("budget", max_iterations=2), pool))
+    asked = ["".join(each.content for each in request.messages) for request in backend.asked]
+    assert len(asked) == 4
+    assert sum("one\nred\nblue\n" in each for each in asked[2:]) >= 1
+    parents = {tuple(row.trial.candidate.parents) for row in RunRecord.read(Path("run")).rows[3:]}
+    assert len(parents) == 2, "each edit of the second round has its own start"
+    claim = RunRecord.read(Path("run")).claim
+    assert claim is not None
+    assert "measured again" in claim.reason
+
+
+def test_line_ends_of_windows_stay_where_a_model_edits_in_place(tmp_path: Path) -> None:
+    file = write_task(tmp_path, put("budget", max_iterations=1), NO_PASS)
+    (tmp_path / "notes.md").write_bytes(b"one\r\n")
+    optimize(adding(TWO), file, in_place=True)
+    assert (tmp_path / "notes.md").read_bytes() == b"one\r\ntwo\r\n"

@@ -3,13 +3,16 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import ScriptedServer
 from tests.cli.console import SLOW, SMALL, START, finish, forked
-from tests.cli.served_echo import served, serving
+from tests.cli.served_echo import hosted, role_of, served, serving
 from tests.cli.terminal import Screen, on_terminal
-from tests.projects.optimizer_world import write_world
+from tests.projects.optimizer_world import KINDS, RULE, said_to, write_world, written_for
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +61,75 @@ def test_a_terminal_of_80_by_24_has_all_that_matters_in_view(tmp_path: Path) -> 
     assert "trials 67%" in limits
     assert re.fullmatch(r"best score [\d.]+  spent .+  time .+  left .+", spent)
     assert screen.wrapped == []
+
+
+HOLODECK = """\
+name: filing-clerk
+model:
+  {provider: openai, name: m, endpoint: "%s", api_key: "${CLERK_KEY}", temperature: 0.9, top_p: 0.9}
+instructions: {file: instructions/system-prompt.md}
+evaluations:
+  metrics:
+    - {type: standard, metric: equality}
+  optimizer:
+    loss: {equality: 1.0}
+    train_cases_file: train.yaml
+    holdout_cases_file: holdout.yaml
+    min_holdout_cases: 3
+    axes:
+      numeric:
+        - {path: model.temperature, type: float, range: [0.0, 1.0]}
+        - {path: model.top_p, type: float, range: [0.0, 1.0]}
+        - {path: model.max_tokens, type: int, range: [500, 1500]}
+      textual: [{path: instructions.inline, max_chars: 400}]
+    max_cycles: 1
+    numeric_phase: {max_trials: 2, patience: 2}
+    textual_phase: {max_trials: 1, patience: 1}
+"""
+
+
+def test_an_agent_of_holodeck_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    """Named in the first line; every number of a point is shown; the prompt keeps its last line
+    break although the applier drops it; cases without names are known by what they ask."""
+
+    def answer(question: HttpRequest) -> str:
+        messages = question.json["messages"]
+        everything = "".join(each["content"] for each in messages)
+        if (shape := role_of(everything)) in ("critic", "applier"):
+            written = written_for(shape)
+            if "new_text" in written:
+                written["new_text"] = written["new_text"].rstrip("\n")
+            return json.dumps(written)
+        talk = [each["content"] for each in messages if each["role"] != "system"]
+        return said_to(everything, talk, question.json.get("temperature", 0.0))
+
+    (tmp_path / "instructions").mkdir()
+    prompt = tmp_path / "instructions" / "system-prompt.md"
+    prompt.write_text("Answer {question}.\n", encoding="utf-8")
+    for name, word in (("train", "learned"), ("holdout", "held")):
+        cases = [
+            {"input": f"{kind} {word} {n}?", "ground_truth": f"{word}{n}"}
+            for kind in KINDS
+            for n in range(2)
+        ]
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({"test_cases": cases}), encoding="utf-8")
+    with hosted(ScriptedServer(answers=answer)) as url:
+        (tmp_path / "agent.yaml").write_text(HOLODECK % url, encoding="utf-8")
+        args = ("test", "optimize", "agent.yaml", "-o", "run")
+        more: dict[str, Any] = {"start": START, "TERM": "dumb", "CLERK_KEY": "a-key-of-nobody"}
+        code, written = on_terminal(*args, cwd=tmp_path, width=80, **more)
+        assert code == 0, written
+        cases = ("eval", "agent.yaml", "--cases", "holdout.yaml")
+        _, measured = on_terminal(*cases, cwd=tmp_path, width=80, **more)
+    lines = written.splitlines()
+    assert lines[0].startswith("filing-clerk, openai:m")
+    points = [line.strip() for line in lines if line.startswith("   max_tokens ")]
+    assert len(points) == 2
+    assert all(re.fullmatch(r"max_tokens \d+, temperature \S+, top_p \S+", each) for each in points)
+    assert max(map(len, lines)) <= 80
+    assert (tmp_path / "run" / "best-instructions.md").read_text().endswith(f"{RULE}.\n")
+    assert prompt.read_text() == "Answer {question}.\n"
+    assert re.search(r"rule held 0\? \([0-9a-f]{6}\)", measured)
 
 
 def test_no_color_is_honoured(tmp_path: Path) -> None:

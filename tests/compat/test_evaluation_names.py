@@ -20,15 +20,21 @@ from burnish.compat.evaluation import (
     CriterionType,
     EvalCase,
     EvalConfig,
+    EvalMetric,
     EvalSet,
     EvalStatus,
     EvaluationResult,
     Evaluator,
+    FinalResponseCriterion,
     IntermediateData,
     Invocation,
+    JSONCriterion,
+    LLMJudgeCriterion,
     LocalEvalSetsManager,
     NotFoundError,
     TargetPrompt,
+    TextCriterion,
+    ToolTrajectoryCriterion,
     load_eval_set_from_file,
     pass_at_k,
     pass_hat_k,
@@ -172,13 +178,48 @@ async def test_a_wrong_call_fails_and_the_executer_keeps_the_result(tmp_path: Pa
     assert dumped.model_dump(by_alias=True, mode="json")["finalEvalStatus"] == 2
 
 
+@pytest.mark.parametrize("city", ["Shanghai", "Beijing"])
+async def test_call_agent_may_return_an_invocation_with_its_tools(
+    tmp_path: Path, city: str
+) -> None:
+    """A folder with a tool metric, and an agent behind `call_agent`: no runner is needed."""
+    (tmp_path / "weather.evalset.json").write_text(json.dumps(QUICKSTART), encoding="utf-8")
+    criterion = {"toolTrajectory": {"default": {"name": {"match": "exact"}, "arguments": {}}}}
+    metric = {"metricName": "tool_trajectory_avg_score", "threshold": 1.0, "criterion": criterion}
+    (tmp_path / "test_config.json").write_text(json.dumps({"metrics": [metric], "num_runs": 2}))
+
+    async def agent(query: str) -> Invocation:
+        call = {"id": "t1", "name": "get_weather", "args": {"city": city}}
+        return Invocation.model_validate(
+            {
+                "user_content": {"role": "user", "parts": [{"text": query}]},
+                "final_response": {"role": "model", "parts": [{"text": "18°C"}]},
+                "intermediate_data": {"tool_uses": [call]},
+            }
+        )
+
+    evaluation = AgentEvaluator.evaluate(tmp_path, call_agent=agent)
+    if city == "Beijing":
+        with pytest.raises(CasesFailed, match=r"tool_trajectory_avg_score 0\.00 of 1 needed"):
+            await evaluation
+        return
+    result = await evaluation
+    runs = result.results_by_eval_set_id["weather"].eval_results_by_eval_id["shanghai"]
+    assert [run.final_eval_status for run in runs] == [EvalStatus.PASSED] * 2
+
+
 async def test_an_agent_that_reports_no_tools_has_no_score_for_them() -> None:
-    async def agent(query: str) -> str:
+    async def text(query: str) -> str:
         del query
         return "18°C"
 
-    with pytest.raises(CasesFailed, match="missing"):
-        await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TOOLS)
+    async def invocation(query: str) -> Invocation:
+        asked, answered = ({"parts": [{"text": each}]} for each in (query, "18°C"))
+        return Invocation(user_content=asked, final_response=answered)  # pyright: ignore[reportArgumentType]
+
+    for agent in (text, invocation):
+        with pytest.raises(CasesFailed, match="tool_trajectory_avg_score missing"):
+            await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TOOLS)
 
 
 def test_pass_rates_of_repeated_runs() -> None:
@@ -221,6 +262,34 @@ async def test_registered_evaluators_and_comparisons_score() -> None:
 
     CRITERION_REGISTRY.register(CriterionType.TEXT, same_letters)
     await AgentEvaluator.evaluate_eval_set(weather(), call_agent=agent, eval_config=TEXT)
+
+
+async def test_criteria_are_made_by_a_program_or_read_in_both_spellings() -> None:
+    same = {"textStrategy": {"matchStrategy": "contains", "caseInsensitive": True}}
+    text = FinalResponseCriterion(text=TextCriterion(match="contains", case_insensitive=True))
+    assert FinalResponseCriterion.model_validate(same) == text
+    tools = ToolTrajectoryCriterion.model_validate(
+        {"defaultStrategy": {"arguments": {"ignoreTree": {"city": True}}}, "orderSensitive": True}
+    )
+    assert tools.default.arguments == JSONCriterion(ignore_tree={"city": True})
+    judged = {"judgeModel": {"modelName": "m"}, "knowledgeToolNames": ["search"]}
+    assert LLMJudgeCriterion.model_validate(judged).knowledge_tool_names == ["search"]
+    with pytest.raises(ValueError, match="matches"):
+        TextCriterion.model_validate({"matches": "exact"})
+    written = {
+        "final_response_avg_score": text.model_dump(exclude_none=True),
+        "tool_trajectory_avg_score": tools.model_dump(exclude_none=True, by_alias=True),
+    }
+    kinds = {
+        "final_response_avg_score": "finalResponse",
+        "tool_trajectory_avg_score": "toolTrajectory",
+    }
+    metrics = [
+        EvalMetric.model_validate({"metricName": name, "criterion": {kinds[name]: each}})
+        for name, each in written.items()
+    ]
+    config = EvalConfig.model_validate({"metrics": [each.model_dump() for each in metrics]})
+    await AgentEvaluator.evaluate_eval_set(weather(), runner=Runner("Beijing"), eval_config=config)
 
 
 def test_eval_sets_in_files(tmp_path: Path) -> None:

@@ -88,3 +88,25 @@ def test_a_comparison_is_blind_to_ids_times_and_money_only() -> None:
     assert not matches(["…", "loss 0.2 $3"], came)
     assert not matches(["a 12s"], came)
     assert level("spent  3 calls") == "spent 3 calls"
+
+
+def test_each_system_has_one_table_of_what_differs_without_an_empty_cell() -> None:
+    """What differs, why, and how to get the other: once, on one page."""
+    text = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    header = "| what differs | why | how to get the other |"
+    systems = {part.splitlines()[0]: part for part in text.split("\n## ")[1:]}
+    assert list(systems) == [
+        "HoloDeck",
+        "AgentOptimizer and AgentEvaluator",
+        "Artifact loop",
+        "PromptIter",
+        "AWP refine",
+        "gepa",
+    ]
+    for system, part in systems.items():
+        assert part.count("\n|---") == part.count(header) == 1, system
+        rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line[:1] == "|"]
+        wrong = [row for row in rows[2:] if len(row) != 3 or not all(map(str.strip, row))]
+        assert not wrong, system
+    pages = {page.name: page.read_text(encoding="utf-8") for page in written_pages()}
+    assert [name for name, page in pages.items() if "## What differs from" in page] == []

@@ -55,6 +55,9 @@ def read(folder: Path, old: str = "", new: str = "") -> Any:
         ("type: standard, ", "", "set the type: `type: standard`"),
         ("equality", 'equality, response_path: ".a"', "response_path: '.a' is not a path"),
         ("equality", 'equality, response_path: "a b"', "response_path: 'a b' is not a path"),
+        ("equality", 'equality, response_path: "a[0]b"', "response_path: 'a[0]b' is not a path"),
+        ("equality", 'equality, response_path: "a[x]"', "response_path: 'a[x]' is not a path"),
+        ("equality", 'equality, response_path: "a..b"', "response_path: 'a..b' is not a path"),
     ],
 )
 def test_what_holodeck_refuses_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:

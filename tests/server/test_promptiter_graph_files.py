@@ -19,7 +19,9 @@ from burnish.server import Datasets, FileApp, create_app
 from burnish.server.apps.engines import engine_of
 from burnish.testing.http_exchange import HttpRequest
 from burnish.testing.servers import ScriptedServer
-from tests.cli.console import START
+from tests.cli.console import START, tree
+from tests.cli.served_echo import hosted
+from tests.server.processes import serving
 from tests.server.world import listening, manager_of
 
 pytestmark = pytest.mark.slow
@@ -134,6 +136,66 @@ async def test_metrics_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert scored(await ran(client)) == ["equality"]
         write_set_metrics(tmp_path, OF_THE_SETS)
         assert scored(await ran(client)) == ["equality"], "the file decides, as for the CLI"
+
+
+def test_the_command_serves_a_graph_from_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PromptIter's server example as `burnish serve`: shared metrics, a judge, a limit, other
+    sub-paths and slim results; everything that is written is below `--data`."""
+    monkeypatch.setenv(KEY, "a-key-of-the-operator")
+    server = ScriptedServer(protocol="openai", answers=answer)
+    with hosted(server):
+        more = {"metrics_file": "metrics.yaml", "judge": model("judge", server)}
+        write_desk(tmp_path, server, **more, budget={"max_calls": 40})
+        (tmp_path / "metrics.yaml").write_text(json.dumps(EXACT + JUDGED))
+        before = tree(tmp_path)
+        flags = ("--sub-path", "structure=anatomy", "--omit=losses", "--omit=evaluation-cases")
+        with serving(tmp_path, "--app", "desk=graph.yaml", "--data", "service", *flags) as service:
+            here = service.client.base_url.copy_with(path="")
+            found = service.client.get(f"{here}{BASE}/anatomy")
+            assert found.json()["structure"]["EntryNodeID"] == "desk/clerk"
+            assert service.client.get(f"{here}{BASE}/structure").status_code == 404
+            ran = service.client.post(f"{here}{BASE}/runs", json={"run": RUN})
+    assert ran.status_code == 200, ran.text
+    result = ran.json()["result"]
+    (exam,) = result["BaselineValidation"]["EvalSets"]
+    assert (result["Status"], exam["Cases"]) == ("succeeded", None)
+    assert all(each["Losses"] is None for each in result["Rounds"])
+    folder = folder_of(result, tmp_path)
+    assert begun(folder)["budget"]["max_calls"] == 40
+    with look_into(folder) as journal:
+        first = next(iter(trial_rows(journal))).trial
+    assert first.holdout is not None
+    assert set(first.holdout.measurement.values) >= {"equality", "kindness"}
+    after = tree(tmp_path)
+    assert {name: after[name] for name in before} == before
+    # stderr.txt is what the test keeps of the command's own output.
+    assert {name.split("/")[0] for name in after.keys() - before.keys()} == {
+        "service",
+        "stderr.txt",
+    }
+
+
+async def test_ids_are_trimmed_and_steps_have_their_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaced = {
+        "train": [{"evalSetId": " lessons", "evalCaseIds": ["lessons0 "]}],
+        "validation": [{"evalSetId": "exam\n"}],
+        "TargetSurfaceIDs": [" desk/clerk#instruction "],
+    }
+    async with served(tmp_path, monkeypatch, metrics=EXACT) as (client, _):
+        result = await ran(client, **spaced)
+    (exam,) = result["BaselineValidation"]["EvalSets"]
+    assert [case["EvalCaseID"] for case in exam["Cases"]] == ["exam0", "exam1"]
+    (lessons,) = result["Rounds"][0]["Train"]["EvalSets"]
+    assert [case["EvalCaseID"] for case in lessons["Cases"]] == ["lessons0"]
+    trace = exam["Cases"][0]["Trace"]
+    for usage in (trace["Usage"], trace["Steps"][0]["Usage"]):
+        assert usage["prompt_tokens"] > 0 < usage["completion_tokens"]
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert usage["prompt_tokens_details"] == {"cached_tokens": 0}
 
 
 async def test_metrics_of_the_sets_count_where_the_file_has_none(

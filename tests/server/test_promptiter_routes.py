@@ -60,6 +60,7 @@ async def test_an_asynchronous_run(tmp_path: Path) -> None:
     assert again.json() == {"error": f'run "{told["ID"]}" is not running: file does not exist'}
 
 
+TWICE = [{"metricName": name, "nodeId": PLANNER} for name in ("quality", " quality")]
 WRONG: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("GET", "/async-runs/x", {}, 404, 'run "x" for app "desk" not found: file does not exist'),
     ("POST", "/async-runs/x/cancel", {}, 404, 'run "x" is not running: file does not exist'),
@@ -83,6 +84,13 @@ WRONG: list[tuple[str, str, dict[str, Any], int, str]] = [
         {"json": {"run": RUN | {"train": [{"evalSetId": "t", "lossHints": [{}]}]}}},
         400,
         "a loss hint has no",
+    ),
+    (
+        "POST",
+        "/async-runs",
+        {"json": {"run": RUN | {"train": [{"evalSetId": "t", "lossTargets": TWICE}]}}},
+        400,
+        "two loss targets for 'quality'",
     ),
 ]
 

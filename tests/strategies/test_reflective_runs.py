@@ -239,6 +239,22 @@ def test_a_limit_of_60_is_used_until_nothing_more_can_be_decided(
     assert any(trial.holdout is not None for trial in short)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [3, 4, 8])
+def test_a_trail_with_races_uses_its_limit_too(tmp_path: Path, size: int, seed: int) -> None:
+    """Less is left than it takes to make a candidate lead: holdout, and a block of it again."""
+    made = setup(World(train=size, holdout=size, noise=0.1), ReflectiveSettings(prune=False),
+                 budget=Budget(max_metric_calls=60))  # fmt: skip
+    run = driven(replace(made, seed=seed), tmp_path / "run")
+    assert run.ending.reason.code == "max_metric_calls"
+    assert 60 - 2 * size < run.ending.spent.metric_calls <= 60
+    before = [row.trial for row in run.rows]
+    more = replace(made, seed=seed, budget=Budget(max_metric_calls=90))
+    again = driven(more, tmp_path / "run")
+    assert [row.trial for row in again.rows[: len(before)]] == before
+    assert 60 < again.ending.spent.metric_calls <= 90
+
+
 def test_a_short_round_can_find_the_winner_and_a_resume_repeats_it(tmp_path: Path) -> None:
     """Baseline 3, a round of 6 that fails, and 4 left: one to screen, 3 to decide."""
     texts = ["Worse {who}.", "Answer {who}: yes"]

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import Field, ValidationError, model_validator
 
 from burnish.core.content import Json
+from burnish.core.outcomes import Outcome, Trace
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
@@ -23,7 +25,7 @@ from burnish.datasets.evalset_shapes import (
     as_json,
     as_python,
 )
-from burnish.datasets.evalsets import evalset_in
+from burnish.datasets.evalsets import evalset_in, recorded_outcome
 from burnish.metrics.eval_metrics import MetricItem
 from burnish.system import write_atomic
 from burnish.system.yaml import tree_of
@@ -59,6 +61,12 @@ class Invocation(EvalModel, InvocationShape):
 
     invocation_id: str | None = ""
     intermediate_data: IntermediateShape | None = None
+
+    def as_outcome(self) -> Outcome:
+        """What an agent did that returns an invocation; without data, its tools are unknown."""
+        outcome = recorded_outcome([self])
+        trace = Trace() if self.intermediate_data is None else outcome.trace
+        return replace(outcome, asked=(), trace=trace, nano_usd=None)
 
 
 class SessionInput(EvalModel, SessionShape):

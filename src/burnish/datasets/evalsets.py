@@ -77,12 +77,12 @@ def _case_in(shape: EvalCaseShape) -> Case:
             for rubric in shape.rubrics or ()
         ),
         scenario=_scenario(scenario) if scenario else None,
-        recorded=_recorded(actual, turns) if traced else None,
+        recorded=recorded_outcome(actual, turns) if traced else None,
         extras=case_extras(shape),
     )
 
 
-def _recorded(actual: Sequence[InvocationShape], reference: Sequence[Turn]) -> Outcome:
+def recorded_outcome(actual: Sequence[InvocationShape], reference: Sequence[Turn] = ()) -> Outcome:
     """The recorded outcome; turns of the reference that were not reached have no reply."""
     messages = tuple(text_of(one.user_content) for one in actual)
     replies = tuple(text_of(one.final_response) for one in actual)

@@ -109,10 +109,11 @@ def path_problem(path: str) -> str:
     a key is quoted.
     """
     body = _body(path)
-    steps = [step[4] or "" for step in _STEP.finditer(body)]
-    foreign = body.startswith("/") or any(_FOREIGN.search(step) for step in steps)
+    steps = [step for step in _STEP.finditer(body) if step[4]]
+    foreign = body.startswith("/") or any(_FOREIGN.search(step[4]) for step in steps)
     broken = not path.strip() or _STEP.sub("", body) or ".." in path or path.endswith(".")
-    broken = broken or path.startswith(".")
+    glued = any(step.start() and not step[0].startswith(".") for step in steps)  # a[0]b
+    broken = broken or path.startswith(".") or glued
     return f"'{cut(path)}' is not a path: write it like a.b[0].c" if foreign or broken else ""
 
 

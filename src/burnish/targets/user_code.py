@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -29,10 +29,21 @@ def agent_failure(message: str, error: str) -> Outcome:
     )
 
 
+@runtime_checkable
+class _OutcomeLike(Protocol):
+    """A type of another system for what an agent did."""
+
+    def as_outcome(self) -> Outcome:
+        """The same as an outcome."""
+        ...
+
+
 def of_value(value: object) -> Outcome:
     """The outcome of a function that returned text, structured data or an outcome."""
     if isinstance(value, Outcome):
         return value
+    if isinstance(value, _OutcomeLike):
+        return value.as_outcome()
     if isinstance(value, str):
         return Outcome(replies=(value,), nano_usd=None)
     if value is None:

@@ -86,6 +86,27 @@ def test_a_file_of_the_other_system_is_read(tmp_path: Path) -> None:
     assert loaded.team.tiers["high"].worker == "openai:dear"
 
 
+def test_models_of_the_other_system_are_asked_at_its_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under their own names; references of burnish and other workflow files stay as they are."""
+    awp = WHOLE.replace("openai:m1", "openai/gpt-5-mini").replace("worker: openai:m2", "worker: m2")
+    awp = awp.replace("    manager: agents/manager\n", "")
+    with pytest.raises(ConfigError, match="m2: not a reference to a model"):
+        load(tmp_path, awp)
+    monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("LLM_API_KEY", "a-key-of-awp")
+    loaded = load(tmp_path, awp)
+    assert loaded.workflow.models["manager"] == "openai:openai/gpt-5-mini"
+    hand = _worker(loaded)
+    assert (hand.name, hand.base_url) == ("m2", "${LLM_BASE_URL}")
+    assert hand.api_key == "${LLM_API_KEY}"
+    mixed = awp.replace("worker: m2", "worker: openai:m2")
+    assert load(tmp_path, mixed).workflow.models["worker"] == "openai:m2"
+    with pytest.raises(ConfigError, match="m2: not a reference to a model"):
+        load(tmp_path, awp.replace('awp: "1.0.0"\n', ""))
+
+
 def test_other_models_for_the_same_workflow(tmp_path: Path) -> None:
     loaded = load(tmp_path, WHOLE, critic="openai:eye", max_loops=3)
     other = loaded.team.workflow(loaded.overrides.model_copy(update={"manager": "openai:cheap"}))

@@ -1,7 +1,6 @@
 """The workflow for refining a run: the one it was made with, or a plain one."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from burnish.delegation.refine.settings import RefineSettings
 from burnish.delegation.team import Team, Workflow, workflow_document
 from burnish.delegation.workflow_spec import Metric, WorkflowOverrides
 from burnish.projects.dialects import Document
+from burnish.projects.file_kinds import awp_model
 from burnish.system import write_atomic
 
 _AWP_METRICS: Json = [
@@ -140,13 +140,9 @@ class RefineWorkflow:
                 yield tier_of(k, settings.iterations).value, self.for_models(pair)
 
 
-_AWP_ADDRESS, _AWP_KEY = "LLM_BASE_URL", "LLM_API_KEY"
-"""The variables by which awp-agents reaches its models, whatever they are called."""
-
-
 def _at_awp_endpoint(seed: Seed) -> bool:
     """Whether the models of a run are those of awp-agents' one endpoint."""
-    return bool(os.environ.get(_AWP_ADDRESS)) and "kept" not in seed.manifest
+    return "kept" not in seed.manifest and awp_model("any") is not None
 
 
 def _seed_models(seed: Seed) -> ModelPair:
@@ -159,10 +155,9 @@ def _seed_models(seed: Seed) -> ModelPair:
 
 def _model_block(seed: Seed, reference: str) -> Json:
     """A model of the plain workflow, at the endpoint of awp-agents if the run used that."""
-    if not (_at_awp_endpoint(seed) and reference.startswith("openai:")):
-        return reference
-    block: dict[str, Json] = {"ref": reference, "base_url": f"${{{_AWP_ADDRESS}}}"}
-    return {**block, "api_key": f"${{{_AWP_KEY}}}"} if os.environ.get(_AWP_KEY) else block
+    provider, _, name = reference.partition(":")
+    there = _at_awp_endpoint(seed) and provider == "openai"
+    return awp_model(name) if there else reference
 
 
 def _require_known(seed: Seed, named: ModelPair) -> None:

@@ -177,6 +177,9 @@ class _Rounds:
         texts = len(self._fields) if settings.field_selection == "all" else 1
         self._asks = texts * settings.proposals_per_round
         """Requests to the reflector in a round."""
+        self._has_short_rounds = self._trail.active or not settings.racing
+        """Whether limits decide how a search ends. With races and without a trail they do not: a
+        run that goes on with more budget is the run that had it from the start."""
 
     async def baseline(self) -> None:
         run, start = self._run, self._run.target.baseline
@@ -303,11 +306,8 @@ class _Rounds:
         return await self._race(screened)
 
     def _evidence(self, number: int) -> tuple[Candidate, Minibatch, Evaluation] | None:
-        """Cases on which the parent of a short round is known to fail, if there are any.
-
-        Only GEPA's loop has short rounds: a race would have to run twice to make one lead.
-        """
-        if self._settings.racing or self._short_of_ideas:
+        """Cases on which the parent of a short round is known to fail, if there are any."""
+        if self._short_of_ideas or not self._has_short_rounds:
             return None
         chosen = self._trail.parent(self._run.rng("parent", number, 0))
         for parent in (chosen, self._pool.incumbent.candidate):
@@ -322,7 +322,7 @@ class _Rounds:
         history; a fork has its own.
         """
         run, whole = self._run, self._round_cost() + self._holdout.least
-        if self._settings.racing:
+        if not self._has_short_rounds:
             return _Screen()
 
         def fitting() -> _Screen:
@@ -507,7 +507,8 @@ class _Trail:
         self._run = run
         self._settings = settings
         self._pool = pool
-        self._active = settings.parent_selection == "trail"
+        self.active = settings.parent_selection == "trail"
+        """Whether there is a trail."""
         self._tip: Candidate | None = None
         """None where the tip is the incumbent."""
         self._runs_at_race = 0
@@ -516,7 +517,7 @@ class _Trail:
         """The attempt that made the tip, until it is run over holdout."""
 
     def parent(self, rng: random.Random) -> Candidate:
-        if self._active and self._tip is not None:
+        if self.active and self._tip is not None:
             return self._tip
         return self._pool.parent(self._settings.parent_selection, rng).candidate
 
@@ -529,7 +530,7 @@ class _Trail:
         into deciding. It is due at once if this may be the last chance.
         """
         passed = [each for each in attempts if not each.over]
-        if not self._active or not passed:
+        if not self.active or not passed:
             return list(attempts)
         best = max(passed, key=self._minibatch_gain)
         whole = self._run.estimate(Split.HOLDOUT, repeats=self._settings.repeats).metric_calls
@@ -569,7 +570,7 @@ class _Trail:
     def settle(self, attempt: ReflectiveAttempt) -> None:
         """Move the tip."""
         candidate, heat = attempt.candidate, attempt.heat
-        if not self._active or candidate is None or attempt.problems:
+        if not self.active or candidate is None or attempt.problems:
             return
         leads = attempt.verdict is Verdict.ACCEPT
         if heat is not None and (leads or attempt.kind == REFLECTIVE):
