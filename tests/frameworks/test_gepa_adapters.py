@@ -92,7 +92,10 @@ def test_its_adapter_for_retrieval(tmp_path: Path) -> None:
             for n in range(count)
         ]
 
-    adapter = rag.GenericRAGAdapter(Shelf(), answer, embedding_function=lambda _: [0.0])
+    def embed(text: str) -> list[float]:
+        return [float(len(text))]
+
+    adapter = rag.GenericRAGAdapter(Shelf(), answer, embedding_function=embed)
 
     def propose(candidate: dict[str, str], dataset: Any, names: list[str]) -> dict[str, str]:
         assert dataset[names[0]]
