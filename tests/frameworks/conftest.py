@@ -7,6 +7,7 @@ FILES = {
     "test_dspy_agents.py": ("dspy",),
     "test_gepa_adapters.py": ("gepa",),
     "test_google_adk_agents.py": ("google-adk",),
+    "test_notebooks_kernel.py": ("ipykernel", "nbclient"),
     "test_openai_agents_agents.py": ("openai-agents",),
     "test_tracking_servers.py": ("mlflow-skinny", "wandb"),
 }
