@@ -4,7 +4,8 @@ An environment has what a file of constraints/ pins, and for the rest it sees th
 end in `-oldest` for the oldest version that pyproject.toml allows; such an environment lies over
 that of the newest. They are in .venv/frameworks, and are made again when their file has changed.
 
-`python -m scripts.frameworks [NAME …]` runs all, or those whose names begin so.
+`python -m scripts.frameworks [NAME …]` runs all, or those whose names begin so; with `--python
+NAME` it prints the Python of an environment, for other programs.
 """
 
 import subprocess
@@ -29,6 +30,9 @@ def main() -> None:
     """Test each framework, two at a time."""
     if sys.argv[1:2] == ["--check"]:
         sys.exit("\n".join(conflicts(Path(sys.argv[2]))) or None)
+    if sys.argv[1:2] == ["--python"]:
+        print(environment(FILES / f"{sys.argv[2]}.txt"))
+        return
     names = tuple(sys.argv[1:]) or ("",)
     files = [
         each

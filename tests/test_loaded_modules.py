@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -36,19 +37,52 @@ FOREIGN = (
     "burnish.testing",
 )
 """What an agent file that names nothing of it has no use for."""
+LIBRARIES = (
+    "agents",
+    "crewai",
+    "dspy",
+    "gepa",
+    "google.adk",
+    "IPython",
+    "langchain_core",
+    "langgraph",
+    "litellm",
+    "mcp",
+    "mlflow",
+    "opentelemetry.sdk",
+    "wandb",
+)
+"""Libraries of others that are loaded when something of them is used, and not before."""
 DRY_RUN = """
 import sys
 from burnish.cli import main
 try:
     main(["optimize", "agent.yaml", "--dry-run"])
 except SystemExit as end:
-    print(end.code, *(name for name in sys.modules if name.split(".")[0] == "burnish"))
+    print(end.code, *sys.modules)
+"""
+EVERYTHING = """
+import importlib, pkgutil, sys
+wanted = []
+class Notes:
+    def find_spec(name, path=None, target=None):
+        wanted.append(name)  # also of libraries that are not installed
+sys.meta_path.insert(0, Notes)
+import burnish
+from burnish.targets.frameworks import adapter_for
+from burnish.tracking import trackers
+rooms = [room.name for room in pkgutil.iter_modules(burnish.__path__, "burnish.")]
+for room in rooms:
+    importlib.import_module(room)
+importlib.import_module("burnish.compat.gepa")
+assert adapter_for(print) is None
+print(*wanted)
 """
 
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The modules of burnish that a dry run of examples/extract has loaded."""
+    """The modules that a dry run of examples/extract has loaded."""
     pytest.importorskip("xllamacpp", reason="the example's model runs on this machine")
     home = tmp_path_factory.mktemp("home")
     (home / "models").mkdir()
@@ -67,10 +101,22 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_a_dry_run_loads_few_modules(modules: list[str]) -> None:
-    rooms = Counter(".".join(name.split(".")[1:3]) for name in modules)
-    assert len(modules) <= MOST, rooms.most_common(30)
+    own = _loaded(modules, ("burnish",))
+    rooms = Counter(".".join(name.split(".")[1:3]) for name in own)
+    assert len(own) <= MOST, rooms.most_common(30)
 
 
 def test_a_dry_run_loads_nothing_that_its_file_does_not_name(modules: list[str]) -> None:
-    loaded = [name for name in modules if f"{name}.".startswith(tuple(f"{f}." for f in FOREIGN))]
-    assert loaded == []
+    assert _loaded(modules, (*FOREIGN, *LIBRARIES)) == []
+
+
+def test_no_room_loads_a_library_before_it_is_used() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert _loaded(done.stdout.split(), LIBRARIES) == []
+
+
+def _loaded(modules: Sequence[str], packages: Sequence[str]) -> list[str]:
+    return [name for name in modules if f"{name}.".startswith(tuple(f"{p}." for p in packages))]

@@ -187,6 +187,30 @@ def test_json_on_stdout_is_pure_and_people_read_stderr(burnish: Burnish, tmp_pat
     assert "failed: 1 of 2 cases fails" in said.err
 
 
+def test_formats_on_stdout(
+    burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = recorded("a: b, 50%", "no")
+    cases, job = str(write(tmp_path, GOOD, odd)), tmp_path / "job.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(job))
+    words = ("eval", cases, "--metrics", "metrics.yaml", "--format")
+    github = burnish(*words, "github")
+    assert github.code == 1
+    error, notice = github.lines
+    assert error == "::error title=a%3A b%2C 50%25::equality: expected 'yes', found 'no'"
+    assert notice.endswith("::1 of 2 cases pass")
+    assert "1 of 2 cases fails" in job.read_text(encoding="utf-8")
+    assert burnish(*words, "json").json["summary"]["passed"] == 1
+    junit = ElementTree.fromstring(burnish(*words, "junit").out)
+    assert junit.attrib["failures"] == "1"
+    markdown = burnish(*words, "markdown")
+    assert markdown.lines[0].endswith("failed: 1 of 2 cases fails")
+    assert "1 passed, 1 failed" in markdown.err  # people read it there
+    assert burnish(*words, "xml").code == 3
+    both = burnish(*words, "json", "--json", "-")
+    assert (both.code, "both print to stdout" in both.err) == (3, True)
+
+
 def test_progress_as_json_leaves_stdout_to_events(burnish: Burnish, tmp_path: Path) -> None:
     cases = write(tmp_path, GOOD)
     said = burnish("eval", str(cases), "--metrics", "metrics.yaml", "--progress", "json")

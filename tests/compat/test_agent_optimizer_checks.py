@@ -16,6 +16,7 @@ from burnish.compat import (
     TargetPrompt,
 )
 from burnish.compat.optimizer.base import WrongInput, WrongKind
+from burnish.compat.optimizer.callbacks import SearchState
 from burnish.compat.optimizer.reflective import check_arguments, read_config
 from burnish.core.errors import BurnishError
 from tests.compat.optimizing import write_set
@@ -172,6 +173,11 @@ def test_both_errors_are_ours_and_pythons() -> None:
 
 def is_nothing(gepa_state: object = None) -> bool:
     return gepa_state is None
+
+
+def test_a_candidate_without_a_full_score_is_no_obstacle_to_stoppers_of_gepa() -> None:
+    state = SearchState(validation_scores=[0.5, None])
+    assert max(state.program_full_scores_val_set) == 0.5
 
 
 def test_a_stopper_may_take_the_state_or_nothing() -> None:

@@ -147,7 +147,7 @@ async def test_callbacks_of_gepa_are_told_what_happened_in_order(tmp_path: Path)
     assert end["total_metric_calls"] == result.total_metric_calls
     again = [name for name, _ in heard.told[count:]]
     assert again == ["on_optimization_start", "on_optimization_end"]
-    assert heard.told[-1][1]["final_state"].i == 2
+    assert heard.told[-1][1]["final_state"].i == 1
 
 
 async def test_callbacks_and_stoppers_that_break_end_nothing(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ async def test_item_9_the_label_of_a_stopper_reaches_the_stop_reason(
 
         def late(gepa_state: Any = None) -> bool:
             seen.append(gepa_state.total_num_evals)
-            return gepa_state.i >= 1
+            return gepa_state.i >= 0
 
         stopper = LabeledStopper(late, "slo_breach") if labelled else late
         result = await here.optimize(extra_stop_callbacks=[stopper])

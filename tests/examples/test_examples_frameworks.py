@@ -1,6 +1,7 @@
 """Agents of frameworks: improved as they are, written back into their source, and undone."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ EXAMPLES = [
 COMMAND = "from burnish.cli import main; main()"
 
 
-def burnish(here: Path, *words: str) -> str:
+def burnish(here: Path, *words: str, code: int = 0) -> str:
     """What a command prints beside the stand-in for the model that rewrites."""
     program = [sys.executable, "-c", COMMAND]
     command = [sys.executable, "../agent_pydantic_ai/offline.py", *program, *words]
@@ -29,19 +30,25 @@ def burnish(here: Path, *words: str) -> str:
     done = subprocess.run(
         command, cwd=here, env={**os.environ, **home}, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_agent_is_improved_written_back_and_undone(name: str, tmp_path: Path) -> None:
+def test_an_agent_is_evaluated_improved_written_back_and_undone(name: str, tmp_path: Path) -> None:
     homes = {each: copy_of(each, tmp_path) for each in {name, "agent_pydantic_ai"}}
     here = homes[name]
+    (call,) = re.findall(r"call: (desk:\w+)", (here / "agent.yaml").read_text(encoding="utf-8"))
+    cases = "input,expected\n2 lamps at 3,6 euros\n3 rugs at 5,15 euros\n"
+    (here / "two.csv").write_text(cases, encoding="utf-8")
+    evaluate = ("eval", call, "--cases", "two.csv", "--progress", "none")
+    assert "0 passed, 2 failed" in burnish(here, *evaluate, code=1)
     source = (here / "desk.py").read_bytes()
     told = burnish(here, "optimize", "agent.yaml", "-o", "runs/a", "--progress", "none")
-    assert "0.000 → 1.000" in told
+    assert re.search(r"sealed test.* 0\.000 → 1\.000", told), told
     assert (here / "desk.py").read_bytes() == source
     burnish(here, "adopt", "a", "--yes")
     assert b"in euros" in (here / "desk.py").read_bytes()
+    assert "all 2 cases pass" in burnish(here, *evaluate)
     burnish(here, "adopt", "a", "--undo", "--yes")
     assert (here / "desk.py").read_bytes() == source

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import mipro
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Demonstration
 from tests.frameworks.adapters import known, steps, values
@@ -46,6 +47,17 @@ def test_a_program_runs_and_its_predictors_are_steps() -> None:
     # DSPy 3.0 counts only the tokens of its own client.
     assert step.usage.input_tokens == (0 if dspy.__version__.startswith("3.0.") else 3)
     assert step.surfaces == ("demos", "instructions")
+
+
+def test_burnish_and_mipro_improve_the_same_program_with_as_many_calls() -> None:
+    start = mipro.worth(mipro.program_of())
+    other = mipro.by_mipro(1)
+    found = mipro.by_burnish(1, other.calls)
+    assert found.calls <= other.calls
+    assert start < other.score
+    assert start < found.score
+    assert found.claim == "improved"
+    assert "| 1 | " in mipro.report([(1, other, found)])
 
 
 def test_several_input_fields_need_an_object() -> None:

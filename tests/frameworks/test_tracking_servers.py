@@ -4,6 +4,7 @@ Both need an environment of their own: `make test-frameworks ARGS=tracking` make
 """
 
 import json
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,10 @@ from burnish.runs.spec import TrackingSpec
 from burnish.testing import reflection_world
 from burnish.tracking.trackers import ExportName, export_run, numbers_of, params_of, tracked_id
 
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+mlflow: Any = import_module("mlflow")
+wandb: Any = import_module("wandb")  # it changes sys.path, which no test may
+
 
 def searched(folder: Path, *, track: TrackingSpec | None = None, calls: int = 120) -> RunRecord:
     """A small search, tracked while it goes on if `track` says so."""
@@ -34,7 +39,6 @@ class TestMlflow:
 
     @pytest.fixture
     def store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Any]:
-        mlflow: Any = pytest.importorskip("mlflow", reason="pip install 'burnish[mlflow]'")
         uri = (tmp_path / "store").as_uri()
         monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
         return uri, mlflow.MlflowClient(tracking_uri=uri)
@@ -83,7 +87,6 @@ class TestWandb:
 
     @pytest.fixture(autouse=True)
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("wandb", reason="pip install 'burnish[wandb]'")
         monkeypatch.setenv("WANDB_MODE", "offline")
         monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
         monkeypatch.setenv("WANDB_SERVICE", "")  # the library sets it
@@ -98,7 +101,7 @@ class TestWandb:
         self.check(searched(tmp_path / "run", track=TrackingSpec(to=("wandb",))))
 
     def check(self, record: RunRecord) -> None:
-        import_module("wandb").teardown()  # waits for the process that writes the file
+        wandb.teardown()  # waits for the process that writes the file
         (sent,) = (record.folder / "wandb").glob("offline-run-*/*.wandb")
         found = written(sent)
         params = params_of(record.header)

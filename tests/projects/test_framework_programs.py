@@ -13,9 +13,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from burnish import Case, evaluate, optimize
-from burnish.core.errors import ConfigError, MissingExtra
+from burnish.core.errors import BurnishError, ConfigError, MissingExtra
 from burnish.models.factory import Models
 from burnish.projects.framework_agents import loaded_agent
+from burnish.system.extras import installed_version
+from burnish.targets.frameworks import adapter_for
 from burnish.testing.doubles import ScriptedBackend
 
 RULE = "Always confirm."
@@ -106,17 +108,54 @@ def test_an_entry_point_brings_the_adapter_of_another_framework(parrots: Any) ->
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("agents", "openai-agents"), ("dspy", "dspy"), ("langgraph", "langgraph")],
+    [
+        ("agents", "openai-agents"),
+        ("crewai", "crewai"),
+        ("dspy", "dspy"),
+        ("google", "google-adk"),
+        ("google.adk", "google-adk"),
+        ("langgraph", "langgraph"),
+    ],
 )
 def test_an_absent_library_is_named_with_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str
 ) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    own = f"desk_without_{module}"
-    (tmp_path / f"{own}.py").write_text(f"import {module}\nagent = {module}\n", encoding="utf-8")
+    own = f"desk_without_{module.replace('.', '_')}"
+    source = f"import {module}\nagent = 1\n"
+    (tmp_path / f"{own}.py").write_text(source, encoding="utf-8")
     with pytest.raises(MissingExtra, match="is not installed") as missing:
         loaded_agent(f"{own}:agent", tmp_path)
     assert f"pip install 'burnish[{extra}]'" in missing.value.remedy
+
+
+def _class_of(module: str, name: str) -> Any:
+    """An agent whose class has the name of a library's, and nothing else of it."""
+    return type(name, (), {"__module__": module})()
+
+
+def test_a_library_that_the_adapter_does_not_fit_is_a_clear_message() -> None:
+    agent = _class_of("langgraph.pregel", "Pregel")
+    with pytest.raises(BurnishError, match=r"failed: AttributeError: .*; installed is") as failed:
+        evaluate(agent, [Case.single("hello", "hello")], ["equality"])
+    assert failed.value.remedy == "pip install 'burnish[langgraph]'"
+
+
+@pytest.mark.parametrize("module", ["crewai", "dspy", "google.adk"])
+def test_a_library_that_cannot_be_imported_is_a_clear_message(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = {"crewai": "Crew", "dspy": "Module", "google.adk": "BaseAgent"}[module]
+    home = f"burnish.targets.frameworks.{module.replace('.', '_')}"
+    monkeypatch.setitem(sys.modules, home, None)
+    with pytest.raises(BurnishError, match="failed: ModuleNotFoundError") as failed:
+        adapter_for(_class_of(module, kind))
+    assert "pip install 'burnish[" in failed.value.remedy
+
+
+@pytest.mark.skipif(bool(installed_version("openai-agents")), reason="the SDK is here")
+def test_a_package_of_ones_own_named_agents_is_not_the_sdk() -> None:
+    assert adapter_for(_class_of("agents", "Agent")) is None

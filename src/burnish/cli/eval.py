@@ -129,8 +129,12 @@ class _Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class _Reports:
-    """Files to write, and what the exit code follows."""
+    """What to print, files to write, and what the exit code follows."""
 
+    format: Annotated[
+        options.ReportFormat,
+        _report("--format", help="What to print; progress then goes to stderr."),
+    ] = options.ReportFormat.TEXT
     json_file: Annotated[
         str | None, _report("--json", metavar="FILE", help="As JSON; - for stdout.")
     ] = None

@@ -1,5 +1,6 @@
 """Running `burnish eval`: its arguments, the measurement, the output, and the exit code."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -15,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from burnish.cli.execution import RunOpening, chosen_progress, resumable
-from burnish.cli.options import EVAL_USAGE_EXIT, FailOn
+from burnish.cli.options import EVAL_USAGE_EXIT, FailOn, ReportFormat
 from burnish.cli.progress import (
     FOR_PROGRAMS,
     Progress,
@@ -41,7 +42,7 @@ from burnish.projects.measurements import (
     measuring_flags,
 )
 from burnish.reports import evaluation_text
-from burnish.reports.evaluation import EvalReport, to_junit
+from burnish.reports.evaluation import EvalReport, to_annotations, to_junit
 from burnish.reports.evaluation_page import (
     heading,
     regression,
@@ -77,6 +78,7 @@ class EvalRequest:
     fork: str | None = None
     retry_missing: bool = False
     dry_run: bool = False
+    format: ReportFormat = ReportFormat.TEXT
     json_file: str | None = None
     junit_file: Path | None = None
     markdown_file: Path | None = None
@@ -106,6 +108,9 @@ class EvalRequest:
             message = "a regression is one against a baseline"
             remedy = "name it: --baseline REPORT"
             problems.append(Problem(where="--fail-on", message=message, remedy=remedy))
+        if self.format is not ReportFormat.TEXT and self.json_file == _STDOUT:
+            message = "--format and --json - both print to stdout"
+            problems.append(Problem(where="--format", message=message, remedy="use --json FILE"))
         files = {
             "--json": json_file,
             "--junit": self.junit_file,
@@ -118,6 +123,11 @@ class EvalRequest:
             remedy = "pip install 'burnish[view]'"
             problems.append(Problem(where="--html", message=message, remedy=remedy))
         return problems
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether stdout is for the report alone."""
+        return self.json_file == _STDOUT or self.format is not ReportFormat.TEXT
 
     @property
     def way(self) -> RunOpening:
@@ -233,7 +243,7 @@ def before_paying() -> Generator[None, None, None]:
 def console_of(request: EvalRequest, progress: Progress) -> Console:
     """Where people read: stderr if stdout is for programs; a pipe gets a usual width."""
     return Console(
-        stderr=request.json_file == _STDOUT or progress in FOR_PROGRAMS,
+        stderr=request.to_stdout or progress in FOR_PROGRAMS,
         width=shutil.get_terminal_size((WIDTH, 24)).columns,
         highlight=False,
     )
@@ -259,8 +269,11 @@ def evaluate_agent(
         for line in measurement_plan(measurement):
             typer.echo(line)
         return
-    opened, to_stdout = list[Path](), request.json_file == _STDOUT
-    with resumable(opened), view(progress, measurement.setup, to_stderr=to_stdout) as listeners:
+    opened = list[Path]()
+    with (
+        resumable(opened),
+        view(progress, measurement.setup, to_stderr=request.to_stdout) as listeners,
+    ):
         measured = measure(
             measurement,
             folder=request.output_dir,
@@ -302,6 +315,7 @@ def _write(measured: Measured, report: EvalReport, request: EvalRequest) -> None
         markdown=lambda: to_markdown(summary(report)),
         junit=lambda: to_junit(report),
         json_text=report.to_text,
+        github=lambda: to_annotations(report),
     )
 
 
@@ -312,8 +326,9 @@ def write_outputs(
     markdown: Callable[[], str],
     junit: Callable[[], bytes],
     json_text: Callable[[], str],
+    github: Callable[[], str],
 ) -> None:
-    """Write the files that were asked for."""
+    """Write the files that were asked for, and print the report in its format."""
     if request.html_file is not None:
         write_atomic(request.html_file, html())
     if request.markdown_file is not None:
@@ -325,6 +340,18 @@ def write_outputs(
         sys.stdout.flush()
     elif request.json_file is not None:
         write_atomic(Path(request.json_file), json_text())
+    if request.format is ReportFormat.GITHUB and (place := os.environ.get("GITHUB_STEP_SUMMARY")):
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(markdown())
+    printed: dict[ReportFormat, Callable[[], str]] = {
+        ReportFormat.GITHUB: github,
+        ReportFormat.JUNIT: lambda: junit().decode(),
+        ReportFormat.MARKDOWN: markdown,
+        ReportFormat.JSON: json_text,
+    }
+    if (text := printed.get(request.format)) is not None:
+        sys.stdout.write(f"{text().rstrip()}\n")
+        sys.stdout.flush()
 
 
 def measurement_plan(measurement: PreparedMeasurement) -> Iterator[str]:

@@ -43,7 +43,7 @@ from burnish.projects.grids import (
     measure_grid,
 )
 from burnish.projects.measurements import PreparedMeasurement, measurement_doors
-from burnish.reports.evaluation import to_junit
+from burnish.reports.evaluation import to_annotations, to_junit
 from burnish.reports.grid import GridReport
 from burnish.reports.grid_page import (
     grid_heading,
@@ -209,6 +209,7 @@ def _write(measured: MeasuredGrid, request: EvalRequest) -> None:
         markdown=lambda: to_markdown(grid_sections(report, level=3)),
         junit=lambda: to_junit(*measured.reports),
         json_text=report.to_text,
+        github=lambda: "".join(map(to_annotations, measured.reports)),
     )
 
 

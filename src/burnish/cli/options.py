@@ -89,6 +89,17 @@ EVAL_USAGE_EXIT = 3
 """The exit code of `eval` for a configuration or a command line that is wrong."""
 
 
+class ReportFormat(StrEnum):
+    """What `burnish eval` prints."""
+
+    TEXT = "text"
+    GITHUB = "github"
+    """An annotation for each case that does not pass, and the summary of the job."""
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
 class FailOn(StrEnum):
     """What makes the exit code 1."""
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.money import to_usd
+from burnish.core.notebooks import html_table
 from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import EPSILON
 
@@ -144,6 +145,12 @@ class Evaluation:
     def mean_of(self, metric: str) -> float | None:
         """The metric's mean over cases and repeats; None when nothing is scored."""
         return _known_mean(_sweep_mean(sweep, metric) for sweep in self.sweeps)
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        means = ((name, self.mean_of(name)) for name in self.metrics)
+        rows = [(name, "—" if mean is None else f"{mean:.3f}") for name, mean in means]
+        title = f"{len(self.cases)} cases of {self.split.value}, {len(self.sweeps)} times"
+        return html_table(title, ("metric", "mean"), rows)
 
     def failed_cases(self) -> tuple[str, ...]:
         """The cases in which the agent itself failed at least once."""

@@ -75,7 +75,12 @@ def to_html(sections: Iterable[Section]) -> "Markup":
     """Sections as HTML. Raw HTML stays text, and links and images of agents stay words."""
     from markupsafe import Markup
 
-    return Markup(_markdown().render(to_markdown(sections)))  # noqa: S704 - escaped by the renderer
+    return Markup(html_text(sections))  # noqa: S704 - escaped by the renderer
+
+
+def html_text(sections: Iterable[Section]) -> str:
+    """The same as plain text, for those who have no templates."""
+    return _markdown().render(to_markdown(sections))
 
 
 def _plain(text: str) -> str:

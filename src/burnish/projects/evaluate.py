@@ -38,7 +38,7 @@ from burnish.runs.setup import Setup
 from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.measure import Measure
 from burnish.system import validate_config
-from burnish.system.shutdown import run_to_end
+from burnish.system.shutdown import notebook_display, run_to_end
 from burnish.system.user_functions import is_reference
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import no_player, notes_for
@@ -192,6 +192,8 @@ def _refuse_inside_a_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        return
+    if notebook_display():
         return
     raise BurnishError(
         "evaluate cannot be called inside a running event loop",

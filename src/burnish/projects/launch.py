@@ -43,7 +43,7 @@ from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import Source
 from burnish.strategies.measure import Measure
 from burnish.system import YamlTree, read_text, write_atomic
-from burnish.system.shutdown import run_to_end
+from burnish.system.shutdown import notebook_display, run_to_end
 
 if TYPE_CHECKING:
     from burnish.tracking.trackers import RunTracking
@@ -93,6 +93,10 @@ def optimize(
     its result again without paying.
     """
     made = setup if isinstance(setup, Setup) else agent_setup(setup, flags, models=models)
+    if display := notebook_display():
+        from burnish.reports.progress import NotebookView
+
+        listeners = (*listeners, NotebookView(display))
     return launch(lambda: start_or_resume(made, Path(folder)), listeners)
 
 

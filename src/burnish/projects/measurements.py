@@ -97,6 +97,11 @@ class Evaluated:
         explanations = (explained(row, complaints_of(row)) for row in unwell(self.report.cases))
         return "\n".join([verdict(self.report), *explanations])
 
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        from burnish.pages.markup import html_text
+
+        return html_text(summary(self.report))
+
     def _repr_markdown_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
         return to_markdown(summary(self.report))
 

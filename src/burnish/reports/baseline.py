@@ -9,6 +9,8 @@ from statistics import stdev, variance
 
 from burnish.core.comparisons import tied
 from burnish.core.evaluations import mean
+from burnish.core.formatting import number
+from burnish.core.notebooks import html_table
 from burnish.core.statistics import paired_interval
 from burnish.datasets.checks import smallest_difference
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict
@@ -75,6 +77,18 @@ class BaselineComparison:
     """Tries a case: before and now."""
     silent: tuple[str, ...] = ()
     """The metrics that the baseline has scores of, and this has not a single one of."""
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        counts = [f"{count} {kind.value}" for kind, count in self.counts.items() if count]
+        worse = "; ".join(self.regressions) or "no metric is worse beyond chance"
+        rows = [
+            (each.metric, number(each.before), number(each.after), number(each.difference),
+             f"[{number(each.low)}, {number(each.high)}]", str(each.cases))
+            for each in self.metrics
+        ]  # fmt: skip
+        head = ("metric", "before", "now", "difference", "95 % interval", "cases")
+        since = self.baseline or "the baseline"
+        return html_table(f"since {since}: {', '.join(counts)}; {worse}", head, rows)
 
     @property
     def regressions(self) -> list[str]:

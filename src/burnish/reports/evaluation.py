@@ -24,6 +24,7 @@ from burnish.reports.evaluation_cases import (
     Trouble,
     complaints_of,
     rows_of,
+    unwell,
 )
 from burnish.system import Redactor, read_bytes, write_atomic
 from burnish.version import VERSION
@@ -447,3 +448,32 @@ def _complaint_text(row: CaseRow, complaint: Complaint) -> str:
 
 def _text(text: str) -> str:
     return _FORBIDDEN.sub("\ufffd", visible(text))
+
+
+def to_annotations(report: EvalReport) -> str:
+    """Workflow commands of GitHub: an error for each case that does not pass, and the result."""
+    failing = unwell(report.cases)
+    lines = [
+        f"::error title={_property(row.title)}::{_data(_complaints(row))}"
+        for row in failing[:_ANNOTATED]
+    ]
+    more = len(failing) - _ANNOTATED
+    others = f", {more} of them not shown here" if more > 0 else ""
+    passed = f"{len(report.cases) - len(failing)} of {len(report.cases)} cases pass{others}"
+    return "\n".join((*lines, f"::notice title={_property(report.about.agent)}::{passed}", ""))
+
+
+def _complaints(row: CaseRow) -> str:
+    return "\n".join(f"{each.where}: {each.reason}" for each in complaints_of(row))
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_ANNOTATED = 10
+"""Errors that GitHub shows of one step."""

@@ -4,7 +4,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import fields, replace
+from html import escape
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -36,6 +38,8 @@ TICK = "tick"
 _BAR = 12
 _STARTING = "starting"
 _RECENT = 8
+_NOTEBOOK_SECONDS = 0.5
+"""Between two updates of a cell: each is a message that the notebook stores."""
 _LIMITS = frozenset(each.name for each in fields(Budget))
 
 
@@ -253,6 +257,43 @@ class LiveView:
         if now or time.monotonic() - self._drawn > 0.1:
             self._drawn = time.monotonic()
             self._live.update(self.panel(), refresh=True)
+
+
+class NotebookView:
+    """The same in the output of a notebook's cell, which `display` of IPython makes."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self._state = LiveState()
+        self._display = display
+        self._shown: Any = None
+        self._drawn = 0.0
+
+    def event(self, event: Event) -> None:
+        self._state.event(event)
+        self._draw(now=True)
+
+    def tick(self, tick: Tick) -> None:
+        self._state.tick(tick)
+        self._draw(now=tick.done == tick.total)
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        state, tick = self._state, self._state.tick_now
+        bar = (
+            "" if tick is None else f'<progress value="{tick.done}" max="{tick.total}"></progress>'
+        )
+        count = "" if tick is None else f" {tick.done}/{tick.total}"
+        facts = f"{count} best score {number(state.best)} · spent {spending(state.spent)}"
+        lines = escape("\n".join(state.recent))
+        return f"<pre>{lines}</pre><p>{escape(state.what)} {bar}{escape(facts)}</p>"
+
+    def _draw(self, *, now: bool) -> None:
+        if not now and time.monotonic() - self._drawn < _NOTEBOOK_SECONDS:
+            return
+        self._drawn = time.monotonic()
+        if self._shown is None:
+            self._shown = self._display(self, display_id=True)
+        else:
+            self._shown.update(self)
 
 
 def _row(*cells: Text | ProgressBar) -> Table:

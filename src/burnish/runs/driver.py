@@ -10,13 +10,15 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import BaselineUnmeasured, BurnishError, Interrupted
-from burnish.core.formatting import counted
+from burnish.core.formatting import counted, spending
 from burnish.core.money import Spend
+from burnish.core.notebooks import html_table
 from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
 from burnish.journal.executors import TICK, LoopWatch, cut_short, task_cancelled
 from burnish.runs.breakers import LimitExceeded
+from burnish.runs.claims import claim_words
 from burnish.runs.events import (
     ALARM,
     Claim,
@@ -163,6 +165,16 @@ class Ending:
     def interrupted(self) -> bool:
         """Whether a signal ended it, so that it can be resumed."""
         return self.reason.code == "signal"
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        title = "nothing was measured" if self.claim is None else claim_words(self.claim)
+        rows = (
+            ("stopped", self.reason.detail or self.reason.code),
+            ("spent", spending(self.spent)),
+            ("run", str(self.folder)),
+            ("next", f"burnish adopt {self.folder.name}"),
+        )
+        return html_table(title, (), rows)
 
 
 async def drive(run: Run) -> Ending:

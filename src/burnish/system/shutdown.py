@@ -1,4 +1,4 @@
-"""Ends event loops and the program even if some user code hangs.
+"""Runs event loops, also in notebooks, and ends them and the program even if user code hangs.
 
 The interpreter waits for every non-daemon thread, including those of pools. Before it ends, it
 also closes open coroutines, which runs user code once more.
@@ -7,7 +7,7 @@ also closes open coroutines, which runs user code once more.
 import os
 import sys
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
@@ -71,6 +71,16 @@ def _end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
+def notebook_display() -> Callable[..., Any] | None:
+    """IPython's `display` in a cell of a notebook; None anywhere else."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None:
+        return None
+    from importlib import import_module
+
+    return import_module("IPython.display").display
+
+
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`, without waiting at its end for a thread that hangs.
 
@@ -89,4 +99,40 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop().set_default_executor(Pool(thread_name_prefix=_POOL))
         return await work
 
-    return asyncio.run(pooled())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(pooled())
+    return _in_thread(pooled()) if notebook_display() else asyncio.run(pooled())
+
+
+def _in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """Run in a thread and wait: a notebook's own loop runs in this one."""
+    import asyncio
+    from concurrent.futures import Future
+    from contextvars import copy_context
+
+    done: Future[T] = Future()
+    running: list[Callable[[], object]] = []
+
+    async def noted() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        running.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await work
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(noted()))
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+            done.set_exception(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name=_POOL)
+    thread.start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        for cancel in running:
+            cancel()
+        thread.join()
+        raise

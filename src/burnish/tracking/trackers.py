@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from burnish.core.content import Json, codec, short_id
-from burnish.core.errors import MissingExtra
+from burnish.core.errors import BurnishError, MissingExtra
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
 from burnish.runs.directory import Header, RunRecord
@@ -18,6 +18,7 @@ from burnish.runs.events import BEST, CANDIDATES, Event, Tick, TrialRecorded, Wa
 from burnish.runs.run import Run
 from burnish.runs.spec import TrackingSpec
 from burnish.system.extras import install_command
+from burnish.system.redaction import Redactor
 from burnish.system.workspaces import summarize_diff
 
 PROJECT = "burnish"
@@ -107,14 +108,25 @@ def tracker(name: str, settings: TrackingSpec) -> Tracker:
             raise
         message = f"tracking with {name} needs the package {error.name}"
         raise MissingExtra(message, remedy=install_command(name)) from None
+    except Exception as error:
+        # The library's own code: packages beside it may have other versions than it needs.
+        message = f"the library of {name} cannot be imported: {type(error).__name__}: {error}"
+        remedy = f"in a fresh environment: {install_command(name)}"
+        raise BurnishError(message, remedy=remedy) from error
     return cast("Tracker", made(settings))
 
 
 def export_run(folder: Path, name: ExportName, settings: TrackingSpec) -> None:
     """Send a run that is on disk; what is there already is not sent twice."""
-    chosen = tracker(name, settings)
+    chosen, record = tracker(name, settings), RunRecord.read(folder)
     assert isinstance(chosen, TrialTracker)
-    chosen.export(RunRecord.read(folder))
+    try:
+        chosen.export(record)
+    except Exception as error:
+        # Libraries of others have errors of their own for a server that is down or says no.
+        cause = Redactor.from_environment().text(f"{type(error).__name__}: {error}")
+        remedy = "look at the address, the key and the network; a second export sends the rest"
+        raise BurnishError(f"{name} did not take the run: {cause}", remedy=remedy) from error
 
 
 class RunTracking:

@@ -140,7 +140,7 @@ def _searched(
     return GepaResult(
         candidates=state.program_candidates,
         parents=parents,
-        val_aggregate_scores=state.program_full_scores_val_set,
+        val_aggregate_scores=state.validation_scores,
         best_idx=state.place_of(ending.best.id) or 0,
         total_metric_calls=ending.spent.metric_calls,
         run_dir=str(ending.folder),

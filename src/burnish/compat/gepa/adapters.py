@@ -18,6 +18,7 @@ from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description, Effects, Receipt, Scope
 from burnish.core.surfaces import Candidate, Surface, TextSurface
 from burnish.datasets.splits import split
+from burnish.system.extras import install_command
 from burnish.targets.user_code import in_thread
 
 Texts: TypeAlias = dict[str, str]
@@ -33,7 +34,8 @@ def default_adapter(options: GepaOptions) -> Any:
         module = import_module("gepa.adapters.default_adapter.default_adapter")
     except ModuleNotFoundError:
         message = "gepa's default adapter needs gepa"
-        raise MissingExtra(message, remedy="pip install gepa, or pass an adapter") from None
+        remedy = f"{install_command('gepa')}, or pass an adapter"
+        raise MissingExtra(message, remedy=remedy) from None
     own = {} if options.evaluator is None else {"evaluator": options.evaluator}
     return module.DefaultAdapter(model=options.task_lm, **own)
 

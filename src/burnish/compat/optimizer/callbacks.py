@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,31 +41,36 @@ class SearchState:
     """The state of a search after its last recorded round, under gepa's names."""
 
     i: int = -1
-    """The last round; 0 is the baseline, -1 is before it."""
+    """The last round, from 0 as gepa counts; -1 before it, also after the baseline."""
     total_num_evals: int = 0
     """Runs of a case."""
     program_candidates: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """The candidates of the pool, the baseline first."""
-    program_full_scores_val_set: list[float | None] = field(default_factory=list[float | None])
+    validation_scores: list[float | None] = field(default_factory=list[float | None])
     """The validation score of each; None if it was not run on all cases."""
     candidate_ids: list[str] = field(default_factory=list[str])
     best: int = 0
     """The index of the best candidate."""
 
+    @property
+    def program_full_scores_val_set(self) -> list[float]:
+        """The same in numbers, since gepa's stoppers take their maximum."""
+        return [-math.inf if score is None else score for score in self.validation_scores]
+
     def take(self, row: TrialRow) -> None:
         """Add a recorded round."""
         trial = row.trial
-        self.i = row.number
+        self.i = row.number - 1
         self.total_num_evals += row.spend.metric_calls
         leads = trial.accepted or trial.phase == BASELINE
         place = self.place_of(trial.candidate.id)
         if (leads or trial.kept) and place is None:
             place = len(self.candidate_ids)
             self.program_candidates.append(prompts_of(trial))
-            self.program_full_scores_val_set.append(None)
+            self.validation_scores.append(None)
             self.candidate_ids.append(trial.candidate.id)
         if place is not None and (validation := validated_rounds(row)) is not None:
-            self.program_full_scores_val_set[place] = validation.measurement.score
+            self.validation_scores[place] = validation.measurement.score
         if leads and place is not None:
             self.best = place
 
@@ -123,7 +129,7 @@ def _proposed(row: TrialRow, state: SearchState, trainset: int) -> Iterator[_Mom
         return
     parent = parents[0] if parents else None
     texts = {} if parent is None else state.program_candidates[parent]
-    score = None if parent is None else state.program_full_scores_val_set[parent]
+    score = None if parent is None else state.validation_scores[parent]
     chosen = {"candidate_idx": parent, "candidate": texts, "score": score}
     yield "candidate_selected", now | chosen
     details = ReflectiveDetails.of(trial)
@@ -284,13 +290,13 @@ class GepaEvents:
         yield "state_saved", {"iteration": row.number, "run_dir": str(self.folder)}
 
     def _end(self, event: Event) -> None:
-        last = {"iteration": self.state.i}
+        last = {"iteration": self.state.i + 1}
         if failed := event.read(RunFailed):
             error = BurnishError(failed.reason)
             self._emit("error", last | {"exception": error, "will_continue": False})
         end = {
             "best_candidate_idx": self.state.best,
-            "total_iterations": max(0, self.state.i),
+            "total_iterations": self.state.i + 1,
             "total_metric_calls": self.state.total_num_evals,
             "final_state": self.state,
         }
@@ -347,6 +353,8 @@ def by_label(
 def _any_stops(
     label: str, stoppers: Sequence[Callable[..., bool]], state: SearchState, log: WarningLog
 ) -> bool:
+    if not state.program_candidates:
+        return False  # gepa asks first after the baseline, and some stoppers count
     answers: list[bool] = []
     # All are called, so that each records whether it wants to stop.
     for stopper in stoppers:

@@ -28,21 +28,25 @@ from burnish.core.surfaces import (
     out_of_bounds,
     placeholders_in,
 )
+from burnish.system.extras import PURPOSES, install_command, installed_version
 from burnish.system.user_functions import installed
 
 GROUP = "burnish.agents"
 """The entry points of other adapters: the name is `package.Class`, the value an AgentAdapter."""
 _HOME = "burnish.targets.frameworks"
 _BUILT_IN = {
-    "pydantic_ai.AbstractAgent": f"{_HOME}.pydantic_ai:PydanticAgent",
-    "agents.Agent": f"{_HOME}.openai_agents:OpenAIAgent",
-    "langgraph.Pregel": f"{_HOME}.langgraph:LangGraphAgent",
-    "dspy.Module": f"{_HOME}.dspy:DSPyProgram",
-    "google.adk.BaseAgent": f"{_HOME}.google_adk:ADKAgent",
-    "crewai.BaseAgent": f"{_HOME}.crewai:CrewAIAgent",
-    "crewai.Crew": f"{_HOME}.crewai:CrewAICrew",
+    "pydantic_ai.AbstractAgent": ("pydantic_ai:PydanticAgent", "pydantic-ai-slim"),
+    "agents.Agent": ("openai_agents:OpenAIAgent", "openai-agents"),
+    "langgraph.Pregel": ("langgraph:LangGraphAgent", "langgraph"),
+    "dspy.Module": ("dspy:DSPyProgram", "dspy"),
+    "google.adk.BaseAgent": ("google_adk:ADKAgent", "google-adk"),
+    "crewai.BaseAgent": ("crewai:CrewAIAgent", "crewai"),
+    "crewai.Crew": ("crewai:CrewAICrew", "crewai"),
 }
-"""By a package and the name of a class, the adapter for it and the classes derived from it."""
+"""By a package and the name of a class, the adapter for it and the classes derived from it, and
+the distribution that it comes with."""
+_COMMON_NAMES = ("agents",)
+"""Packages that a project may well have itself under the same name."""
 TEMPERATURE = "model.temperature"
 T = TypeVar("T")
 
@@ -177,20 +181,41 @@ def adapter_for(agent: object, **options: Any) -> AgentAdapter | None:
     """
     for kind in type(agent).__mro__:
         for package in accumulate(kind.__module__.split("."), "{}.{}".format):
-            found = _adapter_of(f"{package}.{kind.__qualname__}")
-            if found is not None:
-                return found(agent=agent, **options)
+            name = f"{package}.{kind.__qualname__}"
+            try:
+                if (found := _adapter_of(name)) is not None:
+                    adapter = found(agent=agent, **options)
+                    list(adapter.parts())
+                    return adapter
+            except BurnishError:
+                raise
+            except Exception as error:
+                # The library's own code and objects: another version may have others.
+                raise _misfit(name, error) from error
     return None
 
 
 @cache
 def _adapter_of(name: str) -> Adapters | None:
-    place = _BUILT_IN.get(name, "")
-    if place:
+    if name in _BUILT_IN:
+        place, distribution = _BUILT_IN[name]
+        if name.partition(".")[0] in _COMMON_NAMES and not installed_version(distribution):
+            return None
         module, _, attribute = place.partition(":")
-        return cast("Adapters", getattr(import_module(module), attribute))
+        return cast("Adapters", getattr(import_module(f"{_HOME}.{module}"), attribute))
     point = next((each for each in installed(GROUP) if each.name == name), None)
     return None if point is None else cast("Adapters", point.load())
+
+
+def _misfit(name: str, error: Exception) -> BurnishError:
+    message = f"the adapter for {name} failed: {type(error).__name__}: {error}"
+    _, distribution = _BUILT_IN.get(name, ("", ""))
+    version = installed_version(distribution) if distribution else None
+    if version is not None:
+        message = f"{message}; installed is {distribution} {version}"
+    extra = distribution if distribution in PURPOSES else ""
+    remedy = install_command(extra) if extra else "pip install --upgrade burnish"
+    return BurnishError(message, remedy=remedy)
 
 
 def numbered(name: str, texts: list[str]) -> Iterator[tuple[str, str]]:

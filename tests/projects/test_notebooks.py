@@ -1,0 +1,129 @@
+"""Results and runs in a notebook: what a cell shows, and calls inside the notebook's own loop."""
+
+import asyncio
+import signal
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from burnish import Case, evaluate, optimize
+from burnish.core.errors import BurnishError
+from burnish.journal.limits import Budget
+from burnish.system.shutdown import notebook_display
+from burnish.testing import reflection_world
+
+CASES = [Case.single("no", "NO", name="one"), Case.single("no <b>", "NEIN", name="two")]
+
+
+def shown(result: Any) -> str:
+    """What a cell shows of its last value."""
+    return getattr(result, "_repr_html_")()  # noqa: B009 - as notebooks ask
+
+
+def shout(text: str) -> str:
+    return text.upper()
+
+
+def whisper(text: str) -> str:
+    return text.lower()
+
+
+@dataclass
+class Cell:
+    """IPython's `display` in a cell: remembers all that the cell showed."""
+
+    outputs: list[str] = field(default_factory=list[str])
+
+    def __call__(self, view: Any, *, display_id: bool) -> "Cell":
+        assert display_id
+        self.update(view)
+        return self
+
+    def update(self, view: Any) -> None:
+        self.outputs.append(shown(view))
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    """A notebook's kernel in this process."""
+    cell, shell = Cell(), SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=cell))
+    return cell
+
+
+def searched(folder: Path) -> Any:
+    return optimize(reflection_world.setup(budget=Budget(max_metric_calls=120)), folder)
+
+
+class TestShown:
+    def test_an_evaluation(self) -> None:
+        found = evaluate(shout, CASES, ["equality"])
+        assert "failed: 1 of 2 cases fails" in shown(found)
+        assert "<table>" in shown(found)
+        assert shown(found.evaluation).startswith("<p><b>2 cases of train, 1 times</b></p><table>")
+        assert "<td>equality</td><td>0.500</td>" in shown(found.evaluation)
+
+    def test_a_comparison(self) -> None:
+        before = evaluate(shout, CASES, ["equality"]).report
+        now = evaluate(whisper, CASES, ["equality"]).report.against(before)
+        text = shown(now.baseline)
+        assert "1 new fail" in text
+        assert "<td>equality</td><td>0.500</td><td>0.000</td><td>-0.500</td>" in text
+
+    def test_a_result(self, tmp_path: Path) -> None:
+        text = shown(searched(tmp_path / "a <b>"))
+        assert "<b>" not in text.replace("<p><b>", "")
+        assert "burnish adopt a &lt;b&gt;" in text
+        assert "score" in text
+
+
+class TestKernel:
+    async def test_calls_work_inside_the_loop_of_the_notebook(self, cell: Cell) -> None:
+        assert notebook_display() is cell
+        assert evaluate(shout, CASES[:1], ["equality"]).passed
+
+    async def test_the_progress_of_a_run_is_one_output_that_is_renewed(
+        self, cell: Cell, tmp_path: Path
+    ) -> None:
+        ending = searched(tmp_path / "run")
+        assert ending.claim is not None
+        assert "<progress value=" in "".join(cell.outputs)
+        assert "baseline" in cell.outputs[-1]
+        assert "best score" in cell.outputs[-1]
+
+    async def test_what_fails_is_raised_in_the_cell(self, cell: Cell, tmp_path: Path) -> None:
+        with pytest.raises(BurnishError, match="cannot be optimised"):
+            optimize({}, tmp_path / "run")
+        assert cell.outputs == []
+
+    @pytest.mark.usefixtures("cell")
+    async def test_stopping_the_cell_stops_the_run(self, tmp_path: Path) -> None:
+        main, ended = threading.get_ident(), list[str]()
+
+        async def forever(text: str) -> str:
+            signal.pthread_kill(main, signal.SIGINT)  # as the notebook's button does
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(text)
+            return text
+
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                evaluate(forever, CASES[:1], ["equality"], folder=tmp_path / "run")
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert ended == ["no"]
+
+
+async def test_elsewhere_a_running_loop_is_refused() -> None:
+    assert notebook_display() is None
+    with pytest.raises(BurnishError, match="inside a running event loop"):
+        evaluate(shout, CASES[:1], ["equality"])
