@@ -304,6 +304,12 @@ def accept(
             "--to", metavar="FILE", help="For proposals that do not say which file they are for."
         ),
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Another split, which must not have these cases; may be repeated."
+        ),
+    ] = None,
     person: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Who accepts; by default your user.")
     ] = None,
@@ -316,12 +322,14 @@ def accept(
     Without --case or --all, the proposals are shown and nothing is added.
     """
     from burnish.cli.case_growth import accept_cases, show_proposals
+    from burnish.datasets.proposals import acceptances
 
     if not cases and not everything:
         show_proposals(proposals)
         return
     name = options.user_name() if person is None else person
-    accept_cases(proposals, cases or [], to=to, person=name, dry_run=dry_run)
+    chosen = acceptances(proposals, cases or [], to=to, against=against or ())
+    accept_cases(chosen, person=name, dry_run=dry_run)
 
 
 @app.command(rich_help_panel=_JUDGES)
