@@ -30,6 +30,7 @@ def filled(path: str, values: dict[str, str]) -> str:
 def body_of(path: str) -> dict[str, Any]:
     bodies: dict[str, dict[str, Any]] = {
         "evaluations": {"app": "toy"},
+        "grids": {"app": "toy", "models": ["current"]},
         "tags": {"tags": ["nightly"]},
         "try": {"values": {"instructions": "Be kind."}},
         "tell": {"text": "Be kind."},

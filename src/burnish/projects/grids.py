@@ -198,6 +198,16 @@ def column_folder(grid: Path, choice: ColumnChoice) -> Path:
     return grid / COLUMNS / f"{grid.name}-{choice.key}"
 
 
+def column_measurement(
+    description: RunDescription, values: Mapping[str, JsonValue]
+) -> PreparedMeasurement:
+    """What a description measures, as one column of a grid."""
+    base = from_description(description)
+    plugin = target_plugin(base.setup.target.description.kind)
+    maker = _ColumnMaker(description, base, plugin, None)
+    return maker.measurement(ColumnChoice(values=values))
+
+
 class _ColumnMaker:
     """Makes the measurement of a column from that of the file."""
 
@@ -217,14 +227,15 @@ class _ColumnMaker:
     def prepared(self, choice: ColumnChoice) -> PreparedColumn:
         """A column; one whose model cannot be used has failed, and anything else is refused."""
         try:
-            return PreparedColumn(choice=choice, measurement=self._measurement(choice))
+            return PreparedColumn(choice=choice, measurement=self.measurement(choice))
         except BurnishError as error:
             if not choice.model:
                 raise
-            self._measurement(choice.without_model())  # raises where the model is not to blame
+            self.measurement(choice.without_model())  # raises where the model is not to blame
             return PreparedColumn(choice=choice, failure=_reason(error))
 
-    def _measurement(self, choice: ColumnChoice) -> PreparedMeasurement:
+    def measurement(self, choice: ColumnChoice) -> PreparedMeasurement:
+        """The measurement of a column; ConfigError if it cannot be compared with the others."""
         spec = self._plugin.varied(self._description.spec, self._variant(choice))
         name = spec.source.name or Path(spec.source.file).stem
         source = spec.source.model_copy(update={"name": f"{name} · {choice.label}"})
