@@ -148,7 +148,7 @@ def _check_cases(said: Row, rows: Sequence[Row]) -> None:
                 }[line["group"]]
 
 
-def _score(result: Row, case: str) -> float | None:
+def _score(result: Row, case: str) -> Any:
     """The mean over metrics of the mean over repeats."""
     known = [[v for v in values if v is not None] for values in result["scores"][case].values()]
     means = [sum(values) / len(values) for values in known if values]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-VALUES = {"app": "toy", "run_id": "known", "name": "known.jsonl", "path": "report.md"}
+VALUES = {"grid": "g", "app": "toy", "run_id": "known", "name": "known.jsonl", "path": "report.md"}
 LEAKS = ("Traceback", "sqlalchemy", "psycopg", "pymysql", "sqlite3", "://127.0.0.1:", 'File "/')
 
 
