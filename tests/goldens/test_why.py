@@ -6,9 +6,9 @@ would do it.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -32,7 +32,8 @@ RUNS = {
     "refine": "delegation-refine",
 }
 """A run of each strategy that searches."""
-Row = Mapping[str, Any]
+Row: TypeAlias = Any
+"""A line of the ledger, or what `why` says, as JSON."""
 
 
 @pytest.mark.parametrize("strategy", RUNS)
@@ -64,10 +65,10 @@ def test_every_number_is_in_the_ledger(
 def _own(row: Row) -> dict[str, float]:
     """What a trial was measured by, from its row alone."""
     primary = row["trial"]["details"].get("primary")
-    if isinstance(primary, dict):
+    if primary is not None:
         own = {f"{primary['name']} on {split}": primary.get(split) for split in SPLITS}
     else:
-        own = {f"{split} loss": (row[split] or {}).get("loss") for split in SPLITS}
+        own = {f"{split} loss": row[split] and row[split].get("loss") for split in SPLITS}
     return {name: value for name, value in own.items() if value is not None}
 
 

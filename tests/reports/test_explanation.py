@@ -162,8 +162,9 @@ def test_without_repeats_a_gain_may_be_chance() -> None:
     once = replace(won.trial.train.measurement, runs=(0.5,))
     trial = replace(won.trial, train=replace(won.trial.train, measurement=once))
     claim = claimed(basis="sealed test", split="test", verdict="not shown", reason=NO_SPREAD)
-    told = event("claim", **codec(Claim).encode(claim))  # type: ignore[arg-type]
-    found = explain(record(baseline(), replace(won, trial=trial), events=(told, FINISHED)))
+    rows = (baseline(), replace(won, trial=trial))
+    events = (event("claim", **codec(Claim).encode(claim)), FINISHED)  # type: ignore[arg-type]
+    found = explain(record(*rows, events=events))  # pyright: ignore[reportUnknownArgumentType]
     (repeat,) = (each for each in found.next if "--repeats 3" in each.what)
     assert "1 accepted gain, the smallest 0.020, may be chance" in repeat.because
 
