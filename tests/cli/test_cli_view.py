@@ -1,5 +1,6 @@
 """`burnish view` and the `--html` flags: where pages are written, and who may open them."""
 
+import io
 import json
 import os
 import re
@@ -15,11 +16,15 @@ import pytest
 
 from burnish.cli.view_pages import viewed_folders
 from burnish.pages.library import run_key
+from burnish.runs.directory import LOCK
+from burnish.system import FileLock
 from tests.cli.console import START, Burnish, refused
 
 pytest.importorskip("jinja2", reason="pages need the extra `view`")
 pytest.importorskip("plotly", reason="pages need the extra `view`")
 pytestmark = pytest.mark.slow
+
+GRID = ("eval", "p.yaml", "--set", "system=yes,no")
 
 
 def test_a_run_and_a_comparison_become_files(burnish: Burnish, finished: Path) -> None:
@@ -68,9 +73,9 @@ def test_a_measurement_becomes_a_file(burnish: Burnish, tmp_path: Path) -> None:
     assert "<script>alert(1)" not in page
 
 
-def test_a_grid_is_one_row_and_has_a_table(
-    burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def shop(burnish: Burnish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A grid of two columns, one of which is wrong."""
     monkeypatch.delitem(sys.modules, "reading", raising=False)
     monkeypatch.setenv("BURNISH_HTML", "never")
     agent = "from pathlib import Path\n\ndef call(query):\n    return Path('s.md').read_text()\n"
@@ -81,7 +86,11 @@ def test_a_grid_is_one_row_and_has_a_table(
     files = {"reading.py": agent, "p.yaml": project, "cases.csv": "input,expected\na,yes\nb,yes\n"}
     for name, text in {**files, "s.md": "no"}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert burnish("eval", "p.yaml", "--set", "system=yes,no", "-o", "shop", "-q").code == 1
+    assert burnish(*GRID, "-o", "shop", "-q").code == 1
+    return tmp_path / "shop"
+
+
+def test_a_grid_is_one_row_and_has_a_table(burnish: Burnish, shop: Path) -> None:
     listed = burnish("runs", "list").lines
     assert len(listed) == 2
     assert listed[1].split()[:1] == ["shop"]
@@ -96,7 +105,44 @@ def test_a_grid_is_one_row_and_has_a_table(
     assert burnish("runs", "compare", *runs, "--html", "both.html").code == 0
     assert "2 columns over 2 cases" in Path("both.html").read_text(encoding="utf-8")
     folders, start = viewed_folders("shop")
-    assert (start, len(folders())) == (run_key(tmp_path / "shop"), 2)
+    assert (start, len(folders())) == (run_key(shop), 2)
+
+
+def test_a_grid_is_removed_whole_and_only_on_request(
+    burnish: Burnish, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert burnish(*GRID, "-o", "shop-2", "-q").code == 1
+    for typed, code in (("n\n", 0), ("", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", io.StringIO(typed))
+            said = burnish("runs", "rm", "shop")
+        assert (said.code, f"remove {shop} and everything in it?" in said.out) == (code, True)
+    refused(burnish("runs", "rm", "sho", "--yes"), "could be any of")
+    with FileLock.acquire(shop / LOCK, holding="the grid"):
+        refused(burnish("runs", "rm", "shop", "--yes"), "grid shop is in use")
+    (column, _) = sorted((shop / "columns").iterdir())
+    with FileLock.acquire(column / LOCK, holding="a column"):
+        refused(burnish("runs", "rm", "shop", "--yes"), f"run {column.name} is in use")
+    (shop / "notes.txt").write_text("mine", encoding="utf-8")
+    refused(burnish("runs", "rm", "shop", "--yes"), "more in it than the grid: notes.txt")
+    (shop / "notes.txt").unlink()
+    assert shop.is_dir()
+    assert burnish("runs", "rm", "shop", "--yes").out == f"removed {shop}\n"
+    assert not shop.exists()
+    listed = burnish("runs", "list").lines
+    assert [line.split()[0] for line in listed[1:]] == ["shop-2"]
+    folders, _ = viewed_folders("")
+    assert {folder.parents[1].name for folder in folders()} == {"shop-2"}
+    refused(burnish("runs", "show", "shop-3"), "there is no run 'shop-3'")
+
+
+def test_a_grid_does_not_move_into_a_folder_that_is_there(burnish: Burnish, shop: Path) -> None:
+    said = burnish(*GRID, "-o", str(shop.parent), "-q")
+    assert (said.code, "already exists" in said.err) == (3, True)
+    assert not (shop.parent / "grid.json").exists()
+    with FileLock.acquire(shop / LOCK, holding="the grid"):
+        busy = burnish("eval", "p.yaml", "--resume", "shop", "-q")
+    assert "the grid shop" in busy.err
 
 
 def test_what_is_not_a_run_is_refused(burnish: Burnish, tmp_path: Path) -> None:

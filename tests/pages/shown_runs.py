@@ -27,11 +27,11 @@ from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.prices import Prices
 from burnish.models.providers import Price
-from burnish.pages.library import Library
+from burnish.pages.library import Library, runs_below
 from burnish.pages.viewer import Viewer
 from burnish.projects import optimize
 from burnish.projects.grid_axes import GridAxes
-from burnish.projects.grids import load_grid, make_grid_folder, measure_grid
+from burnish.projects.grids import Views, load_grid, make_grid_folder, measure_grid
 from burnish.projects.measurements import measurement_doors
 from burnish.runs.directory import RunRecord
 from burnish.runs.run import Run
@@ -87,9 +87,9 @@ def shown_run(folder: Path) -> RunRecord:
 def viewing(
     *folders: Path, cases: Dataset | None = None, labelled: Sequence[Path] = ()
 ) -> Generator[Viewer]:
-    """A viewer of some runs, in another thread."""
+    """A viewer of some runs, or of those in some folders, in another thread."""
     library = Library(
-        folders=lambda: list(folders),
+        folders=lambda: [run for each in folders if each.exists() for run in runs_below(each)],
         cases=lambda _: cases,
         adopter=ProjectAdopter(),
         delegations=StoredDelegations(),
@@ -206,7 +206,7 @@ evaluations:
 INSTRUCTIONS = ("Say yes.", "Say no.", f"Say yes {HARM}")
 
 
-def shown_grid(folder: Path) -> Path:
+def shown_grid(folder: Path, views: Views | None = None) -> Path:
     """A grid of three columns with prices, one of them harmful; its folder."""
     folder.mkdir()
     file = folder / "agent.yaml"
@@ -229,4 +229,5 @@ def shown_grid(folder: Path) -> Path:
         ),
         doors=measurement_doors(file),
     )
-    return measure_grid(grid, make_grid_folder(grid, folder / "shown-grid")).folder
+    home = make_grid_folder(grid, folder / "shown-grid")
+    return (measure_grid(grid, home, views=views) if views else measure_grid(grid, home)).folder

@@ -5,7 +5,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -17,9 +18,10 @@ from burnish.pages.labels import file_key
 from burnish.pages.library import run_key
 from burnish.pages.viewer import Viewer
 from burnish.runs.directory import LOCK, RunRecord
+from burnish.runs.events import Listener
 from burnish.runs.tags import set_tags
 from burnish.system import FileLock
-from tests.pages.shown_runs import DATASET, HARM, viewing
+from tests.pages.shown_runs import DATASET, HARM, shown_grid, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import write_agent
 
@@ -224,6 +226,55 @@ def test_the_page_of_a_run_that_goes_on_hears_of_changes_and_of_the_end(
         assert b"event: ended" in events.read()
         connection.close()
         assert "data-live" not in browser.page(f"/runs/{key}")
+
+
+def test_the_page_of_a_grid_that_goes_on_hears_of_each_column(tmp_path: Path) -> None:
+    home = tmp_path / "project" / "shown-grid"
+    key, seen = run_key(home), list[str]()
+    with viewing(home) as viewer:
+        browser = Browser(viewer).enter()
+        connection = http.client.HTTPConnection("127.0.0.1", viewer.port, timeout=120)
+
+        @contextmanager
+        def views(measurement: object, name: str) -> Generator[Sequence[Listener], None, None]:
+            """Looks at the page before each column but the first, whose folder is not there yet."""
+            del measurement, name
+            if not (home / "columns").exists():
+                yield ()
+                return
+            seen.append(browser.page(f"/runs/{key}"))
+            if len(seen) == 1:
+                connection.request("GET", f"/runs/{key}/live", headers={"Cookie": browser.cookie})
+                events.append(connection.getresponse())
+            yield ()
+
+        events: list[http.client.HTTPResponse] = []
+        assert shown_grid(home.parent, views) == home
+        heard = events[0].read()
+        connection.close()
+        assert (heard.count(b"event: ended"), seen[0].count(">not yet</td>")) == (1, 2)
+        assert all(f'data-live="/runs/{key}/live"' in page for page in seen)
+        assert all("grid · running" in page for page in seen)
+        assert "Not finished: 1 of 3 columns so far" in seen[0]
+        assert "Not finished: 2 of 3 columns so far" in seen[1]
+        ended = browser.page(f"/runs/{key}")
+        assert "grid · finished" in ended
+        assert "data-live" not in ended
+
+
+def test_the_page_of_a_grid_is_told_of_new_results(grid: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(grid, tmp_path / "going-on", symlinks=True))
+    key, driver = run_key(home), FileLock.acquire(home / LOCK, holding="the grid")
+    with driver, viewing(*(home / "columns").iterdir()) as viewer:
+        browser = Browser(viewer).enter()
+        connection = http.client.HTTPConnection("127.0.0.1", viewer.port, timeout=120)
+        connection.request("GET", f"/runs/{key}/live", headers={"Cookie": browser.cookie})
+        events = connection.getresponse()
+        os.utime(home / "results.json", (1, 1))
+        assert events.readline() == b"event: changed\n"
+        driver.release()
+        assert b"event: ended" in events.read()
+        connection.close()
 
 
 def test_a_result_is_adopted_and_undone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from burnish.core.trials import SplitResult, TrialRow
 from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.rendering import to_markdown
 from burnish.runs.claims import NO_SPREAD
-from burnish.runs.events import Claim
+from burnish.runs.events import PRUNE, Claim
 from tests.reports.records import baseline, event, record, tried
 
 FINISHED = event("run_finished", reason="nothing left", code="finished")
@@ -138,7 +138,35 @@ def test_a_run_at_its_limit_and_one_that_was_killed() -> None:
     for events, words in (((limit,), "give it more budget"), ((), "go on with the run")):
         found = explain(record(*rows, events=events), resume="burnish runs resume run-1")
         (more,) = (each for each in found.next if each.what == words)
-        assert more.command == "burnish runs resume run-1"
+        flag = " --max-calls N" if events else ""
+        assert more.command == f"burnish runs resume run-1{flag}"
+
+
+def test_removed_parts_are_no_trials_of_the_search() -> None:
+    """A search that won with its last trial is worth going on with, however many parts it has."""
+    limit = event("run_finished", reason="2 of 2 trials", code="max_trials")
+    parts = (tried(n, text=f"{n}.", phase=PRUNE, code="missed") for n in (3, 4, 5, 6))
+    rows = (baseline(), tried(1, code="worse"), tried(2, accepted=True), *parts)
+    found = explain(record(*rows, events=(limit,)), resume="burnish runs resume run-1")
+    (more,) = (each for each in found.next if each.what == "give it more budget")
+    assert more.because == "its limit ended it (2 of 2 trials) 0 trials after the last accepted one"
+    sealed = event("sealed_test", baseline_score=0.1, best_score=0.2, gain=None, missing=0)
+    told = explain(record(*rows, events=(sealed, limit))).next
+    (fork,) = (each for each in told if "--fork" in each.what)
+    assert fork.what.startswith("search on in a new run, with `--fork run-1`")
+
+
+def test_without_repeats_a_gain_may_be_chance() -> None:
+    won = tried(1, accepted=True, numbers={"noise_bar": 0.0, "train_improvement": 0.02})
+    assert won.trial.train is not None
+    once = replace(won.trial.train.measurement, runs=(0.5,))
+    trial = replace(won.trial, train=replace(won.trial.train, measurement=once))
+    claim = claimed(basis="sealed test", split="test", verdict="not shown", reason=NO_SPREAD)
+    rows = (baseline(), replace(won, trial=trial))
+    events = (event("claim", **codec(Claim).encode(claim)), FINISHED)  # type: ignore[arg-type]
+    found = explain(record(*rows, events=events))  # pyright: ignore[reportUnknownArgumentType]
+    (repeat,) = (each for each in found.next if "--repeats 3" in each.what)
+    assert "1 accepted gain, the smallest 0.020, may be chance" in repeat.because
 
 
 def test_a_run_without_a_single_result() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-VALUES = {"app": "toy", "run_id": "known", "name": "known.jsonl", "path": "report.md"}
+VALUES = {"grid": "g", "app": "toy", "run_id": "known", "name": "known.jsonl", "path": "report.md"}
 LEAKS = ("Traceback", "sqlalchemy", "psycopg", "pymysql", "sqlite3", "://127.0.0.1:", 'File "/')
 
 
@@ -30,6 +30,7 @@ def filled(path: str, values: dict[str, str]) -> str:
 def body_of(path: str) -> dict[str, Any]:
     bodies: dict[str, dict[str, Any]] = {
         "evaluations": {"app": "toy"},
+        "grids": {"app": "toy", "models": ["current"]},
         "tags": {"tags": ["nightly"]},
         "try": {"values": {"instructions": "Be kind."}},
         "tell": {"text": "Be kind."},

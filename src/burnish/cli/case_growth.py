@@ -15,7 +15,7 @@ from burnish.core.cases import Case
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted, shorten, spending, visible
 from burnish.datasets.formats import read_cases
-from burnish.datasets.proposals import Acceptance, acceptances, source_of, sources_beside
+from burnish.datasets.proposals import Acceptance, source_of, sources_beside
 from burnish.datasets.splits import listed
 from burnish.models.references import load_dotenv
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
@@ -128,11 +128,8 @@ def _show_case(case: Case) -> None:
             typer.echo(f"  expected  {visible(shorten(turn.expected, _CHARS))}{proposed}")
 
 
-def accept_cases(
-    proposals: Path, names: Sequence[str], *, to: Path | None, person: str, dry_run: bool
-) -> None:
+def accept_cases(chosen: Sequence[Acceptance], *, person: str, dry_run: bool) -> None:
     """Add the chosen proposals to their files, as far as they are still new there."""
-    chosen = acceptances(proposals, names, to=to)
     for each in chosen:
         if not dry_run:
             each.write(person=person_name(person))

@@ -1,5 +1,6 @@
 """`burnish data`: import, convert, split, check, audit; grow, accept; label, judge-check."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -178,19 +179,19 @@ def audit(
     audit_measured_cases(measurements, as_json=as_json)
 
 
-@app.command(rich_help_panel=_GROWTH)
-def grow(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="One file per split, train first.")
-    ],
-    *,
-    model: Annotated[str, typer.Option(metavar="MODEL", help="Writes the cases.")],
-    base_url: options.BaseUrl = "",
-    api_key_env: options.KeyVariable = "",
-    target: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="FILE", help="The proposals, a JSONL file of cases."),
-    ] = Path("proposals.jsonl"),
+@dataclass(frozen=True, kw_only=True)
+class _Writer:
+    """Who writes new cases."""
+
+    model: Annotated[str, typer.Option(metavar="MODEL", help="Writes the cases.")]
+    base_url: options.BaseUrl = ""
+    api_key_env: options.KeyVariable = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sources:
+    """What new cases are made from, and how many."""
+
     runs: Annotated[
         list[str] | None,
         _choosing(
@@ -199,15 +200,15 @@ def grow(
             autocompletion=options.run_ids,
             help="Grow from the failing cases of a run; may be repeated.",
         ),
-    ] = None,
+    ] = None
     documents: Annotated[
         list[Path] | None,
         _choosing("--documents", metavar="PATH", help="Grow from files or a folder of them."),
-    ] = None,
+    ] = None
     traces: Annotated[
         list[Path] | None,
         _choosing("--traces", metavar="LOG", help="Grow from traces, as `data import` reads them."),
-    ] = None,
+    ] = None
     into: Annotated[
         Path | None,
         _choosing(
@@ -215,21 +216,37 @@ def grow(
             metavar="FILE",
             help="Which file cases of documents and of new traces are for; by default the first.",
         ),
-    ] = None,
+    ] = None
     kinds: Annotated[
         str,
         _choosing(
             metavar="KINDS",
             help="paraphrase, edge, adversarial, multi-turn, with commas between them.",
         ),
-    ] = "paraphrase,edge,adversarial",
-    count: Annotated[int, _choosing(min=1, max=20, help="Cases of each kind and source.")] = 1,
+    ] = "paraphrase,edge,adversarial"
+    count: Annotated[int, _choosing(min=1, max=20, help="Cases of each kind and source.")] = 1
     sample: Annotated[
         int, _choosing(min=1, metavar="N", help="So many sources at random, if there are more.")
-    ] = 20,
+    ] = 20
     seed: Annotated[
         int, _choosing(help="Random seed of the sample; another one asks for other cases.")
-    ] = 42,
+    ] = 42
+
+
+@app.command(rich_help_panel=_GROWTH)
+@options.flag_group("writer", _Writer)
+@options.flag_group("sources", _Sources)
+def grow(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="One file per split, train first.")
+    ],
+    *,
+    writer: _Writer,
+    target: Annotated[
+        Path,
+        typer.Option("-o", "--out", metavar="FILE", help="The proposals, a JSONL file of cases."),
+    ] = Path("proposals.jsonl"),
+    sources: _Sources,
     redact: options.RedactPatterns = None,
     keep: options.KeepPersonal = None,
     max_calls: options.MaxCalls = None,
@@ -249,18 +266,18 @@ def grow(
 
     chosen = growth_options(
         files,
-        model=model,
-        base_url=base_url,
-        api_key=f"${{{api_key_env}}}" if api_key_env else "",
+        model=writer.model,
+        base_url=writer.base_url,
+        api_key=f"${{{writer.api_key_env}}}" if writer.api_key_env else "",
         out=target,
-        runs=tuple(runs or ()),
-        documents=tuple(documents or ()),
-        traces=tuple(traces or ()),
-        into=into,
-        kinds=kinds,
-        count=count,
-        most=sample,
-        seed=seed,
+        runs=tuple(sources.runs or ()),
+        documents=tuple(sources.documents or ()),
+        traces=tuple(sources.traces or ()),
+        into=sources.into,
+        kinds=sources.kinds,
+        count=sources.count,
+        most=sources.sample,
+        seed=sources.seed,
         redact=redact or (),
         keep=keep or (),
         max_calls=max_calls,
@@ -287,6 +304,12 @@ def accept(
             "--to", metavar="FILE", help="For proposals that do not say which file they are for."
         ),
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Another split, which must not have these cases; may be repeated."
+        ),
+    ] = None,
     person: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="Who accepts; by default your user.")
     ] = None,
@@ -299,12 +322,14 @@ def accept(
     Without --case or --all, the proposals are shown and nothing is added.
     """
     from burnish.cli.case_growth import accept_cases, show_proposals
+    from burnish.datasets.proposals import acceptances
 
     if not cases and not everything:
         show_proposals(proposals)
         return
     name = options.user_name() if person is None else person
-    accept_cases(proposals, cases or [], to=to, person=name, dry_run=dry_run)
+    chosen = acceptances(proposals, cases or [], to=to, against=against or ())
+    accept_cases(chosen, person=name, dry_run=dry_run)
 
 
 @app.command(rich_help_panel=_JUDGES)

@@ -15,6 +15,7 @@ from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
 from burnish.core.formatting import counted, duration, money, number, shorten, spending, visible
 from burnish.core.money import NOTHING, Spend
+from burnish.datasets.splits import listed
 from burnish.delegation.home import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.delegation.refine.report import PAGE, outcome
@@ -24,7 +25,7 @@ from burnish.delegation.result import ending_words
 from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.pages.library import grid_status
-from burnish.projects.grids import find_grid
+from burnish.projects.grids import GRID_FILES, find_grid
 from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.grid import GridReport, grid_home
 from burnish.reports.progress import WIDTH, LineView
@@ -55,7 +56,7 @@ from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.spec import TrackingSpec
 from burnish.runs.tags import tags_of
-from burnish.system import is_held
+from burnish.system import is_held, remove_stale_temporaries
 
 
 def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
@@ -353,20 +354,22 @@ def _width() -> int:
 
 
 def remove(name: str, *, yes: bool) -> None:
-    """Remove a run with the runs in its folder, such as refinements; a damaged one too."""
-    folder = find_run(name)
-    # A folder of the user's own may hold a run.json too: it is not ours to remove.
-    if not any((folder / name).exists() for name in (LOCK, JOURNAL)):
-        message = "the folder has a run.json, but it is not a burnish run"
-        remedy = "remove it yourself if you want to"
-        raise ConfigError([Problem(where=str(folder), message=message, remedy=remedy)])
+    """Remove a run with the runs in its folder, such as refinements; a damaged one too.
+
+    A grid is removed with its columns.
+    """
+    grid = find_grid(name)
+    folder = grid or find_run(name)
     inside = [run for run in known_runs() if run.is_relative_to(folder)]
     for run in (folder, *inside):
         if is_held(run / LOCK):
             raise RunLocked(
-                f"run {run.name} is in use by another process",
+                f"{'grid' if run == grid else 'run'} {run.name} is in use by another process",
                 remedy="stop it first: Ctrl-C there, or touch optimize.stop in its folder",
             )
+    if problem := _not_ours(folder) if grid is None else _not_of_grid(grid):
+        remedy = "remove it yourself if you want to"
+        raise ConfigError([Problem(where=str(folder), message=problem, remedy=remedy)])
     if not yes and not typer.confirm(f"remove {folder} and everything in it?"):
         typer.echo("nothing was removed")
         return
@@ -380,6 +383,19 @@ def remove(name: str, *, yes: bool) -> None:
     for run in (folder, *inside):
         forget_run(run)
     typer.echo(f"removed {folder}")
+
+
+def _not_ours(folder: Path) -> str:
+    """Why a folder with a run.json is not ours to remove; empty if it is."""
+    there = any((folder / name).exists() for name in (LOCK, JOURNAL))
+    return "" if there else "the folder has a run.json, but it is not a burnish run"
+
+
+def _not_of_grid(folder: Path) -> str:
+    """Why the folder of a grid is not ours to remove; empty if it is."""
+    remove_stale_temporaries(folder)  # nothing writes here now
+    others = sorted(each.name for each in folder.iterdir() if each.name not in GRID_FILES)
+    return f"the folder has more in it than the grid: {listed(others)}" if others else ""
 
 
 _NOT_RESUMABLE = "it was started by an earlier version and cannot be resumed"

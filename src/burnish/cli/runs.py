@@ -273,7 +273,7 @@ def rm(
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove the folder of a run. A run that is in use is not removed."""
+    """Remove the folder of a run, or of a grid with its columns; never one that is in use."""
     from burnish.cli.run_pages import remove
 
     remove(run, yes=yes)

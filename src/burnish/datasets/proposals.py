@@ -142,39 +142,78 @@ def _accepted(case: Case, person: str, at: str) -> Case:
 
 
 def acceptances(
-    proposals: Path, names: Sequence[str], *, to: Path | None = None
+    proposals: Path,
+    names: Sequence[str],
+    *,
+    to: Path | None = None,
+    against: Sequence[Path] = (),
 ) -> tuple[Acceptance, ...]:
     """Check chosen proposals again, as their files are now; no names mean all of them.
 
-    A proposal that says which file it is for goes nowhere else: that keeps splits apart.
+    A proposal that says which file it is for goes nowhere else: that keeps splits apart. Files of
+    other splits that it does not name are given as `against`.
     """
     cases = _chosen(read_cases(proposals, format="jsonl").cases, names, proposals)
     problems = [problem for case in cases if (problem := _misplaced(case, to, proposals))]
     if problems:
         raise ConfigError(problems)
-    by_home: dict[tuple[Path, tuple[Path, ...]], list[Case]] = {}
-    for case in cases:
-        by_home.setdefault(_files(case, to, proposals), []).append(case)
-    return tuple(_acceptance(*where, group) for where, group in by_home.items())
+    others = [path.resolve() for path in against]
+    placed = [(case, *_files(case, to, others, proposals)) for case in cases]
+    return tuple(each for group in _together(placed) for each in _acceptances(*group))
 
 
-def _acceptance(home: Path, files: tuple[Path, ...], cases: Sequence[Case]) -> Acceptance:
+def _together(
+    cases: Sequence[tuple[Case, Path, tuple[Path, ...]]],
+) -> list[tuple[list[Path], list[tuple[Case, Path]]]]:
+    """Cases with the files that they are for, grouped by all files of the same splits.
+
+    Cases that share a file are checked against each other, too: whoever accepts two that ask the
+    same, for two splits, would make a leak.
+    """
+    together: list[tuple[list[Path], list[tuple[Case, Path]]]] = []
+    for case, home, files in cases:
+        same = [group for group in together if {*group[0]} & {*files}]
+        together = [group for group in together if group not in same]
+        joined = dict.fromkeys([*(path for group in same for path in group[0]), *files])
+        placed = [*(each for group in same for each in group[1]), (case, home)]
+        together.append(([*joined], placed))
+    return together
+
+
+def _acceptances(files: Sequence[Path], placed: Sequence[tuple[Case, Path]]) -> list[Acceptance]:
+    """What becomes of cases for the files of one dataset, for each file that gets some."""
     splits = [read_cases(path).cases for path in files]
     names = {case.id for split in splits for case in split}
-    named = [(named_apart(case, names), files.index(home)) for case in cases]
-    return Acceptance(home=home, files=files, screened=screened(named, splits))
+    named = [(named_apart(case, names), home) for case, home in placed]
+    result = screened([(case, files.index(home)) for case, home in named], splits)
+    homes = {case.id: home for case, home in named}
+
+    def here(home: Path) -> Screened:
+        return Screened(
+            fit=tuple(case for case in result.fit if homes[case.id] == home),
+            repeated=tuple(name for name in result.repeated if homes[name] == home),
+            leaking=tuple(name for name in result.leaking if homes[name] == home),
+        )
+
+    return [
+        Acceptance(home=home, files=tuple(files), screened=here(home))
+        for home in dict.fromkeys(homes.values())
+    ]
 
 
-def _files(case: Case, to: Path | None, proposals: Path) -> tuple[Path, tuple[Path, ...]]:
+def _files(
+    case: Case, to: Path | None, against: Sequence[Path], proposals: Path
+) -> tuple[Path, tuple[Path, ...]]:
     """The file that a proposal is for, and all that it is checked against."""
     source = source_of(case)
     if _HOME not in source:
         assert to is not None
-        return to, (to,)
-    folder = proposals.resolve().parent
-    home = (folder / str(source[_HOME])).resolve()
-    others = ((folder / str(each)).resolve() for each in items(source.get(_CHECKED)))
-    return home, tuple(dict.fromkeys([*others, home]))
+        home, named = to.resolve(), list[Path]()
+    else:
+        folder = proposals.resolve().parent
+        home = (folder / str(source[_HOME])).resolve()
+        named = [(folder / str(each)).resolve() for each in items(source.get(_CHECKED))]
+    return home, tuple(dict.fromkeys([*named, home, *against]))
 
 
 def _misplaced(case: Case, to: Path | None, proposals: Path) -> Problem | None:

@@ -28,6 +28,8 @@ class GridPage:
     """As in the list of runs; empty in a file."""
     links: Mapping[int, str] = field(default_factory=dict[int, str])
     """By the number of a column, the key of the page about its run."""
+    key: str = ""
+    """The key of this page, if it can be followed."""
 
     @property
     def title(self) -> str:
@@ -39,7 +41,13 @@ class GridPage:
         return f"{sentence[:1].upper()}{sentence[1:]}."
 
     @property
-    def tone(self) -> Literal["good", "bad"]:
+    def live(self) -> bool:
+        return bool(self.key) and self.status == "running"
+
+    @property
+    def tone(self) -> Literal["good", "bad", "open"]:
+        if self.report.status != "finished":
+            return "open"
         return "good" if self.report.ok else "bad"
 
     @property

@@ -20,7 +20,7 @@ from burnish.pages.delegations import (
     RefinementLine,
 )
 from burnish.pages.run_page import Adoption
-from burnish.reports.grid import GridReport, grid_home
+from burnish.reports.grid import GRID_RESULTS, GridReport, grid_home
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import LOCK, NAME, RunRecord
 from burnish.runs.plugins import strategy_plugin
@@ -190,8 +190,9 @@ class Library:
         return self._read(self.folder(key), key)
 
     def stamp(self, folder: Path) -> _Stamp:
-        """Changes whenever the run does."""
-        files = (folder / JOURNAL_FILE, folder / f"{JOURNAL_FILE}-wal", folder / LOCK)
+        """Changes whenever the run does, or the grid."""
+        names = (JOURNAL_FILE, f"{JOURNAL_FILE}-wal", LOCK, GRID_RESULTS)
+        files = [folder / name for name in names]
         stats = [file.stat() if file.exists() else None for file in files]
         times = [(0, 0) if stat is None else (stat.st_mtime_ns, stat.st_size) for stat in stats]
         return (*times, (int(is_held(folder / LOCK)), 0))
@@ -271,6 +272,8 @@ def _grid_summary(home: Path, columns: Sequence[RunSummary]) -> RunSummary:
 
 def grid_status(home: Path, columns: Sequence[str]) -> str:
     """The status of a grid, from those of its columns and from its report."""
+    if is_held(home / LOCK):  # also between two columns
+        return "running"
     for status in ("running", "interrupted", "killed"):
         if status in columns:
             return status

@@ -199,6 +199,7 @@ class ServedPages:
         statuses = [self.library.record(key).status for key in keys.values()]
         return GridPage(
             report=report,
+            key=run_key(home),
             status=grid_status(home, statuses),
             links={number: keys[name] for number, name in runs.items() if name in keys},
         )

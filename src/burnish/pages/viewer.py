@@ -300,9 +300,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return _no_page()
 
     def _live(self, key: str) -> PageAnswer | None:
-        """Tell a page when its run changes, until the run or the viewer ends."""
+        """Tell a page when its run or grid changes, until that or the viewer ends."""
         viewer, library = self.viewer, self.viewer.pages.library
-        folder = library.folder(key)
+        folder = library.grid(key) or library.folder(key)
         if not viewer.listeners.acquire(blocking=False):
             return _trouble(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages follow runs already")
         try:

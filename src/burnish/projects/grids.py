@@ -64,12 +64,15 @@ from burnish.reports.grid_page import grid_sections
 from burnish.reports.rendering import NAME as REPORT
 from burnish.reports.rendering import to_markdown
 from burnish.runs.build import RunDescription
+from burnish.runs.directory import LOCK, find_run, known_runs
 from burnish.runs.directory import NAME as HEADER
-from burnish.runs.directory import find_run, known_runs
 from burnish.runs.events import Listener
 from burnish.runs.plugins import TargetPlugin, Variant, target_plugin
 from burnish.runs.progress import sweeps
-from burnish.system import Redactor, read_bytes, write_atomic
+from burnish.system import FileLock, Redactor, read_bytes, write_atomic
+
+GRID_FILES = frozenset({GRID, GRID_RESULTS, COLUMNS, REPORT, PAGE, LOCK})
+"""What is in the folder of a grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +101,14 @@ def find_grid(name: str) -> Path | None:
     """The folder of a grid, by path, id, or the beginning of an id; None if there is none."""
     if name and (Path(name) / GRID).is_file():
         return Path(name).resolve()
-    homes = {grid_home(run) for run in known_runs()} - {None}
-    found = [each for each in homes if each and name and each.name.startswith(name)]
-    found = [each for each in found if each.name == name] or found
-    return found[0] if len(found) == 1 else None
+    named: dict[Path, Path] = {}
+    for run in known_runs():
+        home = grid_home(run)
+        if name and (home or run).name.startswith(name):
+            named[home or run] = run
+    found = [each for each in named if each.name == name] or [*named]
+    # A name that a run has as well, or that begins like one, means the run, or is not clear.
+    return found[0] if len(found) == 1 and found[0] != named[found[0]] else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +198,16 @@ def column_folder(grid: Path, choice: ColumnChoice) -> Path:
     return grid / COLUMNS / f"{grid.name}-{choice.key}"
 
 
+def column_measurement(
+    description: RunDescription, values: Mapping[str, JsonValue]
+) -> PreparedMeasurement:
+    """What a description measures, as one column of a grid."""
+    base = from_description(description)
+    plugin = target_plugin(base.setup.target.description.kind)
+    maker = _ColumnMaker(description, base, plugin, None)
+    return maker.measurement(ColumnChoice(values=values))
+
+
 class _ColumnMaker:
     """Makes the measurement of a column from that of the file."""
 
@@ -210,14 +227,15 @@ class _ColumnMaker:
     def prepared(self, choice: ColumnChoice) -> PreparedColumn:
         """A column; one whose model cannot be used has failed, and anything else is refused."""
         try:
-            return PreparedColumn(choice=choice, measurement=self._measurement(choice))
+            return PreparedColumn(choice=choice, measurement=self.measurement(choice))
         except BurnishError as error:
             if not choice.model:
                 raise
-            self._measurement(choice.without_model())  # raises where the model is not to blame
+            self.measurement(choice.without_model())  # raises where the model is not to blame
             return PreparedColumn(choice=choice, failure=_reason(error))
 
-    def _measurement(self, choice: ColumnChoice) -> PreparedMeasurement:
+    def measurement(self, choice: ColumnChoice) -> PreparedMeasurement:
+        """The measurement of a column; ConfigError if it cannot be compared with the others."""
         spec = self._plugin.varied(self._description.spec, self._variant(choice))
         name = spec.source.name or Path(spec.source.file).stem
         source = spec.source.model_copy(update={"name": f"{name} · {choice.label}"})
@@ -298,7 +316,7 @@ class MeasuredGrid:
 
 
 def make_grid_folder(grid: PreparedGrid, folder: Path | None) -> Path:
-    """The folder of a grid, with its description in it."""
+    """The folder of a grid."""
     home = grid.folder or folder
     if home is None:
         started = datetime.now(UTC)
@@ -307,7 +325,6 @@ def make_grid_folder(grid: PreparedGrid, folder: Path | None) -> Path:
         names = (name if n == 1 else f"{name}-{n}" for n in range(1, 1000))
         home = next(each for n in names if not (each := grid.base.root / n).exists())
     home.mkdir(parents=True, exist_ok=True)
-    grid.stored.write(home)
     return home.resolve()
 
 
@@ -322,6 +339,14 @@ def measure_grid(
 
     Those that were measured before come first: they cost nothing, and find the budget as it was.
     """
+    with FileLock.acquire(home / LOCK, holding=f"the grid {home.name}"):
+        grid.stored.write(home)
+        return _measure_columns(grid, home, forked, views)
+
+
+def _measure_columns(
+    grid: PreparedGrid, home: Path, forked: Forked | None, views: Views
+) -> MeasuredGrid:
     done = {
         each.choice.key: MeasuredColumn(
             label=each.choice.label, values=each.choice.values, failure=each.failure or NOT_YET
@@ -339,7 +364,11 @@ def measure_grid(
             continue
         setup = replace(column.measurement.setup, budget=budget.left)
         ready = replace(column.measurement, setup=setup)
-        result = _measured(ready, column_folder(home, column.choice), made, forked, views)
+        folder = column_folder(home, column.choice)
+        if not column.is_there:
+            done[column.choice.key] = replace(made, failure=NOT_YET, run=str(folder))
+            _keep(_side_by_side(grid, home, done), home)
+        result = _measured(ready, folder, made, forked, views)
         if isinstance(result, MeasuredColumn):
             done[column.choice.key] = result
         else:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
 
 from burnish.core.formatting import (
@@ -17,10 +17,12 @@ from burnish.core.formatting import (
 )
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import TrialDetails, TrialRow
+from burnish.journal.limits import Budget
 from burnish.reports.case_lines import GROUPS, CaseLine, case_lines, group_counts
 from burnish.runs.claims import NO_SPREAD, claim_words
 from burnish.runs.directory import RunRecord, result_of, whole_loss
 from burnish.runs.events import BASELINE, PRUNE
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import SPLITS, steered_points, why
 
 _MOST = 8
@@ -90,6 +92,8 @@ class Explanation:
     """Those of the search, without the removal of parts."""
     refused: tuple[Refusals, ...]
     next: tuple[NextStep, ...]
+    prunable: bool = False
+    """Whether its strategy can take out parts at the end."""
     steered: tuple[str, ...] = ()
     """What people sent to the run, in the order in which it was taken in."""
 
@@ -108,6 +112,7 @@ def explain(run: RunRecord, *, resume: str = "") -> Explanation:
         trials=sum(1 for _ in _searched(run)),
         refused=refused,
         next=tuple(_next_steps(run, refused, unsolved, resume)),
+        prunable="prune" in strategy_plugin(run.header.strategy).Settings.model_fields,
         steered=steered_points(run),
     )
 
@@ -256,6 +261,12 @@ def _about_the_claim(run: RunRecord) -> Iterator[NextStep]:
         )
         return
     if claim.basis == "selected on holdout":
+        if sum(run.header.cases.values()) < 2:
+            yield NextStep(
+                what="look at the result yourself",
+                because="there is only one case, and it chose the result: no score can confirm it",
+            )
+            return
         yield NextStep(
             what="keep some cases back as a sealed test",
             because="the scores that chose this result are the only ones there are, and they "
@@ -282,15 +293,25 @@ def _about_the_end(run: RunRecord, resume: str) -> Iterator[NextStep]:
     if run.status in ("killed", "interrupted"):
         yield NextStep(what="go on with the run", because=f"it was {run.status}", command=resume)
     elif ending is not None and (ending.code or "").startswith("max_") and run.accepted:
-        last = max((row.number for row in run.rows if row.trial.accepted), default=0)
-        since = run.rows[-1].number - last
-        if since <= run.trials / 2:
+        searched = [*_searched(run)]
+        last = max((row.number for row in searched if row.trial.accepted), default=0)
+        since = sum(row.number > last for row in searched)
+        if since > len(searched) / 2:
+            return
+        because = f"its limit ended it ({ending.reason}) {counted(since, 'trial')} after the last"
+        if run.sealed is not None:
             yield NextStep(
-                what="give it more budget",
-                because=f"its limit ended it ({ending.reason}) {counted(since, 'trial')} after "
-                f"the last accepted one",
-                command=resume,
+                what=f"search on in a new run, with `--fork {run.header.id}` and a higher limit",
+                because=f"{because} accepted one, and its sealed test is read",
             )
+            return
+        limits = {each.name for each in fields(Budget)}
+        flag = f" --{ending.code.replace('_', '-')} N" if ending.code in limits else ""
+        yield NextStep(
+            what="give it more budget",
+            because=f"{because} accepted one",
+            command=f"{resume}{flag}" if resume else "",
+        )
 
 
 def _about_refusals(run: RunRecord, refused: Sequence[Refusals]) -> Iterator[NextStep]:
@@ -301,6 +322,7 @@ def _about_refusals(run: RunRecord, refused: Sequence[Refusals]) -> Iterator[Nex
     def share(code: str) -> str:
         return f"{counts[code]} of {counted(whole, 'refused trial')}"
 
+    yield from _about_repeats(run)
     if "noise" in often:
         yield _less_noise(run, share("noise"))
     if "holdout" in often:
@@ -315,6 +337,26 @@ def _about_refusals(run: RunRecord, refused: Sequence[Refusals]) -> Iterator[Nex
     ):
         if code in often:
             yield NextStep(what="use a stronger proposer", because=f"{share(code)} {words}")
+
+
+def _about_repeats(run: RunRecord) -> Iterator[NextStep]:
+    """Without repeats nobody knows the noise, and every gain passes for one."""
+    if run.claim is None or run.claim.verdict == "improved":
+        return
+    gains = [
+        numbers["train_improvement"]
+        for row in _searched(run)
+        if row.trial.accepted and row.trial.decision is not None and row.trial.train is not None
+        for numbers in [row.trial.decision.numbers]
+        if len(row.trial.train.measurement.runs) == 1 and "noise_bar" in numbers
+    ]
+    if gains:
+        yield NextStep(
+            what="run every case several times: `--repeats 3`",
+            because=f"each case ran once, so the noise is unknown and "
+            f"{counted(len(gains), 'accepted gain')}, the smallest {number(min(gains))}, may be "
+            "chance",
+        )
 
 
 def _less_noise(run: RunRecord, share: str) -> NextStep:
@@ -444,8 +486,8 @@ def _part_section(found: Explanation) -> Iterator[Section]:
     yield Heading("Which part brought how much")
     if not found.parts:
         yield Text.of(
-            "Its parts were not taken out one at a time, so only the steps above are known. "
-            "With `--prune`, a search does that at its end."
+            "Its parts were not taken out one at a time, so only the steps above are known."
+            f"{' With `--prune`, a search does that at its end.' if found.prunable else ''}"
             if found.steps
             else "There is no winner whose parts could be compared."
         )

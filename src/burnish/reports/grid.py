@@ -69,6 +69,11 @@ class GridColumn:
     """Whether no other column scores as high for less, or higher for as little."""
     spent: Spend = NOTHING
 
+    @property
+    def waits(self) -> bool:
+        """Whether it still has to be measured, or is being measured."""
+        return self.failure == NOT_YET
+
 
 @dataclass(frozen=True, kw_only=True)
 class GridReport:
@@ -106,8 +111,7 @@ class GridReport:
     @property
     def status(self) -> str:
         """`finished`, or `interrupted` if a column still has to be measured."""
-        waiting = any(each.failure == NOT_YET for each in self.columns)
-        return "interrupted" if waiting else "finished"
+        return "interrupted" if any(each.waits for each in self.columns) else "finished"
 
     @classmethod
     def read(cls, folder: Path) -> "GridReport":
@@ -162,8 +166,8 @@ def grid_of(
     return replace(
         about,
         columns=tuple(columns),
-        cases=max((size.cases for size in sizes), default=0),
-        repeats=max((size.repeats for size in sizes), default=1),
+        cases=max((size.cases for size in sizes), default=about.cases),
+        repeats=max((size.repeats for size in sizes), default=about.repeats),
         reference=None if first is None else first + 1,
         comparisons=max(0, compared),
         confidence=simultaneous(compared),

@@ -38,12 +38,16 @@ def grid_heading(report: GridReport) -> str:
 
 def grid_verdict(report: GridReport) -> str:
     """Whether everything was measured and passes, in one sentence."""
-    failed = [each for each in report.columns if each.failure]
-    if not report.standing:
+    failed = [each for each in report.columns if each.failure and not each.waits]
+    waiting = [each for each in report.columns if each.waits]
+    if not report.standing and not waiting:
         return "failed: no column could be measured"
     short = [each for each in report.standing if not each.ok]
     words = [f"cases fail or are missing in {counted(len(short), 'column')}"] if short else []
     words += [f"{counted(len(failed), 'column')} could not be measured"] if failed else []
+    if waiting:
+        there = f"{len(report.columns) - len(waiting)} of {counted(len(report.columns), 'column')}"
+        return "; ".join([f"not finished: {there} so far", *words])
     if words:
         return f"failed: {'; '.join(words)}"
     return f"passed: every case passes in {counted(len(report.columns), 'column')}"
@@ -69,13 +73,14 @@ def grid_lines(report: GridReport) -> Iterator[tuple[str, str]]:
             )
     for each in report.columns:
         if each.failure:
-            yield "failed", f"column {each.number}, {each.label}: {shorten(each.failure, _REASON)}"
+            word = "waiting" if each.waits else "failed"
+            yield word, f"column {each.number}, {each.label}: {shorten(each.failure, _REASON)}"
     yield "spent", spending(report.spent)
 
 
 def _compared(report: GridReport) -> Iterator[tuple[str, str]]:
     if not report.comparisons:
-        if len(report.columns) > 1:
+        if len(report.columns) > 1 and report.standing:
             yield "compared", "nothing: only one column was measured"
         return
     first = next(each for each in report.columns if each.number == report.reference)
@@ -127,12 +132,12 @@ def grid_table(report: GridReport, width: int) -> Iterator[RenderableType]:
     for name in ("score", *own, "difference", "", "1k cases", "time"):
         table.add_column(name, no_wrap=True, justify="right" if name in _RIGHT else "left")
     for each in report.columns:
-        mark = ON_FRONTIER if each.frontier else "✗" if each.failure else " "
+        mark = ON_FRONTIER if each.frontier else "✗" if each.failure and not each.waits else " "
         head = (RichText(mark, "green" if each.frontier else "red"), str(each.number))
         name = RichText(shorten(each.label, 3 * room))
         if each.failure:
-            gaps = ("",) * wide
-            table.add_row(*head, name, RichText("failed", "red"), *gaps, "", "", "", "")
+            state = RichText("—") if each.waits else RichText("failed", "red")
+            table.add_row(*head, name, state, *("",) * wide, "", "", "", "")
             continue
         worth = _worth(each)
         shade = {"better": "green", "worse": "red"}.get(worth, "")
@@ -185,7 +190,7 @@ def grid_rows(report: GridReport) -> tuple[tuple[str, ...], ...]:
     for each in report.columns:
         mark = f"{each.number} {ON_FRONTIER}" if each.frontier else str(each.number)
         if each.failure:
-            rows.append((mark, each.label, "failed", *("",) * 6))
+            rows.append((mark, each.label, "not yet" if each.waits else "failed", *("",) * 6))
             continue
         words = "" if each.change is None else change_words(each.change)
         passed = f"{each.passed} of {report.cases}"

@@ -34,6 +34,7 @@ from burnish.server.manager import RunManager
 from burnish.server.metrics import Requests
 from burnish.server.openapi import add_promptiter
 from burnish.server.routes import docs, pages, runs
+from burnish.server.routes.grids import grids_router
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
 from burnish.server.routes.refinement import Refinements, refinement_router
 from burnish.server.routes.runs import DETAILED, ERRORS
@@ -143,7 +144,7 @@ def _add_routes(app: FastAPI, manager: RunManager, security: Security, sessions:
     role = manager.launcher.role
     # The guard asks for tokens; this only says so in the document.
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
-    answered = (*runs.ROUTERS, steering_router(manager))
+    answered = (*runs.ROUTERS, grids_router(manager), steering_router(manager))
     for each in answered if role.answers else runs.WORKER_ROUTERS:
         app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
     app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)

@@ -50,6 +50,46 @@ class NewEvaluation(_RequestModel):
     priority: _Priority | None = None
 
 
+_Axis = Annotated[list[str | int | float], Field(min_length=1, max_length=24)]
+
+
+class NewGrid(_RequestModel):
+    """Measurements to make side by side: every combination of models and values."""
+
+    id: Name | None = None
+    app: Name
+    settings: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    """The same for all columns; they share its limits."""
+    models: list[str] = Field(default_factory=list, max_length=24)
+    """Allowed models, and `current` for what the file says."""
+    values: dict[str, _Axis] = Field(default_factory=dict, max_length=8)
+    """By surface, the values to measure."""
+    priority: _Priority | None = None
+
+
+class GridColumnShape(_ResponseModel):
+    """A column of a grid, which is a measurement like any other."""
+
+    number: int
+    label: str
+    id: str
+    """Of its run."""
+    status: str
+    """That of its run, or `deleted`."""
+
+
+class GridShape(_ResponseModel):
+    """Measurements side by side."""
+
+    app: str
+    id: str
+    finished: bool
+    """Whether every column has ended."""
+    columns: list[GridColumnShape]
+    report: JsonValue = None
+    """Scores, paired differences, cost, and the frontier, as in the file of a grid."""
+
+
 class NewCandidate(_RequestModel):
     """A candidate of your own for a run to try."""
 

@@ -24,25 +24,45 @@ from burnish.compat.promptiter.requests import LIMITS, within
 from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.cases import Dataset
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, FileTrouble
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
+from burnish.core.formatting import counted
 from burnish.core.protocols import Metric, Target
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.models.references import ModelRef
-from burnish.projects.clients import NOTHING_ALLOWED, AllowedNames, ClientRequest
+from burnish.projects.clients import (
+    NOTHING_ALLOWED,
+    AllowedNames,
+    ClientRequest,
+    NotAllowed,
+)
 from burnish.projects.description import STRATEGY as STRATEGY_FIELD
 from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Document, Flags
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.graph.plugin import graph_of, graph_parts, graph_target
+from burnish.projects.grid_axes import CURRENT, GridAxes, check_axes
+from burnish.projects.grids import column_measurement
 from burnish.projects.launch import load_project
-from burnish.projects.measurements import from_description, load_measurement
+from burnish.projects.measurements import (
+    describe_measurement,
+    from_description,
+    measurement_doors,
+)
 from burnish.projects.measures import named_user, read_metrics
 from burnish.projects.structures import read_structure
 from burnish.runs.build import build, building_of
 from burnish.runs.draft import refuse_literals
-from burnish.runs.plugins import Building, TargetParts
+from burnish.runs.plugins import Building, TargetParts, target_plugin
 from burnish.runs.stoppers import STOP_FILE
-from burnish.server.apps.projects import JobRequest, MeasureWork, ProjectWork, refuse_kind
+from burnish.server.apps.projects import (
+    ColumnRequest,
+    EvaluationSettings,
+    JobRequest,
+    MeasureWork,
+    ProjectWork,
+    refuse_kind,
+)
 from burnish.server.runs import Datasets
 from burnish.server.security import check_app_name
 from burnish.server.stores import records
@@ -52,6 +72,7 @@ from burnish.server.work import EventSink, LoopThread, RunContext, RunOutcome
 from burnish.strategies.backprop.prompts import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.strategies.backprop.strategy import Backprop, role_models, whole_names
 from burnish.strategies.measure import Measure
+from burnish.system.settings import Access
 
 if TYPE_CHECKING:
     from burnish.server.work import RunWork
@@ -390,6 +411,24 @@ def _as_settings() -> Generator[None, None, None]:
         raise ConfigError(problems, remedy=error.remedy) from None
 
 
+@contextmanager
+def _as_fields() -> Generator[None, None, None]:
+    """Report problems of axes under the fields of a request, since clients have no flags."""
+    fields = {"--model": "models", "--set": "values"}
+    try:
+        yield
+    except ConfigError as error:
+        problems = [
+            replace(each, where=fields.get(each.where.partition(" ")[0], each.where), remedy="")
+            for each in error.problems
+        ]
+        raise ConfigError(problems) from None
+
+
+_SHARED = frozenset({"max_calls", "max_metric_calls", "max_tokens", "max_usd"})
+"""The limits that the columns of a grid share."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileApp:
     """A project file under a name."""
@@ -437,7 +476,11 @@ class FileApp:
             with _as_settings():
                 if not evaluates:
                     return ProjectWork(load_project(self.path, flags, request=changes).setup)
-                measurement = load_measurement(self.path, flags, request=changes)
+                described = describe_measurement(self.path, flags, request=changes)
+                if job.column is None:
+                    measurement = from_description(described)
+                else:
+                    measurement = column_measurement(described, job.column.values)
         return MeasureWork(measurement.setup, measurement=measurement)
 
     def changes(self, job: JobRequest) -> tuple[Flags, ClientRequest]:
@@ -451,6 +494,71 @@ class FileApp:
             strategy=Measure.name if evaluates else "",
         )
         return {STRATEGY_FIELD: values.get(STRATEGY_FIELD)}, changes
+
+    def columns(
+        self, settings: EvaluationSettings, axes: GridAxes, grid: str, *, most: int
+    ) -> list[JobRequest]:
+        """The measurements of a grid; raises what is wrong with it, and what it may not vary.
+
+        A limit is for all columns together, so each has its share of it.
+        """
+        flags, changes = self.changes(JobRequest(kind="evaluate", evaluation=settings))
+        base = from_description(describe_measurement(self.path, flags, request=changes))
+        target = base.setup.target
+        with _as_fields():
+            plugin = target_plugin(target.description.kind)
+            axes = check_axes(axes, plugin, target, measurement_doors(self.path))
+        self._refuse_axes(axes, target)
+        choices = axes.columns()
+        if not 2 <= len(choices) <= most:
+            message = f"the grid has {counted(len(choices), 'column')}"
+            raise ConfigError.of("models, values", message, f"name 2 to {most} combinations")
+        limits = {
+            name: value / len(choices) if name == "max_usd" else int(value) // len(choices)
+            for name, value in settings.values.items()
+            if name in _SHARED and isinstance(value, int | float)
+        }
+        if short := [name for name, share in limits.items() if not share]:
+            message = f"it is less than the {len(choices)} columns that share it"
+            raise ConfigError.of(f"settings.{short[0]}", message, "raise it, or leave it out")
+        own = EvaluationSettings.model_validate({**settings.values, **limits})
+        return [
+            JobRequest(
+                kind="evaluate",
+                evaluation=own,
+                column=ColumnRequest(
+                    grid=grid,
+                    number=number,
+                    columns=len(choices),
+                    label=choice.label,
+                    values=dict(choice.values),
+                    weights=dict(base.setup.objective.weights),
+                ),
+            )
+            for number, choice in enumerate(choices, start=1)
+        ]
+
+    def _refuse_axes(self, axes: GridAxes, target: Target) -> None:
+        """Refuse models that are not allowed, and values that the file does not offer to search."""
+        for name in axes.models:
+            if name != CURRENT and not self.allowance.permits(Access.MODEL, name):
+                remedy = "the operator allows a name with `burnish serve --allow NAME`"
+                raise NotAllowed(f"models: '{name}' is not allowed here", remedy=remedy)
+        offered = {
+            each.id: each
+            for each in target.surfaces
+            if isinstance(each, NumberSurface | ChoiceSurface | TextSurface)
+        }
+        problems: list[Problem] = []
+        for name, values in axes.settings.items():
+            if name not in offered:
+                remedy = f"it has: {', '.join(offered) or 'nothing that a request may vary'}"
+                raise NotAllowed(f"values: the app does not offer '{name}'", remedy=remedy)
+            for value in values:
+                assert isinstance(value, str | int | float)  # check_axes refuses the others
+                problems += offered[name].problems(value)
+        if problems:
+            raise ConfigError([replace(each, where=f"values.{each.where}") for each in problems])
 
     def about(self) -> dict[str, Json]:
         try:

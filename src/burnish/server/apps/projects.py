@@ -38,6 +38,20 @@ else:
     )
 
 
+class ColumnRequest(Settings):
+    """Which column of a grid a measurement is."""
+
+    grid: str
+    number: int
+    columns: int
+    """How many the grid has."""
+    label: str
+    values: dict[str, JsonValue]
+    """What it is made of: by axis, the value."""
+    weights: dict[str, float]
+    """How the metrics of a case make one score."""
+
+
 class JobRequest(Settings):
     """A request as it is stored."""
 
@@ -45,6 +59,8 @@ class JobRequest(Settings):
     settings: RunSettings = Field(default_factory=RunSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     promptiter: Json = None
+    column: ColumnRequest | None = None
+    """Written by the service, for a column of a grid that it has checked."""
     spec: dict[str, JsonValue] | None = None
     """The description that the run is built from; written by the service, never by a client."""
 
