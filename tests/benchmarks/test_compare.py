@@ -10,8 +10,7 @@ def figure(value: float, what: str = "a case", *, more: bool = False) -> Figure:
 
 def one(before: list[float], after: list[float], *, more: bool = False) -> Compared:
     rounds = [
-        ([figure(b, more=more)], [figure(a, more=more)])
-        for b, a in zip(before, after, strict=True)
+        ([figure(b, more=more)], [figure(a, more=more)]) for b, a in zip(before, after, strict=True)
     ]
     (found,) = compared(rounds)
     return found
