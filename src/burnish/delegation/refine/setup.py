@@ -319,34 +319,63 @@ def open_refinement(
 ) -> OpenRefinement:
     """Take the lock and begin a session, or resume an unfinished one by its id or `last`.
 
-    Raises SeedRefused if that fails; then no lock is held.
+    A resumed session may get another number of iterations; its other settings stay. Raises
+    SeedRefused if that fails; then no lock is held.
     """
     lock, chosen = seat.lock(), options or RefineOptions()
     lock.take()
     try:
         others = tuple(each for each in seat.files.sessions() if each.resumable)
-        folder: Path | None = None
+        folder, session = None, None
         if resume is not None:
-            session = seat.files.find(resume)
+            session = _resumed(seat.files, resume, settings)
             others, folder, seat = (), seat.files.place(session), seat.as_it_was(session)
-            settings = RefineSettings.model_validate(dict(session.settings))
+            fields = {**session.settings, **session.resumed_with}
+            settings = RefineSettings.model_validate(fields)
         models = None if chosen.models is None else chosen.models()
         if folder is not None and (folder / HEADER).exists():
-            setup = reload_project(folder, {}, models=models).setup
+            changed = {"iterations": settings.iterations}
+            setup = reload_project(folder, changed, models=models).setup
         else:  # a session that was killed before its run began is described once more
             described = seat.described(settings, seat.files.folder)
             setup = build(described, models=models, folder=folder)
         strategy = setup.strategy
         assert isinstance(strategy, Refine)
         strategy.lock, strategy.watch, strategy.stop = lock, chosen.listen, chosen.stop
-        if folder is None:
+        if session is None:
             seat.files.write(strategy.session)
+        else:
+            _check_tiers(strategy.refinement, strategy.session)
+            strategy.session = session
     except BaseException as error:  # whatever it was, the lock is released
         lock.release()
         if isinstance(error, BurnishError) and not isinstance(error, SeedRefused):
             raise SeedRefused(error.message, remedy=error.remedy) from error
         raise
     return OpenRefinement(seat=seat, setup=setup, strategy=strategy, others=others)
+
+
+def _resumed(files: SessionFiles, name: str, settings: RefineSettings) -> Session:
+    """The session to continue, with the number of iterations that the settings name, if any."""
+    if "iterations" not in settings.model_fields_set:
+        return files.find(name)
+    most = settings.iterations
+    session = files.find(name, iterations=most)
+    if most < len(session.iterations):
+        run = counted(len(session.iterations), "iteration")
+        raise SeedRefused(f"{run} were run already", remedy=f"name more than {most}")
+    return replace(session, resumed_with={"iterations": most})
+
+
+def _check_tiers(refinement: Refinement, before: Session) -> None:
+    """Refuse a number of iterations that gives other models to those that were run."""
+    earlier = replace(refinement, iterations=before.most_iterations or refinement.iterations)
+    run = range(1, len(before.iterations) + 1)
+    if any(refinement.models_of(k) != earlier.models_of(k) for k in run):
+        raise SeedRefused(
+            f"with {refinement.iterations} iterations, those that were run would have other models",
+            remedy="tiers divide the iterations: resume it with as many as before, or refine again",
+        )
 
 
 def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> Iterator[str]:
