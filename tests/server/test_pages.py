@@ -1,6 +1,7 @@
 """The pages of the service over HTTP: who gets in, what is shown, who may start and stop."""
 
 import asyncio
+import html
 import json
 import re
 import shutil
@@ -382,6 +383,33 @@ async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> No
         assert (over.status_code, "no unfinished session" in over.text) == (409, True)
         for path in ("/experiments", "/policy"):
             assert (await guest.get(path)).status_code == 404, "they are the operator's"
+
+
+async def test_no_page_that_links_lead_to_names_a_folder_of_the_host(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    await asyncio.to_thread(place.make_seed)
+    await asyncio.to_thread(place.refine)
+    async with house(tmp_path) as home:
+        guest = await home.known("team")
+        for name in ("r", "s"):
+            await guest.send("/start", "/start", app="toy", id=name, max_trials="2")
+            record = await until(home.manager, "toy", name, RunStatus.SUCCEEDED)
+        folder = plain_run(home.manager.places.of(record).folder)
+        shutil.copytree(place.seed / "refinement_sessions", folder / "refinement_sessions")
+        await home.manager.store.create("gone", "lost", strategy="climb", request={})
+        seen: dict[str, str] = {}
+        waiting = ["/", "/compare?run=toy/r&run=toy/s", "/nowhere", f"{RUN}/cases", f"{RUN}/trials"]
+        while waiting:
+            path = waiting.pop()
+            page = (await guest.get(path)).text
+            seen[path] = page
+            links = re.findall(r'(?:href|data-src)="(/[^"]*)"', page)
+            inside = {html.unescape(link).partition("#")[0] for link in links} - {*seen, *waiting}
+            waiting += sorted(each for each in inside if not each.startswith("/static/"))
+    kinds = ("/start", "/runs/toy/r", "/cases/train/", "/trials/1", "/report.html", "/refinements/")
+    for kind in kinds:
+        assert any(kind in path for path in seen), f"{kind} is not among {sorted(seen)}"
+    assert [path for path, page in seen.items() if str(tmp_path) in page] == []
 
 
 async def test_a_long_list_leads_on_to_older_runs(tmp_path: Path) -> None:
