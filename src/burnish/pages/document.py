@@ -188,6 +188,7 @@ def _environment() -> "Environment":
         cells=cells,
         data=data,
         number=formatting.number,
+        moment=formatting.moment,
         money=formatting.money,
         duration=formatting.duration,
         spending=formatting.spending,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from burnish.core.cases import Dataset, Split
 from burnish.core.drawings import Drawing
-from burnish.core.formatting import duration, spending
+from burnish.core.formatting import duration, moment, spending
 from burnish.datasets.checks import check, smallest_difference
 from burnish.metrics.agreement import CheckedJudge
 from burnish.pages.cases import Answers, CaseDetail, ComparedCases
@@ -185,7 +185,7 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
         yield "billed", f"{spending(run.billed)}, with calls that were lost or not used"
     yield "time", duration(run.active_seconds)
     yield "strategy", run.header.strategy
-    yield "started", run.header.started_at
+    yield "started", moment(run.header.started_at)
     if tags := tags_of(run.folder, run.header):
         yield "tags", ", ".join(tags)
     if run.header.forked_from:
