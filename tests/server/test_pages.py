@@ -178,7 +178,9 @@ async def test_stop_and_resume_with_more_budget(tmp_path: Path) -> None:
         guest, other = await home.known("team"), await home.known("others")
         await guest.send("/start", "/start", app="toy", kind="optimize", id="r", max_trials="4")
         await knocked(door)
-        assert "Stop this run" in (await guest.get(RUN)).text
+        shown = (await guest.get(RUN)).text
+        assert "Stop this run" in shown
+        assert "Nothing is measured yet" in shown
         foreign = (await other.get(RUN)).text
         assert "Stop this run" not in foreign
         assert "belongs to another token" in foreign
@@ -189,6 +191,7 @@ async def test_stop_and_resume_with_more_budget(tmp_path: Path) -> None:
         await until(home.manager, "toy", "r", RunStatus.CANCELED)
         page = (await guest.get(f"{RUN}?done=stop")).text
         assert "Resume it" in page
+        assert "killed" not in page, "the service knows better"
         assert "Stop this run" not in page
         assert (await guest.send(f"{RUN}/stop", "/start")).status_code == 409
         door.open.set()

@@ -182,7 +182,8 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield "trials", f"{run.trials:,}, {run.accepted} accepted"
     yield "spent", spending(run.spent)
     if run.billed != run.spent:
-        yield "billed", f"{spending(run.billed)}, with calls that were lost or not used"
+        also = "under way, lost or not used" if run.driven else "that were lost or not used"
+        yield "billed", f"{spending(run.billed)}, with calls {also}"
     yield "time", duration(run.active_seconds)
     yield "strategy", run.header.strategy
     yield "started", moment(run.header.started_at)
