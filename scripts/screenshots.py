@@ -1,4 +1,4 @@
-"""Make the pictures of README and docs/view.md: run examples offline, open their pages, take screenshots."""
+"""Make the pictures of README and docs/view.md: run examples offline, take screenshots."""
 
 import os
 import shutil

@@ -336,6 +336,10 @@ def test_a_session_that_ran_all_iterations_goes_on_with_more(place: Place) -> No
     session = place.session()
     assert (len(session["iterations"]), session["best_iter"]) == (2, 2)
     assert len(place.world.turns) - turns == session["iterations"][1]["calls"], "none is paid twice"
+    session_file = place.seed / "refinement_sessions" / f"{session['session_id']}.json"
+    session_file.write_text(json.dumps({**session, "stop_reason": "interrupted"}))
+    place.refine(resume="last")
+    assert len(place.session()["iterations"]) == 2, "what it was resumed with stays"
     place.refine(resume="last", flags={"iterations": 3})
     assert place.session()["best_iter"] == 3
     assert (place.seed / "BEST" / "report.md").read_text() == report(*FLAWS)

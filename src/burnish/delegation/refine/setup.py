@@ -129,6 +129,8 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
     else:
         session = seat.files.find(folder.name, ended=True)
         seat = seat.as_it_was(session)
+        most = session.most_iterations or settings.iterations
+        settings = settings.model_copy(update={"iterations": most})
     if seat.seed.gradient.empty:
 
         def never(job: IterationJob) -> Delegation:
@@ -334,8 +336,7 @@ def open_refinement(
             settings = RefineSettings.model_validate(fields)
         models = None if chosen.models is None else chosen.models()
         if folder is not None and (folder / HEADER).exists():
-            changed = {"iterations": settings.iterations}
-            setup = reload_project(folder, changed, models=models).setup
+            setup = reload_project(folder, {}, models=models).setup
         else:  # a session that was killed before its run began is described once more
             described = seat.described(settings, seat.files.folder)
             setup = build(described, models=models, folder=folder)
@@ -345,7 +346,7 @@ def open_refinement(
         if session is None:
             seat.files.write(strategy.session)
         else:
-            _check_tiers(strategy.refinement, strategy.session)
+            strategy.refinement = _lengthened(strategy.refinement, session)
             strategy.session = session
     except BaseException as error:  # whatever it was, the lock is released
         lock.release()
@@ -367,15 +368,20 @@ def _resumed(files: SessionFiles, name: str, settings: RefineSettings) -> Sessio
     return replace(session, resumed_with={"iterations": most})
 
 
-def _check_tiers(refinement: Refinement, before: Session) -> None:
-    """Refuse a number of iterations that gives other models to those that were run."""
-    earlier = replace(refinement, iterations=before.most_iterations or refinement.iterations)
-    run = range(1, len(before.iterations) + 1)
-    if any(refinement.models_of(k) != earlier.models_of(k) for k in run):
+def _lengthened(refinement: Refinement, session: Session) -> Refinement:
+    """The refinement with the session's number of iterations.
+
+    Refuses one that gives other models to those that were run.
+    """
+    most = session.most_iterations or refinement.iterations
+    longer = replace(refinement, iterations=most)
+    run = range(1, len(session.iterations) + 1)
+    if any(longer.models_of(k) != refinement.models_of(k) for k in run):
         raise SeedRefused(
-            f"with {refinement.iterations} iterations, those that were run would have other models",
+            f"with {most} iterations, those that were run would have other models",
             remedy="tiers divide the iterations: resume it with as many as before, or refine again",
         )
+    return longer
 
 
 def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> Iterator[str]:
