@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
+
+from pydantic import Field
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, FileTrouble, RunLocked, SeedRefused
@@ -76,7 +78,9 @@ class Session:
     """Notes for readers of the losses."""
     settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What it was started with, to resume it."""
-    resumed_with: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    resumed_with: Annotated[Mapping[str, Json], Field(exclude_if=lambda changed: not changed)] = (
+        field(default_factory=dict[str, Json])
+    )
     """What was changed when it was resumed."""
 
     @property
