@@ -92,7 +92,7 @@ docs: $(VENV)/.burnish-dev ## write reference, transcripts and picture, build th
 	@echo "the site is in dist/site"
 	@$(BIN)/python -m pytest -q tests/docs
 
-screenshots: $(VENV)/.burnish-dev ## take the pictures of docs/view.md; ARGS=FOLDER uses runs that are there
+screenshots: $(VENV)/.burnish-dev ## take the pictures of README and docs/view.md; ARGS=FOLDER uses runs that are there
 	@$(BIN)/python scripts/screenshots.py $(ARGS)
 
 # The wheel is installed as a user would, away from the checkout, and run.

@@ -4,10 +4,13 @@ import asyncio
 import json
 import sqlite3
 import tempfile
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from socket import create_connection
+from urllib.request import Request, urlopen
 
 from benchmarks.figures import Figure
 from benchmarks.overhead import Nothing, make_cases, setup
@@ -22,14 +25,20 @@ from burnish.pages.library import Library, run_key
 from burnish.pages.live import LivePanel, rest_after
 from burnish.pages.run_page import Adoption
 from burnish.pages.served import ServedPages
-from burnish.runs.directory import RunRecord
+from burnish.pages.viewer import Viewer
+from burnish.runs.directory import LOCK, RunRecord
 from burnish.runs.events import BASELINE
 from burnish.runs.setup import start
+from burnish.system import FileLock
 
 TRIALS = 2_000
 CASES = 200
 _EVERY = 50
 """Trials from one accepted candidate to the next."""
+_FOLLOWED = 60.0
+"""Seconds for which a page follows the run."""
+_TRIAL_SECONDS = 0.25
+"""From one trial to the next meanwhile."""
 
 
 def figures() -> list[Figure]:
@@ -40,12 +49,19 @@ def figures() -> list[Figure]:
         first = min(_opened(folder)[0] for _ in range(3))
         again, trials = _opened(folder)[1:]
         share = min(_share(folder) for _ in range(3))
+        followed = _followed(folder)
     named = f"({TRIALS:,} trials × {CASES} cases)"
     return [
         Figure(what=f"page of a run {named}", value=first, unit="CPU s", goal=1.0),
         Figure(what="the same, opened again", value=again, unit="CPU s", goal=0.5),
         Figure(what="one page of its trials", value=trials, unit="CPU s", goal=0.5),
         Figure(what="its page while it goes on", value=100 * share, unit="% of its time", goal=2.0),
+        Figure(
+            what=f"`burnish view` that follows it for {_FOLLOWED:.0f} s",
+            value=100 * followed,
+            unit="% of its time",
+            goal=2.0,
+        ),
     ]
 
 
@@ -99,6 +115,42 @@ def _share(folder: Path) -> float:
         page = time.process_time()
     made = (panel - began, page - panel)
     return sum(each / (each + rest_after(each)) for each in made)
+
+
+def _followed(folder: Path) -> float:
+    """The share of a processor that a viewer takes whose page follows a run for a while.
+
+    The browser and the run are this thread, whose time is left out; the viewer is all others.
+    """
+    library = Library(folders=lambda: [folder], cases=lambda _: None, adopter=_ReadOnly())
+    viewer, key = Viewer(library), run_key(folder)
+    threading.Thread(target=viewer.serve, daemon=True).start()
+    lock = FileLock.acquire(folder / LOCK, holding="the benchmark")
+    cookie = viewer.session_cookie.partition(";")[0]
+
+    def load() -> None:
+        request = Request(f"{viewer.origin}/runs/{key}", headers={"Cookie": cookie})
+        with urlopen(request) as answer:
+            answer.read()
+
+    load()
+    with closing(Journal(folder)) as journal, create_connection(("127.0.0.1", viewer.port)) as live:
+        head = (f"GET /runs/{key}/live HTTP/1.1", f"Host: {viewer.hosts[0]}", f"Cookie: {cookie}")
+        live.sendall("\r\n".join((*head, "", "")).encode())
+        live.settimeout(_TRIAL_SECONDS)
+        last = json.loads(journal.trial(journal.trials_recorded - 1) or b"")
+        began, used = time.monotonic(), time.process_time() - time.thread_time()
+        while time.monotonic() - began < _FOLLOWED:
+            number = journal.trials_recorded
+            journal.add_trial(number, canonical({**last, "number": number}))
+            with suppress(TimeoutError):
+                if b"event: changed" in live.recv(65_536):
+                    load()
+        used = time.process_time() - time.thread_time() - used
+        took = time.monotonic() - began
+    viewer.close()
+    lock.release()
+    return used / took
 
 
 class _Long(Nothing):

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/view.md: run examples offline, open their pages, take screenshots."""
+"""Make the pictures of README and docs/view.md: run examples offline, take screenshots."""
 
 import os
 import shutil
@@ -37,8 +37,10 @@ COMMANDS = {
     "seed": "refine_report: burnish delegate workflow.yaml --task-file task.md "
     "--input temperatures.csv -o {runs}/seed",
     "refined": "refine_report: burnish refine {runs}/seed",
+    "toy": "toy: burnish optimize toy.yaml -o {runs}/toy",
 }
-"""The runs to show: each the folder of an example, and a command that its offline.py answers."""
+"""The runs to show: each the folder of an example, and a command. Its offline.py answers, unless
+the example is a plug-in whose agent needs no model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,8 @@ class Picture:
 
 
 PICTURES = (
-    Picture(name="verdict", run="backprop", part="#verdict"),
+    Picture(name="verdict", run="toy", part="#verdict"),
+    Picture(name="search", run="toy", part="figure:has([data-chart=scores])"),
     Picture(name="changes", run="reflective", part="#changes"),
     Picture(
         name="case",
@@ -93,6 +96,7 @@ def main() -> None:
         if len(sys.argv) < 2:
             os.environ.update(BURNISH_HOME=home, BURNISH_HTML="never")
         runs = Path(sys.argv[1]) if len(sys.argv) > 1 else _run_examples(Path(home))
+        sys.path.append(str(ROOT / "examples" / "toy"))  # a page asks the plug-in of its strategy
         folders = {each.name: next(runs.glob(f"{each.run}/run.json")).parent for each in PICTURES}
         with _served(folders) as viewer:
             _take(viewer, folders)
@@ -101,12 +105,14 @@ def main() -> None:
 def _run_examples(home: Path) -> Path:
     shutil.copytree(ROOT / "examples", home / "examples")
     runs = home / "runs"
+    os.environ["PYTHONPATH"] = str(home / "examples" / "toy")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name, line in COMMANDS.items():
         sys.stdout.write(f"runs {name}\n")
         example, _, command = line.partition(": ")
-        arguments = [sys.executable, "offline.py", *command.format(runs=runs).split()]
         folder = home / "examples" / example
+        offline = [sys.executable, "offline.py"] if (folder / "offline.py").exists() else []
+        arguments = [*offline, *command.format(runs=runs).split()]
         subprocess.run(arguments, cwd=folder, env={**os.environ, "PATH": path}, check=True)
     return runs
 

@@ -1,13 +1,15 @@
 """Charts and drawings: the Pareto front, series of a strategy, and weights on a graph."""
 
 from dataclasses import replace
+from typing import Any
 
 from burnish.core.drawings import Drawing
 from burnish.core.outcomes import Step, Trace
+from burnish.core.surfaces import Origin
 from burnish.core.trials import Decision, SplitResult, TrialRow, Verdict
 from burnish.delegation.plugin import DelegatePlugin
 from burnish.delegation.training.plugin import EpochsPlugin
-from burnish.pages.charts import drawn, front_chart
+from burnish.pages.charts import drawn, front_chart, score_chart, tree_chart
 from burnish.pages.graph import StepGraph, picture
 from burnish.runs.directory import RunRecord
 from burnish.strategies.edits.plugin import EditsPlugin
@@ -45,6 +47,30 @@ def test_a_candidate_that_is_best_at_one_case_is_on_the_front(shown: RunRecord) 
 
 def test_a_search_that_builds_on_its_leader_only_has_no_front(shown: RunRecord) -> None:
     assert front_chart(shown) is None
+
+
+def test_a_candidate_that_is_tried_again_is_another_point_of_the_tree(shown: RunRecord) -> None:
+    start, _, better = shown.rows
+    again = start.trial.candidate.child({}, origin=Origin(note="back to the start"))
+    again = replace(again, parents=(better.trial.candidate.id,))
+    assert again.id == start.trial.candidate.id
+    rows = (*shown.rows, replace(better, number=3, trial=replace(better.trial, candidate=again)))
+    chart = tree_chart(replace(shown, rows=rows))
+    assert chart is not None
+    assert [line[:2] for line in chart.rows] == [("0", "—"), ("1", "0"), ("2", "0"), ("3", "2")]
+    groups: Any = chart.figure["data"]
+    points = {x: y for each in groups[1:] for x, y in zip(each["x"], each["y"], strict=True)}
+    assert points == {0: 0, 1: 1, 2: 1, 3: 2}
+
+
+def test_the_noise_bar_is_explained_only_where_it_is_drawn(shown: RunRecord) -> None:
+    with_bar = score_chart(shown)
+    rows = [replace(row, trial=replace(row.trial, decision=None)) for row in shown.rows]
+    without = score_chart(replace(shown, rows=tuple(rows)))
+    assert with_bar is not None
+    assert without is not None
+    assert "dotted" in with_bar.note
+    assert "dotted" not in without.note
 
 
 def test_a_drawing_has_its_numbers_as_a_table_too() -> None:

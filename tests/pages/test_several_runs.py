@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from burnish.pages.comparison_page import ComparisonPage
 from burnish.pages.library import RunSummary
 from burnish.pages.several_runs import SeveralRunsPage, trend_chart
 from burnish.runs.directory import RunRecord
@@ -26,6 +27,8 @@ def test_runs_of_the_same_name_are_told_apart(shown: RunRecord) -> None:
     page = SeveralRunsPage(runs=(shown, shown, _named(shown, "other")))
     assert page.names == ("shown-run", "shown-run (2)", "other")
     assert [chart.head[1:] for chart in page.charts if chart.is_heat] == [page.names]
+    two = ComparisonPage(left=shown, right=shown).to_html()
+    assert "<h1>shown-run and shown-run (2)</h1>" in two
 
 
 def test_other_metrics_are_a_warning(shown: RunRecord) -> None:

@@ -91,9 +91,10 @@ def test_scores_are_those_of_the_journal_whatever_a_trial_holds(
 def test_a_run_that_goes_on_is_read_from_where_it_was(tmp_path: Path) -> None:
     asyncio.run(_interrupted(tmp_path / "run"))
     whole = RunRecord.read(tmp_path / "run")
-    before = replace(whole, rows=whole.rows[:3])
+    before = replace(whole, rows=whole.rows[:3], events=whole.events[:4])
     again = RunRecord.read(tmp_path / "run", before=before)
-    assert again.rows == whole.rows
+    assert (again.rows, again.events) == (whole.rows, whole.events)
+    assert again.events[3] is before.events[3]
     assert again.rows[2] is before.rows[2], "a trial never changes, so it is not read again"
     other = replace(before, header=replace(before.header, id="another"), rows=whole.rows[3:])
     assert RunRecord.read(tmp_path / "run", before=other).rows == whole.rows

@@ -1,6 +1,7 @@
 """The pages of the service over HTTP: who gets in, what is shown, who may start and stop."""
 
 import asyncio
+import html
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from burnish.pages import document
 from burnish.pages.document import Place as PagePlace
 from burnish.pages.served import ServedPages
+from burnish.pages.steering import ACTIONS
 from burnish.runs.directory import LOCK
 from burnish.runs.stoppers import STOP_FILE
 from burnish.server import Datasets, FileApp, Security, TokenBook, create_app
@@ -176,7 +178,9 @@ async def test_stop_and_resume_with_more_budget(tmp_path: Path) -> None:
         guest, other = await home.known("team"), await home.known("others")
         await guest.send("/start", "/start", app="toy", kind="optimize", id="r", max_trials="4")
         await knocked(door)
-        assert "Stop this run" in (await guest.get(RUN)).text
+        shown = (await guest.get(RUN)).text
+        assert "Stop this run" in shown
+        assert "Nothing is measured yet" in shown
         foreign = (await other.get(RUN)).text
         assert "Stop this run" not in foreign
         assert "belongs to another token" in foreign
@@ -187,6 +191,7 @@ async def test_stop_and_resume_with_more_budget(tmp_path: Path) -> None:
         await until(home.manager, "toy", "r", RunStatus.CANCELED)
         page = (await guest.get(f"{RUN}?done=stop")).text
         assert "Resume it" in page
+        assert "killed" not in page, "the service knows better"
         assert "Stop this run" not in page
         assert (await guest.send(f"{RUN}/stop", "/start")).status_code == 409
         door.open.set()
@@ -212,7 +217,12 @@ async def test_a_token_for_reading_sees_no_buttons_and_may_send_nothing(tmp_path
         for words in ("Stop this run", "Resume it", "Start a run"):
             assert words not in page
         assert (await reader.get("/start")).status_code == 403
-        for path in ("/start", f"{RUN}/stop", f"{RUN}/resume"):
+        below = f"{RUN}/refinements/any"
+        for path in (
+            *("/start", f"{RUN}/stop", f"{RUN}/resume", f"{RUN}/refine", f"{RUN}/adopt"),
+            *(f"{RUN}/undo", f"{RUN}/tags", f"{below}/stop", f"{below}/resume"),
+            *(f"{RUN}/{action}" for action in ACTIONS),
+        ):
             answer = await reader.post(path, token=token_in(page), app="toy")
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "read_only")
         assert (await reader.post("/logout", token=token_in(page))).status_code == 303
@@ -298,10 +308,27 @@ async def test_a_delegation_is_refined_from_its_page(tmp_path: Path) -> None:
         file.write_text(json.dumps({**fields, "stop_reason": "interrupted"}), encoding="utf-8")
         below = f"{RUN}/refinements/{file.stem}"
         await until(home.manager, "refinements", file.stem, RunStatus.SUCCEEDED)
-        resumed = await guest.send(f"{below}/resume", below)
+        assert "iterations at most" in (await guest.get(below)).text
+        wrong = await guest.send(f"{below}/resume", below, iterations="99")
+        assert (wrong.status_code, "iterations" in wrong.text) == (422, True)
+        resumed = await guest.send(f"{below}/resume", below, iterations="4")
         assert resumed.headers["location"] == f"{below}?done=resume"
-        await until(home.manager, "refinements", file.stem, RunStatus.SUCCEEDED)
+        ended = await until(home.manager, "refinements", file.stem, RunStatus.SUCCEEDED)
+        assert isinstance(ended.result, dict)
+        assert ended.result["resumed_with"] == {"iterations": 4}
         assert "empty_gradient" in file.read_text(encoding="utf-8")
+        listed = (await guest.get("/")).text
+        assert listed.count(f">{file.stem}</a>") == 1, "with the run that it refines, only there"
+        assert f'href="{below}"' in listed
+        assert "of 1 run<" in listed
+        assert f'href="{below}"' in (await guest.get(f"/?find={file.stem}")).text
+        fields = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**fields, "stop_reason": "max_iterations"}), encoding="utf-8")
+        at_limit = (await guest.get(below)).text
+        assert "It has ended at a limit: set a higher one. It may have 4 now" in at_limit
+        assert "Resume it" not in (await other.get(below)).text
+        same = await guest.send(f"{below}/resume", below, iterations="4")
+        assert (same.status_code, "no unfinished session" in same.text) == (409, True)
 
 
 async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> None:
@@ -340,9 +367,12 @@ async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> No
             assert answer.headers["location"] == f"{page}?done=stop"
             assert (session / STOP_FILE).exists()
         (session / STOP_FILE).unlink()
-        assert "Resume it" not in (await guest.get(page)).text, "it has ended"
+        assert "It may have 3 now, and 10 at most" in (await guest.get(page)).text
         file = session.with_suffix(".json")
-        ended = file.read_text(encoding="utf-8")
+        fields = {**json.loads(file.read_text(encoding="utf-8")), "stop_reason": "plateau"}
+        ended = json.dumps(fields)
+        file.write_text(ended, encoding="utf-8")
+        assert "Resume it" not in (await guest.get(page)).text, "it has ended"
         fields = {**json.loads(ended), "stop_reason": "running"}
         file.write_text(json.dumps(fields), encoding="utf-8")
         for each in (page, RUN):
@@ -356,6 +386,33 @@ async def test_a_refinement_has_its_own_page_below_its_run(tmp_path: Path) -> No
         assert (over.status_code, "no unfinished session" in over.text) == (409, True)
         for path in ("/experiments", "/policy"):
             assert (await guest.get(path)).status_code == 404, "they are the operator's"
+
+
+async def test_no_page_that_links_lead_to_names_a_folder_of_the_host(tmp_path: Path) -> None:
+    place = Place(folder=tmp_path)
+    await asyncio.to_thread(place.make_seed)
+    await asyncio.to_thread(place.refine)
+    async with house(tmp_path) as home:
+        guest = await home.known("team")
+        for name in ("r", "s"):
+            await guest.send("/start", "/start", app="toy", id=name, max_trials="2")
+            record = await until(home.manager, "toy", name, RunStatus.SUCCEEDED)
+        folder = plain_run(home.manager.places.of(record).folder)
+        shutil.copytree(place.seed / "refinement_sessions", folder / "refinement_sessions")
+        await home.manager.store.create("gone", "lost", strategy="climb", request={})
+        seen: dict[str, str] = {}
+        waiting = ["/", "/compare?run=toy/r&run=toy/s", "/nowhere", f"{RUN}/cases", f"{RUN}/trials"]
+        while waiting:
+            path = waiting.pop()
+            page = (await guest.get(path)).text
+            seen[path] = page
+            links = re.findall(r'(?:href|data-src)="(/[^"]*)"', page)
+            inside = {html.unescape(link).partition("#")[0] for link in links} - {*seen, *waiting}
+            waiting += sorted(each for each in inside if not each.startswith("/static/"))
+    kinds = ("/start", "/runs/toy/r", "/cases/train/", "/trials/1", "/report.html", "/refinements/")
+    for kind in kinds:
+        assert any(kind in path for path in seen), f"{kind} is not among {sorted(seen)}"
+    assert [path for path, page in seen.items() if str(tmp_path) in page] == []
 
 
 async def test_a_long_list_leads_on_to_older_runs(tmp_path: Path) -> None:

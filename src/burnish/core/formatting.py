@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -125,6 +126,15 @@ def duration(seconds: float) -> str:
         return f"{whole}s"
     minutes, rest = divmod(whole, 60)
     return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+
+
+def moment(at: str) -> str:
+    """`2026-11-17 07:58 UTC` for a time in ISO 8601; any other text as it is."""
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError:
+        return at
+    return at if time.tzinfo is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def alternatives(names: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from burnish.delegation.refine.gradients import (
     run_signals,
     text,
 )
+from burnish.delegation.refine.loop import MOST_ITERATIONS
 from burnish.delegation.refine.report import gradient_lines, outcome
 from burnish.delegation.refine.sessions import (
     BEST,
@@ -181,6 +182,8 @@ def _line(files: SessionFiles, session: Session) -> RefinementLine:
         has_page=(files.place(session) / HEADER).is_file(),
         running=session.unfinished and files.locked,
         resumable=session.resumable and not files.locked,
+        most_iterations=session.most_iterations,
+        can_have_more=session.can_go_on(MOST_ITERATIONS) and not files.locked,
     )
 
 

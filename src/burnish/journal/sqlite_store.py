@@ -86,6 +86,7 @@ CREATE TABLE IF NOT EXISTS effects (
     draw INTEGER NOT NULL, request BLOB, value BLOB, nested TEXT, at REAL NOT NULL,
     missing INTEGER NOT NULL DEFAULT 0, imported INTEGER NOT NULL DEFAULT 0,
     {", ".join(f"{name} INTEGER NOT NULL" for name in AMOUNTS.split(", "))});
+CREATE INDEX IF NOT EXISTS effects_by_trial ON effects (trial);
 CREATE TABLE IF NOT EXISTS lost (
     key BLOB NOT NULL, kind TEXT NOT NULL, trial INTEGER NOT NULL,
     {", ".join(f"{name} INTEGER NOT NULL" for name in AMOUNTS.split(", "))});

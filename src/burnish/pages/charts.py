@@ -58,7 +58,8 @@ def score_chart(run: RunRecord) -> Chart | None:
         for split in SPLITS
         if any(loss_of(row, split) is not None for row in rows)
     ]
-    traces += [_best_so_far(rows), *_noise_bar(rows)]
+    noise = _noise_bar(rows)
+    traces += [_best_so_far(rows), *noise]
     traces.append(
         {
             "type": "scatter",
@@ -84,8 +85,12 @@ def score_chart(run: RunRecord) -> Chart | None:
             )
             for row in rows[:_TABLE_ROWS]
         ),
-        note="Higher is better. A ring marks a trial that was accepted; the dotted line is what a "
-        "trial had to reach on train to be better than noise.",
+        note="Higher is better. A ring marks a trial that was accepted"
+        + (
+            "; the dotted line is what a trial had to reach on train to be better than noise."
+            if noise
+            else "."
+        ),
     )
 
 
@@ -152,16 +157,13 @@ def tree_chart(run: RunRecord) -> Chart | None:
     rows = [row for row in run.rows if not row.trial.problems]
     if len(rows) < 3:
         return None
-    depths = _depths(rows)
-    points = {row.trial.candidate.id: (row.number, depths[row.trial.candidate.id]) for row in rows}
+    first, depths = _places(rows)
     xs: list[Json] = []
     ys: list[Json] = []
     for row in rows:
-        child = points[row.trial.candidate.id]
-        for parent in row.trial.candidate.parents:
-            if parent in points:
-                xs += [points[parent][0], child[0], None]
-                ys += [points[parent][1], child[1], None]
+        for parent in _parents(row, first):
+            xs += [parent, row.number, None]
+            ys += [depths[parent], depths[row.number], None]
     edges: Figure = {
         "type": "scatter",
         "mode": "lines",
@@ -181,7 +183,7 @@ def tree_chart(run: RunRecord) -> Chart | None:
     traces: list[Json] = [edges]
     for name, members in groups.items():
         if members:
-            traces.append(_tree_points(name, members, points))
+            traces.append(_tree_points(name, members, depths))
     return Chart(
         name="tree",
         title="The tree of candidates",
@@ -190,45 +192,53 @@ def tree_chart(run: RunRecord) -> Chart | None:
             "whole": ["xaxis", "yaxis"],
         },
         head=("trial", "came from trial", "what", "became"),
-        rows=tuple(_tree_row(row, points) for row in rows[:_TABLE_ROWS]),
+        rows=tuple(_tree_row(row, first) for row in rows[:_TABLE_ROWS]),
         note="Each line leads to the candidate that was changed; a merge has two.",
     )
 
 
-def _tree_points(
-    name: str, rows: Sequence[TrialRow], points: Mapping[str, tuple[int, int]]
-) -> Json:
-    places = [points[row.trial.candidate.id] for row in rows]
+def _tree_points(name: str, rows: Sequence[TrialRow], depths: Mapping[int, int]) -> Json:
     labels: list[Json] = [_what(row) for row in rows]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": [x for x, _ in places],
-        "y": [y for _, y in places],
+        "x": [row.number for row in rows],
+        "y": [depths[row.number] for row in rows],
         "text": labels,
         "meta": name,
         "marker": {"size": 6 if name == "rejected" else 12},
     }
 
 
-def _tree_row(row: TrialRow, points: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
-    parents = [str(points[p][0]) for p in row.trial.candidate.parents if p in points]
+def _tree_row(row: TrialRow, first: Mapping[str, int]) -> tuple[str, ...]:
+    parents = ", ".join(map(str, _parents(row, first)))
     verdict = row.trial.decision.verdict.value if row.trial.decision else "the start"
-    return str(row.number), ", ".join(parents) or "—", _what(row), verdict
+    return str(row.number), parents or "—", _what(row), verdict
 
 
 def _what(row: TrialRow) -> str:
     return row.trial.candidate.origin.note or ", ".join(row.trial.touched) or row.trial.phase
 
 
-def _depths(rows: Sequence[TrialRow]) -> dict[str, int]:
-    depths: dict[str, int] = {}
+def _places(rows: Sequence[TrialRow]) -> tuple[dict[str, int], dict[int, int]]:
+    """By candidate, the trial that tried it first; by trial, its changes since the start.
+
+    A search may come back to a candidate, as pruning does: that is another point.
+    """
+    first: dict[str, int] = {}
+    depths: dict[int, int] = {}
     for row in rows:
-        candidate = row.trial.candidate
-        above = [depths[parent] for parent in candidate.parents if parent in depths]
-        depths.setdefault(candidate.id, 1 + max(above) if above else 0)
-    return depths
+        above = [depths[parent] for parent in _parents(row, first)]
+        depths[row.number] = 1 + max(above) if above else 0
+        first.setdefault(row.trial.candidate.id, row.number)
+    return first, depths
+
+
+def _parents(row: TrialRow, first: Mapping[str, int]) -> list[int]:
+    """The trials whose candidates this one was made of."""
+    trials = (first.get(parent) for parent in row.trial.candidate.parents)
+    return [trial for trial in trials if trial is not None and trial < row.number]
 
 
 def case_chart(run: RunRecord) -> Chart | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from burnish.core.formatting import duration, number, spending
+from burnish.core.formatting import duration, moment, number, spending
 from burnish.pages.changes import ShownChange, shown_changes
 from burnish.pages.document import ALONE, Place, render
 from burnish.reports.rendering import CaseDelta, compare_cases
@@ -34,6 +34,10 @@ class ComparisonPage:
 
     left: RunRecord
     right: RunRecord
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return distinct_names((self.left, self.right))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -73,7 +77,7 @@ class ComparisonPage:
 
     def to_html(self, place: Place = ALONE) -> str:
         """The whole document."""
-        title = f"{self.left.header.id} and {self.right.header.id}"
+        title = " and ".join(self.names)
         return render("comparison.html.j2", {"page": self, "title": title}, place=place)
 
 
@@ -92,6 +96,17 @@ def differences(left: RunRecord, right: RunRecord) -> dict[str, str]:
     }
 
 
+def distinct_names(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """The name of each run; one that has the name of another has a number too."""
+    seen = Counter[str]()
+    names: list[str] = []
+    for run in runs:
+        name = run.header.id
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(names)
+
+
 def side_by_side(runs: Sequence[RunRecord]) -> tuple[tuple[str, ...], ...]:
     """The rows of a table with one column for each run, after the names of the rows."""
     return tuple(
@@ -104,7 +119,7 @@ def side_by_side(runs: Sequence[RunRecord]) -> tuple[tuple[str, ...], ...]:
             ("trials", [f"{run.trials:,}, {run.accepted} accepted" for run in runs]),
             ("spent", [spending(run.spent) for run in runs]),
             ("time", [duration(run.active_seconds) for run in runs]),
-            ("started", [run.header.started_at for run in runs]),
+            ("started", [moment(run.header.started_at) for run in runs]),
         )
     )
 

@@ -38,6 +38,10 @@ class RefinementLine:
     running: bool = False
     resumable: bool = False
     """Whether it was interrupted and nobody refines now."""
+    most_iterations: int = 0
+    """How many it may have."""
+    can_have_more: bool = False
+    """Whether it ran all of them, and goes on if it may have more."""
 
 
 @dataclass(frozen=True, kw_only=True)

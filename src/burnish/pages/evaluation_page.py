@@ -120,7 +120,7 @@ class EvaluationPage:
         """The verdict on a case in a word or two."""
         return _WORDS[row.verdict]
 
-    def to_html(self, place: Place = ALONE) -> str:
-        """The whole document."""
-        context = {"page": self, "title": self.report.about.run or self.title}
+    def to_html(self, place: Place = ALONE, *, key: str = "") -> str:
+        """The whole document; with the key of the run, it leads to the same as one file."""
+        context = {"page": self, "title": self.report.about.run or self.title, "key": key}
         return render("evaluation.html.j2", context, place=place)

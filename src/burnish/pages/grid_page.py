@@ -123,6 +123,7 @@ class GridPage:
             return None
         return heat_chart("Cases by column", columns, note="The score of each case.")
 
-    def to_html(self, place: Place = ALONE) -> str:
-        """The whole document."""
-        return render("grid.html.j2", {"page": self, "title": self.title}, place=place)
+    def to_html(self, place: Place = ALONE, *, key: str = "") -> str:
+        """The whole document; with the key of the run, it leads to the same as one file."""
+        context = {"page": self, "title": self.title, "key": key}
+        return render("grid.html.j2", context, place=place)

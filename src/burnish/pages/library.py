@@ -77,7 +77,8 @@ class RunSummary:
 
     def fits(self, *, find: str, status: str, verdict: str, tag: str) -> bool:
         """Whether it is what somebody looks for."""
-        text = " ".join((self.name, self.project, self.strategy, *self.tags)).lower()
+        below = (each.name for each in self.refinements)
+        text = " ".join((self.name, self.project, self.strategy, *self.tags, *below)).lower()
         return (
             all(word in text for word in find.lower().split())
             and status in ("", self.status)
@@ -135,16 +136,22 @@ class Library:
     )
 
     def runs(self, after: str = "") -> ListedRuns:
-        """The newest runs, or older ones, after those of another list."""
+        """The newest runs, or older ones, after those of another list.
+
+        A refinement is shown with the run that it refines, if that is in the list.
+        """
         del after  # one list has all of them
-        summaries: list[RunSummary] = []
+        summaries: dict[Path, RunSummary] = {}
         grids: dict[Path, list[RunSummary]] = {}
         for folder in self.folders():
-            home = grid_home(folder)
-            of_grid = summaries if home is None else grids.setdefault(home, [])
-            of_grid.append(self._summary(folder))
-        summaries += [_grid_summary(home, columns) for home, columns in grids.items()]
-        newest = sorted(summaries, key=lambda each: each.started, reverse=True)
+            if (home := grid_home(folder)) is not None:
+                grids.setdefault(home, []).append(self._summary(folder))
+            else:
+                summaries[folder.resolve()] = self._summary(folder)
+        for line in [line for each in summaries.values() for line in each.refinements]:
+            summaries.pop(line.folder.resolve(), None)
+        summaries |= {home: _grid_summary(home, columns) for home, columns in grids.items()}
+        newest = sorted(summaries.values(), key=lambda each: each.started, reverse=True)
         return ListedRuns(runs=tuple(newest))
 
     def folder(self, key: str) -> Path:

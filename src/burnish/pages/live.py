@@ -156,5 +156,6 @@ class RunControls:
     """Why there is nothing that the visitor may do."""
     limits: tuple[tuple[str, str], ...] = field(default=())
     """The limits that a form may set, with what they count."""
+    limit_words: str = "A limit above that of the project file is cut to it."
     may_refine: bool = False
     """Whether it is a delegation that the visitor may refine now."""

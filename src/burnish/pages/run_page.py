@@ -1,10 +1,11 @@
 """The page about one run: verdict, changes, cases, search, money, data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from burnish.core.cases import Dataset, Split
-from burnish.core.formatting import duration, spending
+from burnish.core.drawings import Drawing
+from burnish.core.formatting import duration, moment, spending
 from burnish.datasets.checks import check, smallest_difference
 from burnish.metrics.agreement import CheckedJudge
 from burnish.pages.cases import Answers, CaseDetail, ComparedCases
@@ -119,6 +120,7 @@ class RunReportPage:
         best, start = run.best_candidate, run.baseline
         shown_trials = most_telling(trials, limits.trials)
         telling = most_telling(trials, limits.trial_details)
+        drawings = tuple(strategy_plugin(run.header.strategy).drawings(run))
         answers = Answers.read(run) if limits.case_details and table else None
         return cls(
             run=run,
@@ -133,8 +135,8 @@ class RunReportPage:
             case_details=()
             if answers is None
             else tuple(answers.detail(line, cases) for line in table[: limits.case_details]),
-            charts=tuple(_charts(run)),
-            graphs=tuple(_graphs(run)),
+            charts=tuple(_charts(run, drawings)),
+            graphs=tuple(_graphs(run, drawings)),
             trials=shown_trials,
             all_trials=len(trials),
             trial_details=tuple(trial_detail(run, line) for line in telling)
@@ -156,16 +158,15 @@ class RunReportPage:
         return render("run.html.j2", {"page": self, "title": self.run.header.id}, place=place)
 
 
-def _charts(run: RunRecord) -> Iterator[Chart]:
-    drawings = strategy_plugin(run.header.strategy).drawings(run)
+def _charts(run: RunRecord, drawings: Sequence[Drawing]) -> Iterator[Chart]:
     own = (drawn(each, f"own-{place}") for place, each in enumerate(drawings))
     yield from (chart for chart in (score_chart(run), *own) if chart is not None)
     others = (front_chart(run), tree_chart(run), case_chart(run))
     yield from (chart for chart in others if chart is not None)
 
 
-def _graphs(run: RunRecord) -> Iterator[GraphPicture]:
-    for each in strategy_plugin(run.header.strategy).drawings(run):
+def _graphs(run: RunRecord, drawings: Sequence[Drawing]) -> Iterator[GraphPicture]:
+    for each in drawings:
         if each.of_surfaces:
             columns = zip(*each.series.values(), strict=True)
             totals = (sum(value or 0.0 for value in column) for column in columns)
@@ -181,10 +182,11 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield "trials", f"{run.trials:,}, {run.accepted} accepted"
     yield "spent", spending(run.spent)
     if run.billed != run.spent:
-        yield "billed", f"{spending(run.billed)}, with calls that were lost or not used"
+        also = "under way, lost or not used" if run.driven else "that were lost or not used"
+        yield "billed", f"{spending(run.billed)}, with calls {also}"
     yield "time", duration(run.active_seconds)
     yield "strategy", run.header.strategy
-    yield "started", run.header.started_at
+    yield "started", moment(run.header.started_at)
     if tags := tags_of(run.folder, run.header):
         yield "tags", ", ".join(tags)
     if run.header.forked_from:

@@ -163,14 +163,14 @@ class ServedPages:
     def run(self, key: str, *, message: str = "") -> str:
         """The page about a run, a measurement, or a grid of them."""
         if (home := self.library.grid(key)) is not None:
-            return self._grid(home).to_html(self.place)
+            return self._grid(home).to_html(self.place, key=key)
         record = self.library.record(key)
         judges = checked_judges(record, self.library.folders())
         if (report := evaluation_of(record)) is not None:
             page = EvaluationPage.of(record, report)
             home = grid_home(record.folder)
             grid = "" if home is None or self.library.grid(run_key(home)) is None else run_key(home)
-            return replace(page, judges=judges, grid=grid).to_html(self.place)
+            return replace(page, judges=judges, grid=grid).to_html(self.place, key=key)
         part = self.library.delegations.part(record.folder)
         page = RunReportPage.of(
             record,

@@ -1,14 +1,13 @@
 """Several runs on the same cases: side by side, and the scores of one file over time."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from burnish.core.drawings import Drawing
-from burnish.core.formatting import number
+from burnish.core.formatting import moment, number
 from burnish.pages.charts import Chart, Figure, case_means, drawn, figure_of, heat_chart
-from burnish.pages.comparison_page import ComparisonPage, differences, side_by_side
+from burnish.pages.comparison_page import ComparisonPage, differences, distinct_names, side_by_side
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.grid_page import GridPage
 from burnish.pages.library import RunSummary
@@ -48,14 +47,7 @@ class SeveralRunsPage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each run; one that has the name of another has a number too."""
-        seen = Counter[str]()
-        names: list[str] = []
-        for run in self.compared:
-            name = run.header.id
-            seen[name] += 1
-            names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-        return tuple(names)
+        return distinct_names(self.compared)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
@@ -140,6 +132,8 @@ def trend_chart(summaries: Sequence[RunSummary]) -> Chart | None:
         title=f"{runs[0].project or 'These runs'} over time",
         figure=figure_of([*traces], x="started", y="score of the best"),
         head=("started", "run", "measured on", "score of the best"),
-        rows=tuple((run.started, run.name, names[run.data], number(run.best)) for run in runs),
+        rows=tuple(
+            (moment(run.started), run.name, names[run.data], number(run.best)) for run in runs
+        ),
         note=note if len(data) > 1 else "All of them were measured on the same cases.",
     )

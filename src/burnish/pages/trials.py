@@ -17,20 +17,46 @@ from burnish.runs.report_sections import SPLITS, why
 
 @dataclass(frozen=True, kw_only=True)
 class TrialLine:
-    """One trial in the table."""
+    """One trial in the table. A long run has thousands of them, and a page shows a few."""
 
     row: TrialRow
-    what: str
-    outcome: str
-    """`accepted`, `kept`, `rejected`, `cannot tell`, `turned away` or `baseline`."""
-    train: float | None
-    holdout: float | None
     parents: tuple[int, ...]
-    reason: str
 
     @property
     def number(self) -> int:
         return self.row.number
+
+    @property
+    def what(self) -> str:
+        trial = self.row.trial
+        return visible(trial.candidate.origin.note or ", ".join(trial.touched) or "—")
+
+    @property
+    def outcome(self) -> str:
+        """`accepted`, `kept`, `rejected`, `cannot tell`, `turned away` or `baseline`."""
+        trial = self.row.trial
+        if trial.phase == BASELINE:
+            return "baseline"
+        if trial.problems:
+            return "turned away"
+        verdict = trial.decision.verdict.value if trial.decision else "rejected"
+        return _OUTCOMES.get(verdict, verdict)
+
+    @property
+    def train(self) -> float | None:
+        return self._score("train")
+
+    @property
+    def holdout(self) -> float | None:
+        return self._score("holdout")
+
+    @property
+    def reason(self) -> str:
+        return visible(why(self.row.trial))
+
+    def _score(self, split: str) -> float | None:
+        loss = loss_of(self.row, split)
+        return None if loss is None else 1 - loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,38 +95,10 @@ def trial_lines(run: RunRecord) -> tuple[TrialLine, ...]:
     lines: list[TrialLine] = []
     for row in run.rows:
         candidate = row.trial.candidate
-        lines.append(_line(row, tuple(numbers[p] for p in candidate.parents if p in numbers)))
+        parents = tuple(numbers[parent] for parent in candidate.parents if parent in numbers)
+        lines.append(TrialLine(row=row, parents=parents))
         numbers.setdefault(candidate.id, row.number)
     return tuple(lines)
-
-
-def _line(row: TrialRow, parents: tuple[int, ...]) -> TrialLine:
-    trial = row.trial
-    train, holdout = (_score(row, split) for split in SPLITS)
-    return TrialLine(
-        row=row,
-        what=visible(trial.candidate.origin.note or ", ".join(trial.touched) or "—"),
-        outcome=_outcome(row),
-        train=train,
-        holdout=holdout,
-        parents=parents,
-        reason=visible(why(trial)),
-    )
-
-
-def _score(row: TrialRow, split: str) -> float | None:
-    loss = loss_of(row, split)
-    return None if loss is None else 1 - loss
-
-
-def _outcome(row: TrialRow) -> str:
-    trial = row.trial
-    if trial.phase == BASELINE:
-        return "baseline"
-    if trial.problems:
-        return "turned away"
-    verdict = trial.decision.verdict.value if trial.decision else "rejected"
-    return _OUTCOMES.get(verdict, verdict)
 
 
 def trial_detail(run: RunRecord, line: TrialLine) -> TrialDetail:

@@ -8,6 +8,7 @@ from burnish.core.statistics import Interval
 from burnish.runs.claims import claim_words, opinion_words
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Claim, TextWithheld, Withheld, read_all
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import alarms
 
 Tone: TypeAlias = Literal["good", "bad", "open"]
@@ -76,11 +77,13 @@ def verdict_card(run: RunRecord) -> VerdictCard:
     claim, warnings = run.claim, _warnings(run)
     if claim is None:
         return VerdictCard(
-            title="Nothing was measured",
+            title="Nothing is measured yet" if run.driven else "Nothing was measured",
             tone="open",
-            words="This run has no measured baseline yet.",
+            words="The baseline is measured first."
+            if run.driven
+            else "This run has no measured baseline.",
             meaning="",
-            advice="There is nothing to adopt.",
+            advice="" if run.driven else "There is nothing to adopt.",
             warnings=warnings,
         )
     if not run.trials and claim.verdict == "unchanged":
@@ -144,6 +147,9 @@ def _advice(run: RunRecord, claim: Claim) -> str:
             "Adopt it if these cases are like those in production: fresh answers show a gain, on "
             "cases that the search has seen."
         )
+    if claim.basis == "selected on holdout" and strategy_plugin(run.header.strategy).over:
+        # One task by nature: there are no other cases to measure it on.
+        return "Read the result before you use it: the grades that chose it are too optimistic."
     if claim.basis == "selected on holdout":
         return (
             "Measure it before you rely on it: the scores that chose this result are too "

@@ -307,7 +307,9 @@ class _Handler(BaseHTTPRequestHandler):
             return _trouble(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages follow runs already")
         try:
             # Before the answer: whatever changes from then on is told.
-            before, quiet, due = library.stamp(folder), 0, 0.0
+            before, quiet = library.stamp(folder), 0
+            # The page was just made.
+            due = time.monotonic() + rest_after(viewer.page_seconds.get(key, 0.0))
             self.send_response(HTTPStatus.OK)
             for name, value in (("Content-Type", "text/event-stream"), *PAGE_HEADERS.items()):
                 self.send_header(name, value)

@@ -4,7 +4,7 @@ import gc
 import json
 import os
 import platform
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -318,11 +318,12 @@ def _without_collection() -> Generator[None, None, None]:
             gc.enable()
 
 
-def events(reader: JournalReader) -> Iterator[Event]:
-    """The events of a journal."""
+def events(reader: JournalReader, *, before: Sequence[Event] = ()) -> Iterator[Event]:
+    """The events of a journal; those that were read before are not decoded again."""
     with reading(reader.path):
-        for body in reader.events():
-            yield codec(Event).decode(json.loads(body))
+        for place, body in enumerate(reader.events()):
+            is_known = place < len(before)
+            yield before[place] if is_known else codec(Event).decode(json.loads(body))
 
 
 def index_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -412,19 +413,19 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path, *, before: "RunRecord | None" = None) -> "RunRecord":
-        """Read a run's folder; `before` is what it had earlier, since trials never change."""
+        """Read a run's folder; `before` is what it had earlier: trials and events never change."""
         header = Header.read(folder)
         with look_into(folder, whole=True) as journal, _without_collection():
             totals = journal.totals
-            same = before is not None and before.header == header
-            rows = before.rows[: totals.trials] if same and before is not None else ()
+            same = before if before is not None and before.header == header else None
+            rows = () if same is None else same.rows[: totals.trials]
             return cls(
                 folder=folder,
                 header=header,
                 # Without a trial that was recorded since: its costs are in the totals.
                 rows=(*rows, *rows_to_show(journal, since=len(rows)))[: totals.trials],
                 unrecorded=totals.unrecorded,
-                events=tuple(events(journal)),
+                events=tuple(events(journal, before=() if same is None else same.events)),
                 effects=totals.results,
                 billed=totals.billed,
                 active_seconds=journal.active_seconds,

@@ -95,7 +95,7 @@ class LiveRuns:
         key, run = f"{record.app_name}/{record.run_id}", (record.app_name, record.run_id)
         frames = self.manager.tails.listen(*run, after=begin, newest=record.events)
         async with aclosing(_Follower(frames)) as follower:
-            version, shown, due = -1, b"", 0.0
+            version, shown, due = -1, b"", self._next_page(key)
             while not follower.over:
                 heard = await follower.next(_LOOK_SECONDS)
                 now = time.monotonic()
@@ -105,27 +105,32 @@ class LiveRuns:
                         yield fresh
                     shown = fresh
                 if follower.changed and (now >= due or follower.over):
-                    due = now + rest_after(self.page_seconds.get(key, 0.0))
+                    due = self._next_page(key)
                     yield follower.change()
                 for frame in heard:
                     yield frame
 
     async def refinement_news(self, key: str, place: Place) -> AsyncGenerator[bytes, None]:
         """The same events for the page of a refinement, which writes its own files only."""
-        before, due = await self.in_thread(lambda: self._refinement_stamp(key)), 0.0
+        before = await self.in_thread(lambda: self._refinement_stamp(key))
+        due = self._next_page(key)
         while before is not None:
             await asyncio.sleep(_LOOK_SECONDS)
             now = await self.in_thread(lambda: self._refinement_stamp(key))
             if now is None or now == before or time.monotonic() < due:
                 yield _NOTHING
             else:
-                due = time.monotonic() + rest_after(self.page_seconds.get(key, 0.0))
+                due = self._next_page(key)
                 panel = await self.in_thread(lambda: self.refinement_panel(key))
                 yield _panel_frame(panel, place)
                 yield b"event: changed\ndata: 1\n\n"
                 before = now
             before = None if now is None else before
         yield _ENDED
+
+    def _next_page(self, key: str) -> float:
+        """When a page that was just made may be made again."""
+        return time.monotonic() + rest_after(self.page_seconds.get(key, 0.0))
 
     def refinement_panel(self, key: str) -> LivePanel:
         """What a refinement does now. Called in a worker thread."""

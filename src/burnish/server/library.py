@@ -62,7 +62,26 @@ class ServiceLibrary(Library):
 
     def runs(self, after: str = "") -> ListedRuns:
         stored, older = self._ask(self._stored_after(after))
-        return ListedRuns(runs=tuple(map(self._of_stored, stored)), older=older)
+        listed = [each for each in stored if not self._is_shown_below(each)]
+        return ListedRuns(runs=tuple(map(self._of_stored, listed)), older=older)
+
+    def _is_shown_below(self, stored: StoredRun) -> bool:
+        """Whether it is a refinement that the list shows with the run that it refines."""
+        if stored.app_name != REFINEMENTS or not stored.where.folder:
+            return False
+        seed = Path(stored.where.folder).parent.parent
+        app, run_id = seed.parent.name, seed.name
+        if not (is_plain(app) and is_plain(run_id)):
+            return False
+        if self._manager.places.of_new(app, run_id).folder != seed:
+            return False
+        lines = self.delegations.refinements(seed)
+        if not any(line.name == stored.run_id and line.has_page for line in lines):
+            return False
+        with suppress(RunNotFound):
+            self.stored(f"{app}/{run_id}")
+            return True
+        return False
 
     def _folder_of_run(self, key: str) -> Path:
         return self._folder_of(self.stored(key))

@@ -181,6 +181,7 @@ def words_of(error: BurnishError) -> str:
     problems = [
         f"{each['where']}: {each['message']}. {each['remedy']}" for each in body["problems"]
     ]
-    text = " ".join(problems) or f"{body['message']}. {body['remedy']}"
-    text = text.strip().rstrip(".")
+    if problems:  # each begins with the name of a file, a field or a flag
+        return f"{' '.join(problems).strip().rstrip('.')}."
+    text = f"{body['message']}. {body['remedy']}".strip().rstrip(".")
     return f"{text[:1].upper()}{text[1:]}."

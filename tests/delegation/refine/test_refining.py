@@ -325,6 +325,33 @@ def test_a_session_of_a_task_goes_on_from_the_run_that_it_began_with(
     assert len(place.world.turns) - asked == session["iterations"][2]["calls"]
 
 
+def test_a_session_that_ran_all_iterations_goes_on_with_more(place: Place) -> None:
+    place.refine(flags={"iterations": 1})
+    assert place.session()["stop_reason"] == "max_iterations"
+    turns = len(place.world.turns)
+    for flags in ({}, {"iterations": 1}):
+        with pytest.raises(SeedRefused, match="no unfinished session"):
+            place.refine(resume="last", flags=flags)
+    place.refine(resume="last", flags={"iterations": 2})
+    session = place.session()
+    assert (len(session["iterations"]), session["best_iter"]) == (2, 2)
+    assert len(place.world.turns) - turns == session["iterations"][1]["calls"], "none is paid twice"
+    session_file = place.seed / "refinement_sessions" / f"{session['session_id']}.json"
+    session_file.write_text(json.dumps({**session, "stop_reason": "interrupted"}))
+    place.refine(resume="last")
+    assert len(place.session()["iterations"]) == 2, "what it was resumed with stays"
+    place.refine(resume="last", flags={"iterations": 3})
+    assert place.session()["best_iter"] == 3
+    assert (place.seed / "BEST" / "report.md").read_text() == report(*FLAWS)
+
+
+def test_more_iterations_may_not_change_the_models_of_those_that_were_run(place: Place) -> None:
+    place.refine(flags={"iterations": 2, "tier_low": ":openai:weak"})
+    with pytest.raises(SeedRefused, match="would have other models"):
+        place.refine(resume="last", flags={"iterations": 9})
+    assert place.session()["stop_reason"] == "max_iterations", "it stays as it was"
+
+
 def test_no_secret_reaches_a_session(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

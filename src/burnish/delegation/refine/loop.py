@@ -36,6 +36,7 @@ from burnish.delegation.refine.gradients import (
 from burnish.delegation.refine.ruler import Grade, Ruler, share_left
 from burnish.delegation.refine.seeds import ModelPair, Seed, TierPlan, halved, tier_of
 from burnish.delegation.refine.sessions import (
+    ALL_RUN,
     INTERRUPTED,
     RUNNING,
     Best,
@@ -62,7 +63,7 @@ _SLACK = 1e-9
 
 EMPTY, EMPTY_LATER = "empty_gradient", "empty_gradient_midloop"
 REASONS = {
-    "max_iterations": "all iterations were run",
+    ALL_RUN: "all iterations were run",
     "regression": "the loss rose twice in a row",
     "plateau": "the loss barely changed twice in a row",
     "wall_time_exhausted": "the iterations took twice as long as the seed",
@@ -91,7 +92,7 @@ def stop_after(
     ):
         return "plateau"
     if len(losses) >= iterations:
-        return "max_iterations"
+        return ALL_RUN
     # One iteration alone may take 60 seconds, however quick the seed was.
     spent = seed_seconds > 0 and seconds >= max(60.0, 2 * seed_seconds)
     return "wall_time_exhausted" if spent else ""
@@ -263,7 +264,7 @@ class _Rounds:
             )
             if reason:
                 return reason
-        return "max_iterations"
+        return ALL_RUN
 
     async def _iterated(self, k: int, gradient: RunGradient, steer: str) -> DelegationResult:
         folder = self._all.files.place(self.session) / f"iter_{k}"

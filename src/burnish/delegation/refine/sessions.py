@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
+
+from pydantic import Field
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, FileTrouble, RunLocked, SeedRefused
@@ -23,6 +25,8 @@ from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
 RUNNING, INTERRUPTED = "running", "interrupted"
 """The stop reasons of a session that is running or was killed, and of one that was stopped."""
+ALL_RUN = "max_iterations"
+"""Of a session that had as many iterations as it may have."""
 _MACHINE = ("error:FileTrouble", "error:JournalTrouble")
 """Those of a session whose disk was full, or not to be written for another reason."""
 
@@ -74,6 +78,22 @@ class Session:
     """Notes for readers of the losses."""
     settings: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """What it was started with, to resume it."""
+    resumed_with: Annotated[Mapping[str, Json], Field(exclude_if=lambda changed: not changed)] = (
+        field(default_factory=dict[str, Json])
+    )
+    """What was changed when it was resumed."""
+
+    @property
+    def most_iterations(self) -> int:
+        """How many iterations it may have now."""
+        most = {**self.settings, **self.resumed_with}.get("iterations")
+        return most if isinstance(most, int) else 0
+
+    def can_go_on(self, iterations: int) -> bool:
+        """Whether it can be continued with so many iterations at most."""
+        if self.stop_reason == ALL_RUN:
+            return iterations > self.most_iterations
+        return self.resumable
 
     @property
     def unfinished(self) -> bool:
@@ -183,9 +203,12 @@ class SessionFiles:
                 readable.append(Session.from_json(row))
         return readable
 
-    def find(self, name: str = "last", *, ended: bool = False) -> Session:
-        """An unfinished session (with `ended`, any) by its id, or the last; raises SeedRefused."""
-        open_ones = [each for each in self.sessions() if ended or each.resumable]
+    def find(self, name: str = "last", *, ended: bool = False, iterations: int = 0) -> Session:
+        """An unfinished session (with `ended`, any) by its id, or the last; raises SeedRefused.
+
+        With more iterations than it had, one that ran all of them can be continued, too.
+        """
+        open_ones = [each for each in self.sessions() if ended or each.can_go_on(iterations)]
         chosen = [each for each in open_ones if name in ("last", each.session_id)]
         if not chosen:
             names = ", ".join(each.session_id for each in open_ones) or "none"

@@ -129,6 +129,8 @@ def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | 
     else:
         session = seat.files.find(folder.name, ended=True)
         seat = seat.as_it_was(session)
+        most = session.most_iterations or settings.iterations
+        settings = settings.model_copy(update={"iterations": most})
     if seat.seed.gradient.empty:
 
         def never(job: IterationJob) -> Delegation:
@@ -319,17 +321,19 @@ def open_refinement(
 ) -> OpenRefinement:
     """Take the lock and begin a session, or resume an unfinished one by its id or `last`.
 
-    Raises SeedRefused if that fails; then no lock is held.
+    A resumed session may get another number of iterations; its other settings stay. Raises
+    SeedRefused if that fails; then no lock is held.
     """
     lock, chosen = seat.lock(), options or RefineOptions()
     lock.take()
     try:
         others = tuple(each for each in seat.files.sessions() if each.resumable)
-        folder: Path | None = None
+        folder, session = None, None
         if resume is not None:
-            session = seat.files.find(resume)
+            session = _resumed(seat.files, resume, settings)
             others, folder, seat = (), seat.files.place(session), seat.as_it_was(session)
-            settings = RefineSettings.model_validate(dict(session.settings))
+            fields = {**session.settings, **session.resumed_with}
+            settings = RefineSettings.model_validate(fields)
         models = None if chosen.models is None else chosen.models()
         if folder is not None and (folder / HEADER).exists():
             setup = reload_project(folder, {}, models=models).setup
@@ -339,14 +343,45 @@ def open_refinement(
         strategy = setup.strategy
         assert isinstance(strategy, Refine)
         strategy.lock, strategy.watch, strategy.stop = lock, chosen.listen, chosen.stop
-        if folder is None:
+        if session is None:
             seat.files.write(strategy.session)
+        else:
+            strategy.refinement = _lengthened(strategy.refinement, session)
+            strategy.session = session
     except BaseException as error:  # whatever it was, the lock is released
         lock.release()
         if isinstance(error, BurnishError) and not isinstance(error, SeedRefused):
             raise SeedRefused(error.message, remedy=error.remedy) from error
         raise
     return OpenRefinement(seat=seat, setup=setup, strategy=strategy, others=others)
+
+
+def _resumed(files: SessionFiles, name: str, settings: RefineSettings) -> Session:
+    """The session to continue, with the number of iterations that the settings name, if any."""
+    if "iterations" not in settings.model_fields_set:
+        return files.find(name)
+    most = settings.iterations
+    session = files.find(name, iterations=most)
+    if most < len(session.iterations):
+        run = counted(len(session.iterations), "iteration")
+        raise SeedRefused(f"{run} were run already", remedy=f"name more than {most}")
+    return replace(session, resumed_with={"iterations": most})
+
+
+def _lengthened(refinement: Refinement, session: Session) -> Refinement:
+    """The refinement with the session's number of iterations.
+
+    Refuses one that gives other models to those that were run.
+    """
+    most = session.most_iterations or refinement.iterations
+    longer = replace(refinement, iterations=most)
+    run = range(1, len(session.iterations) + 1)
+    if any(longer.models_of(k) != refinement.models_of(k) for k in run):
+        raise SeedRefused(
+            f"with {most} iterations, those that were run would have other models",
+            remedy="tiers divide the iterations: resume it with as many as before, or refine again",
+        )
+    return longer
 
 
 def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> Iterator[str]:

@@ -10,7 +10,7 @@
     const one = { ...trace, marker: { ...trace.marker }, line: { ...trace.line } };
     const colours = {
       train: "--chart-1", holdout: "--chart-2", best: "--chart-1", accepted: "--good", kept: "--open",
-      rejected: "--chart-4", edge: "--line", noise: "--chart-4", bar: "--chart-1",
+      rejected: "--chart-4", edge: "--muted", noise: "--chart-4", bar: "--chart-1",
       "series-0": "--chart-1", "series-1": "--chart-2", "series-2": "--chart-3", "series-3": "--chart-4",
     };
     const name = colours[trace.meta];

@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.delegation.refine.loop import MOST_ITERATIONS
 from burnish.delegation.refine.sessions import INTERRUPTED
 from burnish.pages.delegations import REFINEMENTS, is_refinement
 from burnish.pages.document import (
@@ -24,7 +25,7 @@ from burnish.pages.document import (
     static_file,
 )
 from burnish.pages.live import LivePanel, RunControls
-from burnish.pages.served import FIRST_PARTS, ServedPages, first, joined
+from burnish.pages.served import FIRST_PARTS, Query, ServedPages, first, joined
 from burnish.pages.steering import ACTIONS, note_in
 from burnish.projects.clients import NotAllowed
 from burnish.runs.directory import LOCK
@@ -255,10 +256,17 @@ class _Pages:
             )
         above, _, name = key.partition(f"/{REFINEMENTS}/")
         lines = live.library.delegations.refinements(live.library.folder(above))
-        resumable = any(line.name == name and line.resumable for line in lines)
-        if not (resumable and may_change) or self.refinements is None:
+        line = next((each for each in lines if each.name == name), None)
+        if line is None or not line.can_have_more or not may_change or self.refinements is None:
             return None
-        return RunControls(key=key, status=INTERRUPTED, live=False, action="resume")
+        return RunControls(
+            key=key,
+            status=INTERRUPTED if line.resumable else RunStatus.SUCCEEDED.value,
+            live=False,
+            action="resume",
+            limits=((_ITERATIONS, _LIMIT_WORDS),),
+            limit_words=f"It may have {line.most_iterations} now, and {MOST_ITERATIONS} at most.",
+        )
 
     async def refinement_live(self, request: Request) -> Response:
         """Tell the page of a refinement what it does, until it ends."""
@@ -354,27 +362,24 @@ class _Pages:
         if self.refinements is None:
             return trouble_page(request, HTTPStatus.NOT_FOUND, _ELSEWHERE)
         app, run_id = named_run(request)
-        iterations = whole_number(first(form, "iterations"), "iterations at most")
-        fields = {} if iterations is None else {"iterations": iterations}
-        body = validate_config(fields, RefineBody, source="form")
-        await self._refine(request, self.refinements, body)
+        await self._refine(request, self.refinements, _refine_body(form))
         return led_to(request, f"runs/{app}/{run_id}", done="refine")
 
     async def resume_refinement(self, request: Request) -> Response:
-        """Resume a refinement that was interrupted, as it was started."""
-        await own_form(request)
+        """Resume a refinement that was interrupted, or ran all iterations and may have more."""
+        form = await own_form(request)
         if self.refinements is None:
             return trouble_page(request, HTTPStatus.NOT_FOUND, _ELSEWHERE)
         key = _refinement_key(request)
         session = key.rpartition("/")[2]
-        await self._refine(request, self.refinements, None, resume=session)
+        await self._refine(request, self.refinements, _refine_body(form), resume=session)
         return led_to(request, f"runs/{key}", done="resume")
 
     async def _refine(
         self,
         request: Request,
         refinements: Refinements,
-        body: RefineBody | None,
+        body: RefineBody,
         *,
         resume: str | None = None,
     ) -> None:
@@ -399,6 +404,13 @@ class _Pages:
 
 
 _CHOSEN = ("app", "kind", "id")
+_ITERATIONS, _LIMIT_WORDS = "iterations", "iterations at most"
+
+
+def _refine_body(form: Query) -> RefineBody:
+    iterations = whole_number(first(form, _ITERATIONS), _LIMIT_WORDS)
+    fields = {} if iterations is None else {_ITERATIONS: iterations}
+    return validate_config(fields, RefineBody, source="form")
 
 
 def _refinement_key(request: Request) -> str:

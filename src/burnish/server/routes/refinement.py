@@ -275,7 +275,10 @@ async def _stored(
     work, place = _RefinementWork(opened), RunPlace(folder=opened.folder)
     if granted is not None:
         work.limit(granted)
-    request: Json = {"seed_run_id": session.seed_run_id, "settings": dict(session.settings)}
+    request: Json = {
+        "seed_run_id": session.seed_run_id,
+        "settings": {**session.settings, **session.resumed_with},
+    }
     try:
         await manager.drive_refinement(
             session.session_id, work, place, request=request, account=account
