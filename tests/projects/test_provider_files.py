@@ -26,7 +26,7 @@ providers:
     endpoint: https://team.openai.azure.com
     api_key: ${TEAM_KEY}
   openai: {provider: openai, name: x, base_url: "http://project.example/v1", max_tokens: 7}
-execution: {llm_timeout: 60}
+execution: {llm_timeout: 75, verbose: true}
 """
 USERS = """\
 providers:
@@ -35,6 +35,7 @@ providers:
     name: gpt-4o
     endpoint: https://mine.openai.azure.com
     api_version: "2024-10-21"
+execution: {llm_timeout: 20, parallel_test_cases: 6}
 """
 
 
@@ -70,6 +71,22 @@ def test_a_reference_in_one_word_gets_it_too(agent: Path) -> None:
     assert (ref.name, ref.base_url) == ("gpt-4o", "https://team.openai.azure.com")
 
 
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [("", (75, 6)), ("execution: {parallel_test_cases: 2}\n", (75, 2))],
+)
+def test_how_cases_are_run_comes_from_there_too(
+    agent: Path, own: str, expected: tuple[int, int]
+) -> None:
+    agent.write_text(AGENT + own, encoding="utf-8")
+    spec = describe(Document.read(agent), {}, environ={}).spec
+    execution = spec.target.document.execution
+    assert (execution.llm_timeout, spec.execution.concurrency) == expected
+    assert load_agent(agent).block.execution.llm_timeout == 75
+    flags = describe(Document.read(agent), {"concurrency": 9}, environ={}).spec
+    assert flags.execution.concurrency == 9
+
+
 def test_a_candidate_keeps_it_and_no_file_of_the_agent_shows_it(agent: Path) -> None:
     loaded = load_agent(agent)
     edited = edit(loaded, {"model.temperature": 0.5})
@@ -91,6 +108,7 @@ def test_a_resume_needs_no_config_file(agent: Path) -> None:
 
 def test_without_such_files_nothing_changes(agent: Path) -> None:
     (agent.parent / "config.yaml").write_text("debug: true\n", encoding="utf-8")
+    (Path.home() / ".holodeck" / "config.yaml").unlink()
     agent.write_text(AGENT.replace("azure_openai", "openai"), encoding="utf-8")
     loaded = load_agent(agent)
     assert loaded.added == ()

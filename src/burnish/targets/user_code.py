@@ -42,13 +42,13 @@ def of_value(value: object) -> Outcome:
     """The outcome of a function that returned text, structured data or an outcome."""
     if isinstance(value, Outcome):
         return value
-    if isinstance(value, _OutcomeLike):
-        return value.as_outcome()
     if isinstance(value, str):
         return Outcome(replies=(value,), nano_usd=None)
     if value is None:
         message = "the agent returned None instead of a reply"
         return agent_failure(message, "InvalidReply")
+    if isinstance(value, _OutcomeLike):
+        return value.as_outcome()
     try:
         data: Json = to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:

@@ -38,6 +38,7 @@ from burnish.targets.agent.provider_files import added_values
 _BLOCK = ("evaluations", "optimizer")
 _BUDGET = (*_BLOCK, "budget")
 _DOCUMENT = ("target", "document")
+_AT_ONCE = ("execution", "parallel_test_cases")
 _WHOLE = (*_BUDGET, "global")
 
 
@@ -86,12 +87,14 @@ class AgentFile(Dialect):
                 draft.put((*_DOCUMENT, *above), block, place=place, strength=Strength.FILE)
             place = FilePlace(tree=each.tree, keys=each.keys)
             draft.put((*_DOCUMENT, *each.at), each.value, place=place, strength=Strength.FILE)
+            if each.at == _AT_ONCE:
+                draft.put("execution.concurrency", each.value, place=place, strength=Strength.FILE)
         draft.mark("data", document.place(*_BLOCK))
         draft.mark("target", document.place(*_BLOCK, "axes"))
         data = expanded(document.tree.data, where=document.name)
         written, document = document, replace(document, tree=replace(document.tree, data=data))
         translation = Translation(document, draft, strategy, written=written)
-        translation.put("execution.concurrency", ("execution", "parallel_test_cases"))
+        translation.put("execution.concurrency", _AT_ONCE)
         for field in WORKER_FIELDS:
             translation.put(f"execution.{field}", ("execution", field))
         translation.put("source.name", ("name",))

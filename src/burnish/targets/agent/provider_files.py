@@ -1,7 +1,7 @@
-"""HoloDeck's config.yaml: what all models of a provider have in common, such as their address.
+"""HoloDeck's config.yaml: what agents have in common, such as the address of a provider.
 
 It is read next to the agent file and in `~/.holodeck`; the agent file has precedence over the
-first, and that over the second. Only `providers` is used.
+first, and that over the second. `providers` is used, and of `execution` what has an effect here.
 """
 
 import copy
@@ -19,11 +19,12 @@ from burnish.system.yaml import TreePath, YamlTree
 _FILES = ("config.yml", "config.yaml")
 _MODELS: tuple[TreePath, ...] = (("model",), ("evaluations", "model"), ("embedding_provider",))
 _ADDRESS = ("base_url", "endpoint")
+_EXECUTION = ("llm_timeout", "parallel_test_cases")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddedValue:
-    """A value that an agent file leaves to a provider."""
+    """A value that an agent file leaves to config.yaml."""
 
     at: TreePath
     """Its place in the agent file."""
@@ -35,10 +36,11 @@ class AddedValue:
 
 
 def added_values(data: Mapping[str, Json], folder: Path) -> tuple[AddedValue, ...]:
-    """What the files of providers add to the models of an agent file in a folder."""
+    """What these files add to an agent file in a folder."""
     places = [folder, Path.home() / ".holodeck"]
     trees = [tree for place in places if (tree := _tree_in(place)) is not None]
-    return tuple(value for at in _MODELS for value in _added(data, at, trees)) if trees else ()
+    models = (value for at in _MODELS for value in _added(data, at, trees))
+    return (*models, *_execution(data, trees)) if trees else ()
 
 
 def with_added(data: Mapping[str, Json], added: tuple[AddedValue, ...]) -> dict[str, Json]:
@@ -49,7 +51,7 @@ def with_added(data: Mapping[str, Json], added: tuple[AddedValue, ...]) -> dict[
     for each in added:
         block = cast("dict[str, Any]", whole)
         for step in each.at[:-1]:
-            block[str(step)] = inner = dict(spelled_out(block[str(step)]))
+            block[str(step)] = inner = dict(spelled_out(block.get(str(step)) or {}))
             block = inner
         block[str(each.at[-1])] = each.value
     return whole
@@ -78,6 +80,19 @@ def _added(data: Mapping[str, Json], at: TreePath, trees: list[YamlTree]) -> Ite
                 present |= {name, *(_ADDRESS if name in _ADDRESS else ())}
                 keys = ("providers", key, name)
                 yield AddedValue(at=(*at, name), value=value, tree=tree, keys=keys)
+
+
+def _execution(data: Mapping[str, Json], trees: list[YamlTree]) -> Iterator[AddedValue]:
+    own = data.get("execution") or {}
+    present = set(own) if isinstance(own, dict) else set(_EXECUTION)
+    for tree in trees:
+        block = tree.data.get("execution") if isinstance(tree.data, dict) else None
+        for name in _EXECUTION:
+            value = block.get(name) if isinstance(block, dict) else None
+            if name not in present and value is not None:
+                present.add(name)
+                at = ("execution", name)
+                yield AddedValue(at=at, value=value, tree=tree, keys=at)
 
 
 def _entry(tree: YamlTree, provider: str) -> tuple[str, Mapping[str, Json]]:
