@@ -284,7 +284,7 @@ def test_every_extra_is_listed_with_what_it_is_for(site: HealthSite) -> None:
     listed = {each.name for each in examine(site) if each.area == "extras"}
     assert listed == offered == {*PURPOSES}
     # The versions that these need do not fit beside ours.
-    apart = {"crewai", "dspy", "google-adk", "mlflow", "openai-agents", "wandb"}
+    apart = {"crewai", "dspy", "gepa", "google-adk", "mlflow", "openai-agents", "wandb"}
     for name in offered - apart:
         assert not extra_named(name).missing, name
 

@@ -43,7 +43,10 @@ class CaseLine:
 
 
 def case_lines(run: RunRecord, cases: Dataset | None = None) -> tuple[CaseLine, ...]:
-    """Every case that baseline and best were both run on, the broken ones first."""
+    """Every case that baseline and best were both run on, the broken ones first.
+
+    A task that is scored as a whole has no scores of cases, and no lines.
+    """
     lines = [line for split in SPLITS for line in _lines(run, split, cases)]
     order = list(GROUPS)
     return tuple(sorted(lines, key=lambda line: order.index(line.group)))
@@ -64,10 +67,13 @@ def _lines(run: RunRecord, split: str, cases: Dataset | None) -> Iterator[CaseLi
         if case not in old.scores:
             continue
         before, after = _means(old.scores[case]), _means(scores)
+        group = _group(case, old, new)
+        if group == "same" and not before and not after:
+            continue
         yield CaseLine(
             split=split,
             case=case,
-            group=_group(case, old, new),
+            group=group,
             before=_mean(before),
             after=_mean(after),
             metrics={m: (before.get(m), after.get(m)) for m in sorted({*before, *after})},

@@ -462,7 +462,7 @@ def _case_section(found: Explanation) -> Iterator[Section]:
             words = ", ".join(f"{count} {GROUPS[group]}" for group, count in counts.items())
             yield Listing(tuple(_listed(lines)), lead=f"**{split}**: {words}")
     if not found.cases:
-        yield Text.of("No case was run by both the start and the winner.")
+        yield Text.of("No case has a score of its own under both the start and the winner.")
     if found.unsolved:
         yield Text.of(f"No candidate of this run ever passed {_named(found.unsolved)}.")
 
