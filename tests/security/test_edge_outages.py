@@ -43,7 +43,7 @@ def _check_outage(statuses: dict[str, int]) -> None:
     wrong = {name: status for name, status in statuses.items() if status >= 500 and status != 503}
     assert not wrong
     # What a request lacks is said before the store is asked.
-    planned = ("POST /api/v1/evaluations", "}/runs", "async-runs")
+    planned = ("POST /api/v1/evaluations", "POST /api/v1/grids", "}/runs", "async-runs")
     asked = {name for name in statuses if _needs_store(name) and not name.endswith(planned)}
     assert {name: statuses[name] for name in asked if statuses[name] != 503} == {}
     assert len(asked) > 12
