@@ -10,6 +10,7 @@ REFERENCE = ROOT / "docs" / "reference"
 TESTED_EXAMPLES = (
     "advanced_strategies",
     "blackbox_cli",
+    "cheaper",
     "ci_integration",
     "config_tuning",
     "fast_code",
