@@ -99,11 +99,11 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop().set_default_executor(Pool(thread_name_prefix=_POOL))
         return await work
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(pooled())
-    return _in_thread(pooled()) if notebook_display() else asyncio.run(pooled())
+    inside = False
+    with suppress(RuntimeError):
+        inside = asyncio.get_running_loop().is_running()
+    # Not inside of an `except`: what the work raises would keep that error, and all it refers to.
+    return _in_thread(pooled()) if inside and notebook_display() else asyncio.run(pooled())
 
 
 def _in_thread(work: Coroutine[Any, Any, T]) -> T:

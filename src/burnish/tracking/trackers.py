@@ -178,7 +178,9 @@ class RunTracking:
 
 def tracked_id(header: Header) -> str:
     """What a run is found by there; its own id is only the name of its folder."""
-    return tracked_name(f"{header.id}-{short_id([header.id, header.started_at])}").replace("/", "_")
+    return tracked_name(
+        f"{header.id}-{short_id([header.id, header.started_at, header.project.file])}"
+    ).replace("/", "_")
 
 
 def params_of(header: Header) -> dict[str, str]:
