@@ -22,7 +22,7 @@ from burnish.journal.journal import JournalReader
 from burnish.runs.directory import trial_rows
 from burnish.runs.driver import drive
 from burnish.runs.setup import start
-from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.testing.graph_world import NODES, planted, setup
 
 CASES, HOLDOUT = 20, 10

@@ -23,8 +23,14 @@ from burnish.core.surfaces import Candidate, TextSurface
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+    PhaseLimits,
+)
 from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
 
 RUNS = 200

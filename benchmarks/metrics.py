@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.figures import Figure
-from burnish.core.cases import Case, ExpectedTool, Turn
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
+from burnish.core.cases import Case, ExpectedTool, Outcome, Step, ToolCall, Trace, Turn
 from burnish.journal.once import DirectEffects
 from burnish.metrics.computed import (
     Equality,

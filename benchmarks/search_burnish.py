@@ -34,7 +34,7 @@ from burnish.runs.events import (
 )
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, start
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup, true_score
 
 CLASSIC = ReflectiveSettings(racing=False, reuse=False, parent_selection="pareto")

@@ -36,13 +36,13 @@ def _quality(found: Sequence[Searched]) -> str:
             f"{fmean(each.steps[0].truth for each in group):.3f}",
             f"{fmean(each.best for each in group):.3f}",
             system,
-            _mean([each.truth_at(EARLY) for each in group]),
-            _mean([each.truth for each in group]),
+            mean_error([each.truth_at(EARLY) for each in group]),
+            mean_error([each.truth for each in group]),
         ]
         for world, system, group in _groups(found)
     ]
     told = "True score of the candidate that leads, over all cases that the world has"
-    return f"{told}:\n\n{_table(head, rows)}"
+    return f"{told}:\n\n{table(head, rows)}"
 
 
 def _speed(found: Sequence[Searched]) -> str:
@@ -52,7 +52,7 @@ def _speed(found: Sequence[Searched]) -> str:
             world,
             system,
             f"{fmean(each.calls_to_enough is not None for each in group):.0%}",
-            _mean([float(reached(each)) for each in group], places=0),
+            mean_error([float(reached(each)) for each in group], places=0),
             f"{fmean(each.calls for each in group):,.0f}",
             f"{fmean(each.reflections for each in group):,.0f}",
         ]
@@ -61,7 +61,7 @@ def _speed(found: Sequence[Searched]) -> str:
     return (
         f"Calls until a candidate leads that is worth {ENOUGH:.0%} of the best. A search that "
         "never gets there counts with the limit, which flatters the slower one:\n\n"
-        + _table(head, rows)
+        + table(head, rows)
     )
 
 
@@ -75,8 +75,8 @@ def _honesty(found: Sequence[Searched]) -> str:
             f"{fmean(len(each.accepts) for each in group):.1f}",
             _share([abs(a.gain) < SAME for each in group for a in each.accepts]),
             _share([abs(a.gain) < SAME for each in group for a in each.accepts if a.led]),
-            _mean([each.claimed - each.truth for each in group]),
-            _mean([each.sealed.gain - each.sealed.truth for each in group if each.sealed]),
+            mean_error([each.claimed - each.truth for each in group]),
+            mean_error([each.sealed.gain - each.sealed.truth for each in group if each.sealed]),
             _share([each.sealed.holds for each in group if each.sealed]),
         ]
         for world, system, group in _groups(found)
@@ -85,7 +85,7 @@ def _honesty(found: Sequence[Searched]) -> str:
         "What was accepted and what is claimed. A no-op is worth exactly what its parent is. "
         "*Claimed* is the score on holdout that the search reports for what it returns; the "
         f"sealed test is {TEST} cases, run once for the baseline and once for the best, with a "
-        f"95 % interval of the gain:\n\n{_table(head, rows)}"
+        f"95 % interval of the gain:\n\n{table(head, rows)}"
     )
 
 
@@ -102,7 +102,7 @@ def _cost(found: Sequence[Searched]) -> str:
     return (
         "Wall time a metric call with an agent that answers at once (its own few microseconds "
         "included); burnish journals every call, gepa was given no folder to keep anything in:\n\n"
-        + _table(["search", "median", "least"], rows)
+        + table(["search", "median", "least"], rows)
     )
 
 
@@ -130,8 +130,8 @@ def _verdict(found: Sequence[Searched], system: str) -> Iterable[str]:
     rows = [
         [
             world,
-            _mean(_differences(found, world, system, lambda s: s.truth_at(EARLY)), sign="+"),
-            _mean(_differences(found, world, system, lambda s: s.truth), sign="+"),
+            mean_error(_differences(found, world, system, lambda s: s.truth_at(EARLY)), sign="+"),
+            mean_error(_differences(found, world, system, lambda s: s.truth), sign="+"),
             f"{math.exp(_log_ratio(_pairs(found, world, system))):.2f}",
         ]
         for world in worlds
@@ -139,7 +139,7 @@ def _verdict(found: Sequence[Searched], system: str) -> Iterable[str]:
     low, high = _spread(found, worlds, system)
     whole = math.exp(fmean(_log_ratio(_pairs(found, world, system)) for world in worlds))
     told = f"**{whole:.2f}** (95 %: {low:.2f} to {high:.2f})"
-    yield _table(head, [*rows, ["geometric mean", "", "", told]]) + "\n"
+    yield table(head, [*rows, ["geometric mean", "", "", told]]) + "\n"
 
 
 def reached(searched: Searched) -> int:
@@ -183,7 +183,8 @@ def _groups(found: Sequence[Searched]) -> Iterable[tuple[str, str, list[Searched
         yield world, system, [e for e in found if (e.world, e.system) == (world, system)]
 
 
-def _mean(values: Sequence[float], *, places: int = 3, sign: str = "") -> str:
+def mean_error(values: Sequence[float], *, places: int = 3, sign: str = "") -> str:
+    """The mean and its standard error."""
     if not values:
         return "–"
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
@@ -194,6 +195,7 @@ def _share(values: Sequence[bool]) -> str:
     return f"{fmean(values):.0%}" if values else "–"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows as markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -16,8 +16,7 @@ from scripts.prerequisites import give_to, program, run_as
 
 from burnish.core.errors import BurnishError
 from burnish.system.databases import Database, DatabaseUrl
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, Dropped, Slow, Status
+from burnish.testing.servers import Answer, Dropped, HttpRequest, Slow, Status
 
 FAULTS = 0.05
 """The share of questions that the endpoint does not answer."""

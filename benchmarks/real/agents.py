@@ -7,9 +7,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from burnish.core.cases import Case, Message
+from burnish.core.cases import Case, Message, Outcome
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
@@ -19,8 +18,8 @@ from burnish.models.references import ModelRef, ModelSettings
 from burnish.testing.doubles import FreeMetric
 
 T = TypeVar("T")
-ANSWER_TOKENS, REWRITE_TOKENS = 48, 600
-"""The most that the agent and a rewrite may have."""
+ANSWER_TOKENS, REWRITE_TOKENS = 24, 600
+"""The most that the agent and a rewrite may have. No right answer is half as long as that."""
 AT_ONCE = 4
 """Answers that are asked for at once: a server on two cores gives twice as many per minute so."""
 
@@ -96,7 +95,7 @@ class Agent:
         right = [reason_of(case, said) == "" for case, said in zip(cases, answers, strict=True)]
         return sum(right) / len(right)
 
-    async def rewrite(self, prompt: str, *, temperature: float, draw: int) -> str:
+    async def rewrite(self, prompt: str, *, temperature: float, draw: int) -> ChatReply:
         """A rewrite by plain prompt, as other systems ask for one."""
         settings = ModelSettings(temperature=temperature, max_tokens=REWRITE_TOKENS, seed=1)
         client = self.models.client(self.endpoint.reference(settings))
@@ -104,7 +103,7 @@ class Agent:
         self.tally.reflections += 1
         reply = (await client.ask(request, draw=draw, effects=DirectEffects())).reply
         self.tally.count(reply)
-        return reply.text
+        return reply
 
 
 def reason_of(case: Case, said: str) -> str:

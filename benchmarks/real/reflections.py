@@ -1,23 +1,25 @@
 """One reflection: the same failures, several rewrites by each system, each scored on new cases."""
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from math import comb
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.real.agents import REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
+from benchmarks.real.agents import AT_ONCE, REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
 from benchmarks.real.tasks import TASKS, Sizes
-from burnish.core.cases import Case, Dataset, spelled_labels
+from burnish.core.cases import Case, Dataset, Outcome, answer_form, spelled_labels
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Objective
 from burnish.core.leaks import LeakWatch
-from burnish.core.outcomes import Outcome
 from burnish.core.trials import ASKED_AGAIN
 from burnish.journal.once import DirectEffects
-from burnish.models.echoes import is_copied, is_unchanged
+from burnish.models.answers import is_copied, is_unchanged
 from burnish.models.references import ModelSettings
 from burnish.models.roles import in_force
 from burnish.strategies.reflective.reflection import ROLE, RecordWriter, ReflectRequest, reflector
@@ -38,6 +40,8 @@ class Failures:
     answers: tuple[str, ...]
     labels: tuple[str, ...]
     """The recurring answers of train."""
+    form: str
+    """An answer in the form that those of train have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,28 +62,36 @@ class Rewritten:
     seconds: float = 0.0
 
 
-Rewriter: TypeAlias = Callable[[Agent, Failures, int], Coroutine[Any, Any, tuple[str, str, bool]]]
-"""Returns a text, what the model was shown, and whether it was asked twice."""
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A text as a system made it, before anybody scored it."""
+
+    text: str
+    shown: str
+    """What the model was shown."""
+    asked_again: bool = False
+    tokens: int = 0
+
+
+Rewriter: TypeAlias = Callable[[Agent, Failures, int], Coroutine[Any, Any, Draft]]
 
 
 def burnish_rewriter(folder: Path) -> Rewriter:
     """A rewrite with the prompt that is in use in a folder: the shipped one, if none is there."""
 
-    async def rewrite(agent: Agent, failures: Failures, draw: int) -> tuple[str, str, bool]:
+    async def rewrite(agent: Agent, failures: Failures, draw: int) -> Draft:
         prompt = in_force(ROLE, folder)
         settings = ModelSettings(max_tokens=REWRITE_TOKENS, seed=1)
         client = agent.models.client(agent.endpoint.reference(settings), prompt.settings)
         request, effects = _reflect_request(failures), DirectEffects()
-        agent.tally.reflections += 1
         shown = "\n".join(m.content for m in prompt.messages(request.model_dump(mode="json")))
-        try:
+        text, twice = "", False
+        with suppress(RoleFailed):
             receipt = await reflector(client, prompt).answer(request, draw=draw, effects=effects)
-        except RoleFailed:
-            return "", shown, False
-        finally:
-            agent.tally.tokens += effects.spent.tokens_in + effects.spent.tokens_out
-        twice = any(note.startswith(ASKED_AGAIN) for note in receipt.mended)
-        return receipt.value.new_text, shown, twice
+            text = receipt.value.new_text
+            twice = any(note.startswith(ASKED_AGAIN) for note in receipt.mended)
+        tokens = effects.spent.tokens_in + effects.spent.tokens_out
+        return Draft(text=text, shown=shown, asked_again=twice, tokens=tokens)
 
     return rewrite
 
@@ -109,10 +121,11 @@ def _reflect_request(failures: Failures) -> ReflectRequest:
         must_keep="",
         max_chars=_MOST_CHARS,
         labels=", ".join(failures.labels),
+        form=failures.form,
     )
 
 
-async def gepa_rewrite(agent: Agent, failures: Failures, draw: int) -> tuple[str, str, bool]:
+async def gepa_rewrite(agent: Agent, failures: Failures, draw: int) -> Draft:
     """A rewrite with gepa's own prompt and its own reading of the answer."""
     signature: Any = import_module("gepa.strategies.instruction_proposal")
     proposal = signature.InstructionProposalSignature
@@ -129,7 +142,9 @@ async def gepa_rewrite(agent: Agent, failures: Failures, draw: int) -> tuple[str
     )
     temperature = in_force(ROLE, Path("/nonexistent")).settings.temperature or 0.0
     reply = await agent.rewrite(prompt, temperature=temperature, draw=draw)
-    return proposal.output_extractor(reply)["new_instruction"], prompt, False
+    text = proposal.output_extractor(reply.text)["new_instruction"]
+    tokens = reply.usage.input_tokens + reply.usage.output_tokens
+    return Draft(text=text, shown=prompt, tokens=tokens)
 
 
 def rewriters(folder: Path) -> Mapping[str, Rewriter]:
@@ -156,19 +171,26 @@ class Reflections:
     async def make(self) -> list[Rewritten]:
         """Every rewrite, draw by draw, so that what is there at any time is balanced."""
         made = {(each.task, each.system, each.draw): each for each in self._logged()}
-        agent = Agent(self.endpoint, Tally())
+        agent, places = Agent(self.endpoint, Tally()), asyncio.Semaphore(AT_ONCE)
+
+        async def make(failures: Failures, key: tuple[str, str, int]) -> None:
+            async with places:
+                made[key] = await self._rewritten(agent, failures, *key)
+            self._store(made[key])
+
         try:
             failures = {name: await self._failures(agent, name) for name in self.tasks}
+            for name in self.tasks:
+                await self._score(agent, name, TASKS[name].instructions)
             for draw in range(self.draws):
-                for name in self.tasks:
-                    for system in self.systems:
-                        key = (name, system, draw)
-                        if key not in made:
-                            made[key] = await self._rewritten(agent, failures[name], *key)
-                            self._store(made[key])
+                keys = [(name, system, draw) for name in self.tasks for system in self.systems]
+                await asyncio.gather(*(make(failures[k[0]], k) for k in keys if k not in made))
         finally:
             await agent.models.close()
-        return list(made.values())
+        return [made[key] for key in sorted(made, key=self._place)]
+
+    def _place(self, key: tuple[str, str, int]) -> tuple[int, int, int]:
+        return key[2], self.tasks.index(key[0]), self.systems.index(key[1])
 
     async def _failures(self, agent: Agent, name: str) -> Failures:
         """The first cases of train that the agent gets wrong."""
@@ -183,32 +205,33 @@ class Reflections:
                 answers.append(said)
             if len(cases) == FAILURES:
                 break
+        labels = spelled_labels(train)
         return Failures(
             instructions=task.instructions,
             cases=tuple(cases),
             answers=tuple(answers),
-            labels=spelled_labels(train),
+            labels=labels,
+            form="" if labels else answer_form(train),
         )
 
     async def _rewritten(
         self, agent: Agent, failures: Failures, name: str, system: str, draw: int
     ) -> Rewritten:
-        before = replace(agent.tally)
-        text, shown, twice = await rewriters(self.folder)[system](agent, failures, draw)
-        tally = agent.tally
+        begun = time.perf_counter()
+        draft = await rewriters(self.folder)[system](agent, failures, draw)
+        seconds = time.perf_counter() - begun
         start = await self._score(agent, name, failures.instructions)
-        fault = fault_of(text, shown, failures.instructions)
         return Rewritten(
             task=name,
             system=system,
             draw=draw,
-            text=text,
-            score=start if not text.strip() else await self._score(agent, name, text),
+            text=draft.text,
+            score=await self._score(agent, name, draft.text) if draft.text.strip() else start,
             start=start,
-            fault=fault,
-            asked_again=twice,
-            tokens=tally.tokens - before.tokens,
-            seconds=tally.seconds - before.seconds,
+            fault=fault_of(draft.text, draft.shown, failures.instructions),
+            asked_again=draft.asked_again,
+            tokens=draft.tokens,
+            seconds=seconds,
         )
 
     async def _score(self, agent: Agent, name: str, text: str) -> float:

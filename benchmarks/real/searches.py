@@ -29,9 +29,9 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.events import RunFinished, read_all
 from burnish.runs.setup import Setup, start
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import ROLE, reflector
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.doubles import ScriptedTarget
 
 TEXT = "instructions"
@@ -127,7 +127,7 @@ class RealSearch:
 
         def reflect(prompt: str) -> str:
             draw = agent.tally.reflections
-            return loop.run(agent.rewrite(prompt, temperature=temperature, draw=draw))
+            return loop.run(agent.rewrite(prompt, temperature=temperature, draw=draw)).text
 
         result = gepa.optimize(
             seed_candidate={TEXT: self._task.instructions},

@@ -13,8 +13,8 @@ from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.setup import Setup, start
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import Edit, EditRequest, WholeFile
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.system.sandbox import Mode
 from burnish.targets.artifacts.target import ArtifactsTarget

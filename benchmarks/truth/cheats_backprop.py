@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.truth.cheats import Attempt, Cheat
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome, Step, Trace
 from burnish.core.evaluations import Objective
-from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.core.surfaces import Candidate, TextSurface
-from burnish.delegation.training.epochs import Epochs
-from burnish.delegation.training.proposals import TextGrad, TextGradRequest
-from burnish.delegation.training.settings import EpochSettings
+from burnish.delegation.training.epochs import Epochs, TextGrad, TextGradRequest
+from burnish.delegation.training.suites import EpochSettings
 from burnish.journal.journal import JournalReader
 from burnish.runs.directory import trial_rows
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, start
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -27,7 +26,6 @@ from burnish.strategies.backprop.prompts import (
     PatchRequest,
     SurfaceRemark,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
 from burnish.tracing import step

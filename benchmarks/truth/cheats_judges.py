@@ -11,8 +11,8 @@ from burnish.core.cases import Case, Dataset
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import RetryPolicy
-from burnish.metrics.factory import Judge, Panel
 from burnish.metrics.geval import Fluency
+from burnish.metrics.judge_shapes import Judge, Panel
 from burnish.metrics.judged import judged_again
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.truth.cheats import Attempt, Cheat
-from burnish.core.cases import Case, Dataset, ExpectedTool, Turn
+from burnish.core.cases import Case, Dataset, ExpectedTool, Outcome, Step, ToolCall, Trace, Turn
 from burnish.core.evaluations import Objective, Score
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import Candidate, NumberSurface
 from burnish.metrics.computed import Equality, ExpectedTools, ToolTrajectory
@@ -17,7 +16,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.testing.doubles import FreeMetric, ScriptedTarget
 
 AXIS = "min_similarity_score"

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from benchmarks.truth.cheats import Attempt, Cheat
 from benchmarks.truth.cheats_ties import driven
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome
 from burnish.core.evaluations import Objective, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, NumberSurface
 from burnish.runs.claims import claim_words
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.testing.doubles import FreeMetric, ScriptedTarget
 
 _AXIS = "top_k"

@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.truth.cheats import Attempt, Cheat
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome
 from burnish.core.evaluations import Objective, TieBreaker
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, FileSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+    PhaseLimits,
+)
 from burnish.strategies.edits import editors
-from burnish.strategies.edits.settings import EditsSettings
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.testing import ExpectedText, ScriptedTarget
 from burnish.testing.doubles import ScriptedRole

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from benchmarks.truth.worlds import START, SURFACE, AnswerWorld, TaskWorld, World
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import FileSurface, Surface, TextSurface
-from burnish.delegation.training.epochs import Epochs
-from burnish.delegation.training.proposals import TextGrad, TextGradRequest
-from burnish.delegation.training.settings import EpochSettings
+from burnish.delegation.training.epochs import Epochs, TextGrad, TextGradRequest
+from burnish.delegation.training.suites import EpochSettings
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup, Strategy
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -21,17 +21,22 @@ from burnish.strategies.backprop.prompts import (
     PatchRequest,
     SurfaceRemark,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+    PhaseLimits,
+)
 from burnish.strategies.edits import editors
-from burnish.strategies.edits.settings import EditsSettings
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.strategy import Edits
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
 
 _TRIALS = 3

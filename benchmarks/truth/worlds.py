@@ -15,9 +15,8 @@ from functools import cache, lru_cache
 from statistics import fmean, pvariance
 from typing import ClassVar, Literal, TypeAlias
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome, Step, Trace
 from burnish.core.content import stream
-from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.core.surfaces import Candidate
 from burnish.testing.doubles import luck
 

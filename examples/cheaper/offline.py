@@ -9,8 +9,7 @@ import os
 import re
 import sys
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ModelReply, ScriptedServer
+from burnish.testing.servers import HttpRequest, ModelReply, ScriptedServer
 
 
 def answer(request: HttpRequest) -> ModelReply:

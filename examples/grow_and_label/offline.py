@@ -11,8 +11,7 @@ import json
 import os
 import sys
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ModelReply, ScriptedServer
+from burnish.testing.servers import HttpRequest, ModelReply, ScriptedServer
 
 WRITTEN = {
     ("gift card", "paraphrase"): ("I never used my voucher. Will you refund it?", "no"),

@@ -11,8 +11,7 @@ import asyncio
 import os
 import sys
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ModelReply, ScriptedServer, Status
+from burnish.testing.servers import HttpRequest, ModelReply, ScriptedServer, Status
 
 PLAIN = {"refund": "refund", "money": "refund", "parcel": "delivery", "late": "delivery"}
 TRADE = {

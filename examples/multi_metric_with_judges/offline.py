@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.role_requests import read_role_request
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.doubles import read_role_request
+from burnish.testing.servers import HttpRequest, ScriptedServer
 
 _NUMBERS, _WORDS = "judge-of-numbers", "judge-of-words"
 _SIGNS = {"greeting": r"\bhello\b", "reason": r"\breason\b", "next": r"\bnext\b"}

@@ -13,8 +13,7 @@ import os
 import sys
 
 from burnish.testing.graph_world import play
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 
 
 def answer(asked: HttpRequest) -> str:

@@ -15,8 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ModelReply, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, ModelReply, ScriptedServer
 
 WORKER, CRITIC = "openai:stand-in", "openai:strict-critic"
 FLAWS = {

@@ -13,8 +13,7 @@ import os
 import re
 import sys
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 
 _LENIENT, _STRICT = "lenient-judge", "strict-judge"
 _SIGNS = {

@@ -18,8 +18,7 @@ from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.testing import delegation_world
 from burnish.testing.delegation_world import RoleTurn
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ModelReply, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, ModelReply, ScriptedServer
 
 WORKER, CRITIC = "openai:stand-in", "openai:strict-critic"
 ROLES = {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from burnish.compat.eval_sets import AgentEvaluator
     from burnish.compat.optimizer.entry import AgentOptimizer
     from burnish.compat.promptiter import PromptIterEngine
-    from burnish.core.cases import Case, Dataset, Split, Turn
+    from burnish.core.cases import Case, Dataset, Outcome, Split, Turn
     from burnish.core.comparisons import Pair
     from burnish.core.errors import BurnishError, Problem, RoleFailed, RollbackError
     from burnish.core.evaluations import (
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
         Score,
         TieBreaker,
     )
-    from burnish.core.gates import improves_on_minibatch, min_gain, sigma
+    from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
     from burnish.core.money import Spend
-    from burnish.core.outcomes import Outcome
     from burnish.core.protocols import (
         Call,
         Description,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
         Scope,
         Target,
     )
-    from burnish.core.strict_gate import strict
     from burnish.core.surfaces import (
         Candidate,
         ChoiceSurface,
@@ -67,7 +65,7 @@ _HOMES = {
     "compat.eval_sets": ("AgentEvaluator",),
     "compat.optimizer.entry": ("AgentOptimizer",),
     "compat.promptiter": ("PromptIterEngine",),
-    "core.cases": ("Case", "Dataset", "Split", "Turn"),
+    "core.cases": ("Case", "Dataset", "Outcome", "Split", "Turn"),
     "core.comparisons": ("Pair",),
     "core.errors": ("BurnishError", "Problem", "RoleFailed", "RollbackError"),
     "core.evaluations": (
@@ -78,9 +76,8 @@ _HOMES = {
         "Score",
         "TieBreaker",
     ),
-    "core.gates": ("improves_on_minibatch", "min_gain", "sigma"),
+    "core.gates": ("improves_on_minibatch", "min_gain", "sigma", "strict"),
     "core.money": ("Spend",),
-    "core.outcomes": ("Outcome",),
     "core.protocols": (
         "Call",
         "Description",
@@ -91,7 +88,6 @@ _HOMES = {
         "Scope",
         "Target",
     ),
-    "core.strict_gate": ("strict",),
     "core.surfaces": (
         "Candidate",
         "ChoiceSurface",

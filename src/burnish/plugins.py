@@ -22,8 +22,8 @@ from burnish.core.formatting import (
     Table,
     Text,
 )
-from burnish.metrics.factory import MetricMaking
 from burnish.metrics.files import MetricBlock, MetricPlugin
+from burnish.metrics.judge_shapes import MetricMaking
 from burnish.metrics.turns import ComputedMetric, Exchange, TurnMetric, Verdict
 from burnish.models.providers import Provider
 from burnish.projects.dialects import Dialect, Document, Translation

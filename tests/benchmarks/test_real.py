@@ -10,8 +10,7 @@ from benchmarks.real.__main__ import main
 from benchmarks.real.reflections import best_of, fault_of
 from benchmarks.real.tasks import SEARCHED, TASKS, Sizes
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 
 ANSWERS = {text: answer for task in TASKS.values() for text, answer in task.sentences()}
 RULES = "Follow the house rules, and write only the label."
@@ -24,7 +23,7 @@ def model(request: HttpRequest) -> str:
         return json.dumps({"diagnosis": "no rules", "new_text": RULES})
     if "Provide the new instructions" in last:
         return f"```\n{RULES}\n```"
-    return ANSWERS[last] if first == RULES else "It depends."
+    return ANSWERS[last] if first.startswith(RULES) else "It depends."
 
 
 async def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, str]]:
@@ -79,12 +78,19 @@ async def test_rewrites_are_scored_on_new_cases_and_kept(
         ("0.00", "1.00", "4"),
     ]
     made: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(each["task"], each["draw"]) for each in made] == [
-        ("routing", 0),
+    assert sorted((each["task"], each["draw"]) for each in made) == [
         ("dates", 0),
-        ("routing", 1),
         ("dates", 1),
+        ("routing", 0),
+        ("routing", 1),
     ]
+    assert [each["draw"] for each in made] == [0, 0, 1, 1], "draw by draw"
+    assert {each["task"]: each["text"] for each in made} == {
+        "routing": f"{RULES}\n\nAnswer with exactly one of these, and nothing else: "
+        "billing, finance, legal, repairs, sales",
+        "dates": f"{RULES}\n\nWrite the answer in exactly this form, and nothing else: 2021/07/03",
+    }
+    assert all(each["tokens"] > 0 < each["seconds"] for each in made)
     again = await told(capsys, *arguments, "--task", "routing", "--task", "dates")
     assert again == rows
     assert len(log.read_text().splitlines()) == 4

@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from burnish.testing.http_exchange import HttpRequest as Question
+from burnish.testing.servers import HttpRequest as Question
 from burnish.testing.servers import ScriptedServer
 from tests.projects.optimizer_world import Change, said_to, written_for
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.models.factory import Models
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.projects.launch import load_project
@@ -71,7 +70,7 @@ def agent_file(folder: Path, strategy: str) -> Plan:
 def prompts(folder: Path, strategy: str) -> Plan:
     prompt_world.write_world(folder)
     (folder / "numbers_agent.py").write_text(CALLED, encoding="utf-8")
-    writers = {"reflective": "reflector", "coordinate": "critic", "backprop": "proposer"}
+    writers = {"reflective": "reflector", "coordinate": "critic"}
     data = {
         "kind": "prompts",
         "target": {"python": "numbers_agent:call_agent"},
@@ -105,7 +104,7 @@ def task(folder: Path, strategy: str) -> Plan:
         task_world.top(axes=[axis], strategy=strategy, policy={}),
         task_world.top(objective={"worst": 0, "best": 1}, constraints=[], budget={}),
     )
-    file = task_world.write_task(folder, *(numbers if strategy == "coordinate" else ()))
+    file = task_world.write_task(folder, *(numbers if strategy in ("auto", "coordinate") else ()))
     (folder / "c.yaml").write_text("size: 4\n", encoding="utf-8")
     (folder / "score.py").write_text("open('called', 'w')\n", encoding="utf-8")
     backend = nobody()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.core.errors import BaselineUnmeasured, EndpointDown, ProposerFailed
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelUnavailable

@@ -10,7 +10,7 @@ import typer
 
 from burnish.cli.evaluation import EvalRequest as Measuring
 from burnish.cli.evaluation import evaluate_agent
-from burnish.cli.execution import RunOpening
+from burnish.cli.optimization import RunOpening
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest
 from burnish.projects.measurements import load_measurement, measurement_for
@@ -156,7 +156,7 @@ def test_a_graph_without_cases_cannot_be_measured(tmp_path: Path) -> None:
         load_measurement(path, {})
 
 
-@pytest.mark.parametrize("strategy", ["reflective", "coordinate"])
+@pytest.mark.parametrize("strategy", ["auto", "reflective", "coordinate"])
 def test_another_strategy_on_a_graph(tmp_path: Path, strategy: str) -> None:
     change = optimizer(strategy=strategy, targets=["planner#instruction"], repeats=1)
     path = write_world(tmp_path, change, file(budget={"max_trials": 2}))

@@ -9,8 +9,7 @@ import pytest
 
 from burnish.datasets.formats import read_cases
 from burnish.datasets.proposals import source_of
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 from tests.cli.console import Burnish, Said, refused
 from tests.cli.served_echo import hosted
 

@@ -226,7 +226,8 @@ def test_a_file_that_was_edited_since_does_not_reach_a_run_that_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("strategy", "role"), [("coordinate", "critic"), ("reflective", "reflector")]
+    ("strategy", "role"),
+    [("auto", "proposer"), ("coordinate", "critic"), ("reflective", "reflector")],
 )
 def test_another_strategy_on_the_toy_world(
     strategy: str, role: str, toy: Path, monkeypatch: pytest.MonkeyPatch

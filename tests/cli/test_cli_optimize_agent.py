@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import typer
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.core.errors import ConfigError
 from burnish.runs.directory import RunRecord
 from burnish.targets.agent.files import load_agent
 from burnish.testing.doubles import story
-from burnish.testing.http_exchange import HttpRequest as Question
+from burnish.testing.servers import HttpRequest as Question
 from tests.cli.console import Burnish, refused, tree
 from tests.cli.served_echo import served, serving
 from tests.projects.optimizer_world import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef
@@ -229,6 +228,7 @@ def test_flags_that_make_no_sense(tmp_path: Path, burnish: Burnish, toy: Path) -
 @pytest.mark.parametrize(
     ("strategy", "settings"),
     [
+        ("auto", {"proposer": "openai:m"}),
         ("coordinate", {"critic": "openai:m", "coordinate": {"max_cycles": 1, "patience": 1}}),
         ("reflective", {"reflector": "openai:m"}),
     ],
@@ -261,12 +261,37 @@ class ReflectingEcho(EchoBackend):
     """The agent of the optimizer's tests, whose texts a reflector rewrites."""
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
-        """A rewrite with the word that is needed, or what the agent says."""
+        """A rewrite with the word that is needed, or what the agent says; nothing is blamed."""
+        if request.schema_name == "backwarder":
+            return ChatReply(text=json.dumps({"gradients": []}), model=ref.name)
         if request.schema_name != "reflector":
             return await super().complete(ref, request, draw=draw)
         text = f"Answer {{question}} {ECHO_RULE}.\n"
         said = {"diagnosis": "it was not told how", "new_text": text}
         return ChatReply(text=json.dumps(said), model=ref.name)
+
+
+def test_auto_over_an_agent_file_finds_texts_and_numbers(tmp_path: Path) -> None:
+    def longer(data: dict[str, Any]) -> None:
+        block = optimizer(data)
+        block["budget"] = {"global": {"max_trials": 24}}
+        block["repeats"] = 1
+
+    file = write_agent(tmp_path, longer)
+    request = OptimizeRequest(
+        file=file,
+        flags={"strategy": "auto", "proposer": "openai:m"},
+        way=RunOpening(output_dir=Path("run")),
+    )
+    backend = ReflectingEcho(respond=lambda _, __: "")
+    optimize_project(request, models=echo_models(backend))
+    found = record(tmp_path)
+    assert found.header.strategy == "auto"
+    assert found.best_candidate is not None
+    assert ECHO_RULE in str(found.best_candidate.values["instructions.inline"])
+    assert "## Who found what" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    accepted = {row.trial.phase for row in found.rows if row.trial.accepted}
+    assert {"reflection", "numbers"} <= accepted
 
 
 def test_reflection_over_an_agent_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

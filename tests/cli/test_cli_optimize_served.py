@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from burnish.testing.http_exchange import HttpRequest as Question
+from burnish.testing.servers import HttpRequest as Question
 from tests.cli.console import Burnish
 from tests.cli.served_echo import served, serving
 from tests.projects.optimizer_world import RULE, Change, optimizer, write_world

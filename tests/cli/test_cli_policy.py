@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.delegation.policy import PolicyRegistry
 from burnish.testing.delegation_world import FAULT, RULE, SUITE_FLOW, suite_text, suite_world
 from tests.cli.console import Burnish

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from burnish.testing.delegation_world import COMPLETE, GOOD, delegation, plan
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ModelReply, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, ModelReply, ScriptedServer
 from tests.cli.coders import AGENT, write_coders
 from tests.cli.console import Burnish, Said, finish, forked, tree, until
 from tests.cli.served_echo import hosted
@@ -133,7 +132,7 @@ def test_a_seed_that_may_not_be_written(seed: Path, tmp_path: Path) -> None:
     for each in seed.rglob("*"):  # everybody may read it
         each.chmod(0o755 if each.is_dir() else 0o644)
     code = (
-        "import os, burnish.cli.refinement, burnish.cli.program; from burnish.cli import main;"
+        "import os, burnish.cli.delegation, burnish.cli.program; from burnish.cli import main;"
         "os.seteuid(65534); main(['refine', 'seed'])"
     )
     done = subprocess.run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.execution import RunOpening
+from burnish.cli.optimization import RunOpening
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.runs.directory import RunRecord

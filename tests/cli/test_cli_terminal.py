@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 from tests.cli.console import SLOW, SMALL, START, finish, forked
 from tests.cli.served_echo import hosted, role_of, served, serving
 from tests.cli.terminal import Screen, on_terminal

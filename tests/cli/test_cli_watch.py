@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from burnish.cli.watch_checks import run_watch
-from burnish.core.control_chart import ChartDesign
 from burnish.core.errors import Interrupted
+from burnish.core.statistics import ChartDesign
 from burnish.datasets.formats import read_cases
 from burnish.projects.watch import WatchOptions
 from burnish.runs.directory import look_into
-from burnish.system.personal_data import DataRedactor
-from burnish.system.redaction import Redactor
+from burnish.system.redaction import DataRedactor, Redactor
 from tests.cli.console import Burnish, finish, forked, refused, until
 
 pytestmark = pytest.mark.slow

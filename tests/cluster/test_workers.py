@@ -12,21 +12,19 @@ from typing import Any
 import pytest
 
 from burnish.cluster.dask_workers import _RunPlugin  # pyright: ignore[reportPrivateUsage]
-from burnish.cluster.link import LinkMessage
-from burnish.cluster.sealing import Opener, seal
+from burnish.cluster.link import LinkMessage, Opener, seal
 from burnish.cluster.station import Order
+from burnish.core.cases import Outcome
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError, WorkerTrouble
 from burnish.core.evaluations import Evaluation
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import WorkUnit
 from burnish.journal.limits import EndpointLimit, Limits
 from burnish.runs.directory import look_into
 from burnish.runs.driver import drive
 from burnish.runs.events import Tick
 from burnish.runs.setup import start
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ModelReply, ScriptedServer
+from burnish.testing.servers import HttpRequest, ModelReply, ScriptedServer
 from tests.cluster.worlds import (
     WorkersHere,
     agent_project,
@@ -147,8 +145,13 @@ async def test_a_slow_worker_holds_up_its_own_cases_only(tmp_path: Path) -> None
     async with ScriptedServer(answers=endpoint) as server:
         path = agent_project(tmp_path, server.base_url, cases=10)
         prepared = loaded(path)
-        setup = with_workers(prepared.setup, OneIsSlow(tmp_path))
-        result, ending = await measured(prepared, setup, tmp_path / "run", ticks=ticks)
+        transport = OneIsSlow(tmp_path)
+        setup = with_workers(prepared.setup, transport)
+        try:
+            async with asyncio.timeout(300):
+                result, ending = await measured(prepared, setup, tmp_path / "run", ticks=ticks)
+        except TimeoutError:
+            pytest.fail(f"it stands still: {endpoint.calls}, {len(ticks)}, {transport.opened}")
     assert ended[0] > 0, "progress is not live"
     assert [tick.done for tick in ticks] == [*range(1, 11)]
     assert [each.outcome.output for each in result.results] == [f"ASK {n}" for n in range(10)]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.compat import AgentOptimizer, OptimizeResult, TargetPrompt
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, ScriptedServer
 
 RULE = "Begin with 'Answer:'."
 BASELINE = "You add up the numbers that you are given.\n"

@@ -17,7 +17,7 @@ from burnish.compat import (
 )
 from burnish.compat.optimizer.base import WrongInput, WrongKind
 from burnish.compat.optimizer.callbacks import SearchState
-from burnish.compat.optimizer.reflective import check_arguments, read_config
+from burnish.compat.optimizer.entry import check_arguments, read_config
 from burnish.core.errors import BurnishError
 from tests.compat.optimizing import write_set
 

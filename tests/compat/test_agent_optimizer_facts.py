@@ -10,8 +10,7 @@ import pytest
 
 from burnish.compat import Callback, Callbacks, LabeledStopper, OptimizeResult
 from burnish.core.errors import ConfigError
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, Status
+from burnish.testing.servers import Answer, HttpRequest, Status
 from tests.compat.optimizing import BASELINE, BETTER, reflection, turn, world
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
 from burnish.projects.description import described_again
 from burnish.runs.directory import Header
 from burnish.strategies.reflective.result_files import write_result_files
-from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import HttpRequest
 from tests.compat.optimizing import BASELINE, BETTER, reflection, world, write_set
 
 pytestmark = pytest.mark.slow

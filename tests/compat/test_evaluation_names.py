@@ -39,8 +39,7 @@ from burnish.compat.evaluation import (
     pass_at_k,
     pass_hat_k,
 )
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ModelReply, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, ModelReply, ScriptedServer
 
 QUICKSTART: dict[str, Any] = {
     "evalSetId": "weather",

@@ -1,9 +1,8 @@
 """What changed case by case: passes won and lost, scores up and down, and what nobody knows."""
 
-from burnish.core.cases import Split
+from burnish.core.cases import Failure, FailureKind, Outcome, Split
 from burnish.core.comparisons import CaseChanges, Pair, case_changes, passes
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 
 ONE = Objective(weights={"m": 1.0})
 CRASH = Outcome(failure=Failure(kind=FailureKind.AGENT, message="boom"))

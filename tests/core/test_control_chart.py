@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.control_chart import ChartDesign, read_chart
+from burnish.core.statistics import ChartDesign, read_chart
 
 DESIGN = ChartDesign(baseline=60, shift=0.2, false_alarms=0.1, period=150, histories=300)
 

@@ -1,13 +1,24 @@
 """One spelling for one value, keys made of it, and streams of randomness that stay put."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.content import Json, canonical, codec, digest, short_id, stream
+from burnish.core.content import Json, canonical, codec, digest, of_canonical, short_id, stream
 from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Call
+
+_VALUES: st.SearchStrategy[Json] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text('abc_\n"é'), inner),
+)
 
 
 def key(request: Json = None, *, kind: str = "agent", draw: int = 0) -> str:
@@ -39,6 +50,22 @@ class TestCanonical:
 
     def test_a_whole_surrogate_pair_is_text(self) -> None:
         assert canonical("\N{GRINNING FACE}") == '"😀"'.encode()
+
+    @given(_VALUES)
+    @settings(max_examples=300, deadline=None)
+    def test_it_is_read_as_any_json_text_is(self, value: Json) -> None:
+        spelled = canonical(value)
+        assert repr(of_canonical(spelled)) == repr(json.loads(spelled))
+
+    def test_what_is_nested_deeply_is_read_too(self) -> None:
+        value: Json = 1
+        for _ in range(300):
+            value = [value]
+        assert of_canonical(canonical(value)) == value
+
+    def test_what_is_damaged_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="Expecting"):
+            of_canonical(b'{"a":')
 
     def test_digests(self) -> None:
         assert short_id([1]) == digest([1])[:16]

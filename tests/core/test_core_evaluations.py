@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, crashed, evaluation, lost, ran, table, worlds
 
+from burnish.core.cases import Outcome
 from burnish.core.evaluations import CaseResult, Score, mean, pass_rate, spread
-from burnish.core.outcomes import Outcome
 
 swift = settings(max_examples=50, deadline=None, derandomize=True)
 

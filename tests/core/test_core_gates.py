@@ -14,8 +14,7 @@ from burnish.core.evaluations import (
     Penalties,
     TieBreaker,
 )
-from burnish.core.gates import improves_on_minibatch, min_gain, sigma
-from burnish.core.strict_gate import strict
+from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
 from burnish.core.trials import Decision, Verdict
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from burnish.core.cases import Case, Turn, spelled_labels
+from burnish.core.cases import Case, Turn, answer_form, has_form, spelled_labels
 from burnish.core.surfaces import (
     Candidate,
     Demonstration,
@@ -132,6 +132,31 @@ class TestLabels:
         assert spelled_labels(cases) == ("NEG", "POS")
         assert spelled_labels(cases, most=1) == ()
         assert spelled_labels((*cases, *classified("a b", "c d", "e f"))) == (), "some came twice"
+
+    def test_a_form_is_shown_by_an_answer_that_no_case_has(self) -> None:
+        answers = ("LYON|3|blue pens", "PORTO|12|stamps", "GRAZ|7|labels", "CORK|40|tea towels")
+        form = answer_form(classified(*answers))
+        assert form == "LYON|12|labels"
+        assert turned_away(prompt(f"Write {form}."), training=classified(*answers)) == []
+
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            ("2021/09/21", "2025/07/03", "2020/11/03"),  # too few to call it a form
+            ("LYON|3", "no order", "GRAZ|7", "two of them", "CORK|4"),
+            ("It is well-known, yes.", "A so-so day.", "He is half-way.", "An all-in one."),
+            ("|", "||", "/", "-", "::"),
+            ("", "  ", "x", "y"),
+        ],
+    )
+    def test_what_is_no_form(self, answers: tuple[str, ...]) -> None:
+        assert answer_form(classified(*answers)) == ""
+
+    def test_a_form_is_stated_with_its_digits_and_capitals(self) -> None:
+        assert has_form("Write dates like 1999/12/31.", "2021/07/03")
+        assert not has_form("Write dates as YYYY/MM/DD.", "2021/07/03")
+        assert has_form("such as OSLO|5|red cups", "LYON|12|labels")
+        assert not has_form("city|amount|goods", "LYON|12|labels")
 
     def test_json_whose_values_are_labels_of_their_place_is_a_format(self) -> None:
         answers = [

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from worlds import ACC, GATES, World, crashed, evaluation, lost, ran, worlds
 
+from burnish.core.cases import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
 from burnish.core.content import Json, canonical, codec
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Score
 from burnish.core.money import Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
 from burnish.core.surfaces import Candidate, DemonstratedCall, Demonstration, Origin, Value
 from burnish.core.trials import (
     Decision,

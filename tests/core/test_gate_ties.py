@@ -9,7 +9,7 @@ from worlds import crashed, evaluation, ran
 
 from burnish.core.comparisons import Pair
 from burnish.core.evaluations import Evaluation, Objective, TieBreaker, spread
-from burnish.core.strict_gate import Direction, best_incumbent, strict
+from burnish.core.gates import Direction, best_incumbent, strict
 from burnish.core.trials import Decision, Verdict
 
 SMALLER = Objective(weights={}, tie_breakers=(TieBreaker(metric="size", prefer="lower"),))

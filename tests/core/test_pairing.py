@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import ACC, GATES, SCORES, World, crashed, evaluation, ran, worlds
 
+from burnish.core.cases import Outcome
 from burnish.core.comparisons import Pair, case_changes, compare
 from burnish.core.evaluations import (
     CaseResult,
@@ -16,9 +17,7 @@ from burnish.core.evaluations import (
     Score,
     TieBreaker,
 )
-from burnish.core.gates import Guards, guarded, min_gain, sigma
-from burnish.core.outcomes import Outcome
-from burnish.core.strict_gate import strict
+from burnish.core.gates import Guards, guarded, min_gain, sigma, strict
 from burnish.core.trials import Decision, Verdict
 
 BOTH = Objective(weights={"equality": 1.0, "faithfulness": 1.0})

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.cases import Split
+from burnish.core.cases import Failure, FailureKind, Outcome, Split
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.statistics import pass_at_k, pass_hat_k
 
 

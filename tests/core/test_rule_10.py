@@ -2,11 +2,10 @@
 
 import itertools
 
-from burnish.core.cases import Split
+from burnish.core.cases import Outcome, Split
 from burnish.core.comparisons import Pair
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score, mean
 from burnish.core.gates import min_gain, sigma
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import EPSILON
 
 OBJECTIVE = Objective(weights={"m": 1.0})

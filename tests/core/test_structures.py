@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.core.structures import (
+from burnish.core.surfaces import (
+    Demonstration,
     Edge,
     Node,
     NodeKind,
@@ -15,7 +16,6 @@ from burnish.core.structures import (
     node_path,
     position_id,
 )
-from burnish.core.surfaces import Demonstration
 
 NODES = [Node(id="g/a"), Node(id="g/b", kind=NodeKind.FUNCTION)]
 EDGES = [Edge(source="g/a", to="g/b"), Edge(source="g/b", to="g/a")]

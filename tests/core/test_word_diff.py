@@ -2,8 +2,8 @@
 
 import pytest
 
+from burnish.core.formatting import changes_words, word_diff
 from burnish.core.surfaces import Change, Value
-from burnish.core.word_diff import changes_words, word_diff
 
 BEFORE = ["You sort tickets.\n", "Be short.\n", "Answer with one of: a, b.\n", "Goodbye.\n"]
 AFTER = [

@@ -7,7 +7,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from burnish.core.cases import Split
+from burnish.core.cases import Failure, FailureKind, Outcome, Split
 from burnish.core.comparisons import Pair
 from burnish.core.evaluations import (
     CaseResult,
@@ -18,10 +18,8 @@ from burnish.core.evaluations import (
     Score,
     TieBreaker,
 )
-from burnish.core.gates import improves_on_minibatch, min_gain, sigma
+from burnish.core.gates import improves_on_minibatch, min_gain, sigma, strict
 from burnish.core.money import NANO
-from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.strict_gate import strict
 from burnish.core.trials import Decision
 
 T = TypeVar("T")

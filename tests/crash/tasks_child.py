@@ -15,8 +15,8 @@ from burnish.journal.limits import Budget
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.driver import drive
 from burnish.runs.setup import Setup, resume, start
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import Edit, EditRequest, WholeFile
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.system.sandbox import CommandLimits
 from burnish.targets.artifacts.target import ArtifactsTarget

@@ -7,35 +7,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.content import codec
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
 from burnish.runs.driver import Ending
 from burnish.runs.events import Claim
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
     PatchAnswer,
     PatchRequest,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.coordinate.settings import PhaseLimits
+from burnish.strategies.coordinate.trials import PhaseLimits
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import Edit, EditRequest
-from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.testing import CallCounter, reflection_world, toy, tuning_world
 from burnish.testing.doubles import story
 from burnish.testing.toy import Climb, MeasuredCandidate, proposer
 from tests.crash import delegation_worlds
 from tests.runs.steered import note, steered_run
-from tests.strategies import backprop_world, edit_world, pruning_world
+from tests.strategies import auto_runs, backprop_world, edit_world, pruning_world
 
 Told = dict[str, Any]
 Launch = Callable[[Path, CallCounter, argparse.Namespace], Told]
@@ -132,6 +131,16 @@ def _coordinate(counter: CallCounter, _: argparse.Namespace) -> Setup:
         train=6, holdout=4, test=3, noise=0.03, crash_rate=0.02, role_failure_rate=0.1
     )
     return tuning_world.setup(world, _AXES, counter=counter)
+
+
+# -- Automatic search -----------------------------------------------------------------------------
+
+
+def _auto(counter: CallCounter, _: argparse.Namespace) -> Setup:
+    world = tuning_world.TuningWorld(
+        train=6, holdout=6, test=3, noise=0.03, crash_rate=0.02, role_failure_rate=0.1
+    )
+    return auto_runs.setup(world, budget=Budget(max_trials=14), counter=counter)
 
 
 # -- Pruning --------------------------------------------------------------------------------------
@@ -269,6 +278,7 @@ def _steered(folder: Path, counter: CallCounter, options: argparse.Namespace) ->
 
 WORLDS = {
     "toy": _of(toy_setup),
+    "auto": _of(_auto),
     "coordinate": _of(_coordinate),
     "pruning": _of(_pruning),
     "reflective": _reflective(ReflectiveSettings()),
@@ -290,5 +300,5 @@ WORLDS = {
         story=delegation_worlds.refinement_story,
     ),
 }
-STRATEGIES = ("coordinate", "reflective", "backprop", "edits", "epochs", "refine")
+STRATEGIES = ("auto", "coordinate", "reflective", "backprop", "edits", "epochs", "refine")
 """The worlds that a sweep goes through."""

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.cases import Case, Dataset, Rubric, Scenario, Split, Turn
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Dataset, Outcome, Rubric, Scenario, Split, Turn
 from burnish.datasets.checks import Finding, Severity, check
 
 LONG = "Which of the many rivers of the north is the longest one"

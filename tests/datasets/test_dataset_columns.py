@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.cases import Case
 from burnish.core.errors import ConfigError
-from burnish.datasets.columns import read_with_columns
+from burnish.datasets.formats import read_with_columns
 from tests.datasets.dataset_files import put
 
 

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Attachment, Case, ExpectedTool, Message, Rubric, Scenario, Turn
+from burnish.core.cases import (
+    Attachment,
+    Case,
+    ExpectedTool,
+    Message,
+    Outcome,
+    Rubric,
+    Scenario,
+    ToolCall,
+    Turn,
+)
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome, ToolCall
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.formats import convert, label_notes, read_cases, write_cases
 from tests.datasets.dataset_files import again, put, said

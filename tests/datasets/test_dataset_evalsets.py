@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Image, Message, Scenario, ToolUse, Turn
+from burnish.core.cases import Image, Message, Scenario, ToolCall, ToolUse, Turn
 from burnish.core.content import Json
-from burnish.core.outcomes import ToolCall
 from burnish.datasets.formats import read_cases, write_cases
 from burnish.metrics.turns import exchanges
 from tests.datasets.dataset_files import check_evalset, problems, put, said

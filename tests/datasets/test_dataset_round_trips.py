@@ -15,13 +15,16 @@ from burnish.core.cases import (
     ExpectedTool,
     Image,
     Message,
+    Outcome,
     Rubric,
     Scenario,
+    Step,
+    ToolCall,
     ToolUse,
+    Trace,
     Turn,
 )
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.formats import convert, read_cases, write_cases
 from tests.datasets.dataset_files import again

@@ -5,9 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, ExpectedTool, Message, Rubric, Scenario, Turn
+from burnish.core.cases import (
+    Case,
+    ExpectedTool,
+    Message,
+    Outcome,
+    Rubric,
+    Scenario,
+    ToolCall,
+    Turn,
+)
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome, ToolCall
 from burnish.datasets.formats import read_cases, write_cases
 from tests.datasets.dataset_files import again, problems, put
 

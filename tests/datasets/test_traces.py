@@ -8,17 +8,19 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.datasets.formats import read_cases, write_cases
-from burnish.datasets.trace_formats import TraceLog, read_traces
-from burnish.datasets.trace_selection import distinct, redacted, sample, where
+from burnish.datasets.trace_exports import TraceLog, read_traces
 from burnish.datasets.traces import (
     LoggedTrace,
     ReplyUse,
     case_of_trace,
+    distinct,
     feedback_of,
     joined_sessions,
+    redacted,
+    sample,
+    where,
 )
-from burnish.system.personal_data import DataRedactor
-from burnish.system.redaction import Redactor
+from burnish.system.redaction import DataRedactor, Redactor
 from tests.datasets.trace_logs import (
     LANGFUSE,
     LANGSMITH,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from burnish.delegation.completion import ORDER, look, pass_through
 from burnish.delegation.gates import Completion, GateSettings, GateVerdict
+from burnish.delegation.loop import ORDER, look, pass_through
 
 LONG = "The sun rose over the quiet hills, and by noon the thermometer showed thirty degrees. "
 REPORT = f"# Heat\n\n{LONG * 8}\n"

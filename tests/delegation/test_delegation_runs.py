@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, ResumeRefused
-from burnish.delegation.completion import ORDER
+from burnish.delegation.loop import ORDER
 from burnish.delegation.policy import NAMES, PolicyTexts
 from burnish.models.errors import ModelUnavailable
 from burnish.testing.delegation_world import (

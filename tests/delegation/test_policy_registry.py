@@ -16,7 +16,7 @@ from burnish.delegation.policy import (
     registry_path,
     writing,
 )
-from burnish.delegation.training.proposals import TaskRun
+from burnish.delegation.training.epochs import TaskRun
 from burnish.delegation.training.target import Epoch, TrainingLog, TrialSource
 
 TEXT, OTHER = "worker_pitfalls", "pattern_library"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from burnish.core.cases import Outcome
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, Origin
 from burnish.delegation.policy import NAMES, PolicyTexts
 from burnish.delegation.target import DelegationLoss, DelegationTarget, SuiteTask

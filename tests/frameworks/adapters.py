@@ -3,7 +3,7 @@
 from typing import Any
 
 from burnish import Case, evaluate
-from burnish.core.outcomes import Step
+from burnish.core.cases import Step
 from burnish.targets.frameworks import AgentAdapter, adapter_for
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
-from burnish.core.outcomes import Usage
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
+from burnish.core.cases import Usage
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
@@ -95,6 +94,21 @@ def agent_reflective(folder: Path) -> Pair:
         lambda: ReflectingEcho(respond=lambda _, __: ""),
         strategy="reflective",
         reflector="openai:m",
+    )
+
+
+def agent_auto(folder: Path) -> Pair:
+    """The instructions, the temperature and demonstrations, each by its own proposer."""
+
+    def few_trials(data: dict[str, Any]) -> None:
+        block = optimizer_world.optimizer(data)
+        block["budget"] = {"global": {"max_trials": 8}}
+        block["repeats"] = 1
+        block["auto"] = {"minibatch": 6, "unpaid_tries": 2}
+
+    file = optimizer_world.write_world(folder, few_trials)
+    return _agent(
+        file, lambda: ReflectingEcho(respond=lambda _, __: ""), strategy="auto", proposer="openai:m"
     )
 
 
@@ -220,6 +234,12 @@ def prompts_reflective(folder: Path) -> Pair:
     return _over_prompts(file, prompt_world.reflector)
 
 
+def prompts_auto(folder: Path) -> Pair:
+    """One proposer: the texts are all that prompts offer."""
+    file = _prompts(folder, "auto", reflector="openai:m", budget={"max_trials": 2})
+    return _over_prompts(file, prompt_world.reflector)
+
+
 def prompts_coordinate(folder: Path) -> Pair:
     """Coordinate descent over prompt files."""
     file = _prompts(
@@ -334,6 +354,16 @@ def suite_reflective(folder: Path) -> Pair:
     return make(strategy="reflective", epochs=None, with_textgrad=None, max_trials=1)
 
 
+def suite_auto(folder: Path) -> Pair:
+    """The same, by a search that asks whoever can propose."""
+
+    def rewrite(turn: RoleTurn) -> Response:
+        return {"diagnosis": "units are left out", "new_text": _without_fault(turn)}
+
+    make = _suite(folder, {"reflector": rewrite}, "heat", "rain", holdout=("snow", "wind"))
+    return make(strategy="auto", epochs=None, with_textgrad=None, max_trials=1)
+
+
 def suite_coordinate(folder: Path) -> Pair:
     """Coordinate descent trains the texts too."""
 
@@ -381,15 +411,18 @@ def delegation_refine(folder: Path) -> Pair:
 
 
 PAIRS: Mapping[str, Callable[[Path], Pair]] = {
+    "agent-auto": agent_auto,
     "agent-coordinate": agent_coordinate,
     "agent-reflective": agent_reflective,
     "agent-backprop": agent_backprop,
     "agent-frugal": agent_frugal,
     "optimizer-json": optimizer_json,
     "prompts-reflective": prompts_reflective,
+    "prompts-auto": prompts_auto,
     "prompts-coordinate": prompts_coordinate,
     "prompts-backprop": prompts_backprop,
     "graph-backprop": graph_backprop,
+    "graph-auto": lambda folder: _graph_other(folder, "auto"),
     "graph-reflective": lambda folder: _graph_other(folder, "reflective"),
     "graph-coordinate": lambda folder: _graph_other(folder, "coordinate"),
     "graph-frugal": lambda folder: _graph_other(folder, "frugal"),
@@ -397,6 +430,7 @@ PAIRS: Mapping[str, Callable[[Path], Pair]] = {
     "task-coordinate": task_coordinate,
     "suite-epochs": suite_epochs,
     "suite-reflective": suite_reflective,
+    "suite-auto": suite_auto,
     "suite-coordinate": suite_coordinate,
     "delegation": delegation,
     "delegation-refine": delegation_refine,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 from tests.cli.served_echo import hosted
 from tests.integrations.checkouts import (
     ACTION,

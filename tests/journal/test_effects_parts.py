@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from burnish.core.cases import FailureKind
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import FailureKind
 from burnish.core.protocols import Effects, Receipt
 from burnish.journal.executors import AsyncioExecutor, failure_of, is_infrastructure, status_of
 from burnish.journal.limits import Budget, EndpointLimit, Limits, Meter, RetryPolicy, retry

@@ -1,8 +1,7 @@
 """Exchanges for the tests of metrics, in one line each."""
 
-from burnish.core.cases import Case, ExpectedTool, Turn
+from burnish.core.cases import Case, ExpectedTool, Outcome, Step, ToolCall, Trace, Turn
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.metrics.turns import ComputedMetric, Exchange, Verdict, exchanges
 
 

@@ -7,14 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Case, Rubric, Turn
+from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.content import Json
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.core.protocols import Effects
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
-from burnish.metrics.factory import Judge, Panel, PanelRule
 from burnish.metrics.geval import (
     Coherence,
     FinalResponseJudge,
@@ -23,6 +21,7 @@ from burnish.metrics.geval import (
     Groundedness,
     Relevance,
 )
+from burnish.metrics.judge_shapes import Judge, Panel, PanelRule
 from burnish.metrics.judged import JudgedMetric
 from burnish.metrics.numbered_judges import (
     AnswerRelevancy,

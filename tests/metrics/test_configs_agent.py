@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Split, Turn
+from burnish.core.cases import Case, Failure, FailureKind, Outcome, Split, Turn
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Metric
 from burnish.journal.once import DirectEffects
-from burnish.metrics.factory import MetricMaking
 from burnish.metrics.files import MetricList, make_agent_metrics, metric_name
+from burnish.metrics.judge_shapes import MetricMaking
 from burnish.metrics.judged import JudgedMetric
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, ToolCall, Turn
 from burnish.core.content import Json
-from burnish.core.outcomes import ToolCall
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.formats import convert, read_cases, write_cases
 from burnish.journal.once import DirectEffects

@@ -2,10 +2,19 @@
 
 import pytest
 
-from burnish.core.cases import Case, ExpectedTool, Turn
+from burnish.core.cases import (
+    Case,
+    ExpectedTool,
+    Failure,
+    FailureKind,
+    Outcome,
+    Step,
+    ToolCall,
+    Trace,
+    Turn,
+)
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
 from burnish.metrics.turns import ROUTE, FailureClass, failure_class
 
 LOOKUP = ExpectedTool(name="lookup", arguments={"city": "Rome"})

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Step, ToolCall, Trace, Turn
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.journal.once import DirectEffects
 from burnish.metrics.graders import CodeGrader, load_grader
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Turn
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
 from burnish.metrics.geval import FinalResponseJudge
 from burnish.models.chat import ChatReply, ChatRequest

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.cases import Case, Message, Rubric, Turn
+from burnish.core.cases import Case, Message, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.metrics.judged import (
     before,
     excerpt,

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Turn
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome
-from burnish.metrics.factory import Panel
 from burnish.metrics.geval import GEval
+from burnish.metrics.judge_shapes import Panel
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable
 from tests.journal.journals import effects_in

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from burnish.core.cases import Case, Message, Turn
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.metrics.factory import Panel
+from burnish.core.cases import Case, Message, Outcome, Step, ToolCall, Trace, Turn
+from burnish.metrics.judge_shapes import Panel
 from burnish.metrics.numbered_judges import Hallucinations
 from tests.metrics.judge_bench import CASE, panel, prompt, score, scores, scripted
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from burnish.core.cases import Case, Rubric, Turn
+from burnish.core.cases import Case, Outcome, Rubric, Turn
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome
-from burnish.metrics.factory import Panel
+from burnish.metrics.judge_shapes import Panel
 from burnish.metrics.rubrics import PairwiseVerifier
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.cases import Case, Turn
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.metrics.factory import Panel
+from burnish.core.cases import Case, Outcome, Step, ToolCall, Trace, Turn
+from burnish.metrics.judge_shapes import Panel
 from burnish.metrics.numbered_judges import (
     AnswerRelevancy,
     ContextualPrecision,

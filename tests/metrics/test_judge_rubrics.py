@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from burnish.core.cases import Case, Rubric, Turn
+from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.metrics.factory import Panel
+from burnish.metrics.judge_shapes import Panel
 from burnish.metrics.rubrics import (
     RubricCritic,
     RubricKnowledgeRecall,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Outcome
 from burnish.journal.executors import together
 from burnish.journal.limits import RetryPolicy
-from burnish.metrics.factory import Judge, Panel
+from burnish.metrics.judge_shapes import Judge, Panel
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.testing.servers import ScriptedServer, Status

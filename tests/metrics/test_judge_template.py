@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Rubric, Turn
+from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
-from burnish.metrics.factory import Panel
-from burnish.metrics.judge_shapes import BindingField, BindingScope
+from burnish.metrics.judge_shapes import BindingField, BindingScope, Panel
 from burnish.metrics.templates import (
     Binding,
     BooleanScore,

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.cases import ExpectedTool
+from burnish.core.cases import ExpectedTool, ToolCall
 from burnish.core.content import Json
-from burnish.core.outcomes import ToolCall
 from burnish.metrics.tool_matching import (
     assigned,
     compare_argument,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from burnish.core.cases import Case, ExpectedTool, Turn
+from burnish.core.cases import Case, ExpectedTool, Outcome, Step, Trace, Turn
 from burnish.core.content import codec
-from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.metrics.computed import (
     Equality,
     ExpectedTools,
@@ -17,9 +16,8 @@ from burnish.metrics.computed import (
 from burnish.metrics.json_matching import JsonRule
 from burnish.metrics.rouge import RougeRule
 from burnish.metrics.text_matching import LengthRule, TextRule
-from burnish.metrics.tool_matching import ToolRule, TrajectoryRule
+from burnish.metrics.tool_matching import ToolRule, TrajectoryRule, XmlRule
 from burnish.metrics.turns import ComputedMetric
-from burnish.metrics.xml_matching import XmlRule
 from burnish.testing.doubles import check_metric
 from tests.metrics.exchange_of import call
 

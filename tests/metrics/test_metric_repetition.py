@@ -2,10 +2,9 @@
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
 from burnish.metrics.computed import DistinctPhrases
 from burnish.testing.doubles import check_metric

@@ -2,10 +2,9 @@
 
 import pytest
 
-from burnish.core.cases import Case, ExpectedTool, Turn
+from burnish.core.cases import Case, ExpectedTool, Outcome, Step, ToolCall, Trace, Turn
 from burnish.core.content import codec
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.journal.once import DirectEffects
 from burnish.metrics.computed import ExpectedTools, ToolTrajectory
 from burnish.metrics.tool_matching import TrajectoryRule

@@ -7,7 +7,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from burnish.metrics.bleu import Tokenizer, bleu_score, chrf_score, tokenizer_for
+from burnish.metrics.overlap import Tokenizer, bleu_score, chrf_score, tokenizer_for
 
 PAIRS = [
     ("The cat sat on the mat.", "The cat is on the mat."),

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Turn
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
 from burnish.metrics.overlap import (
     Bleu,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from burnish.core.cases import Split
+from burnish.core.cases import Outcome, Split
 from burnish.core.evaluations import CaseResult, Evaluation, Score, pass_rate
-from burnish.core.outcomes import Outcome
 
 
 def half_right(case: str) -> CaseResult:

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from burnish.metrics.agreement import Labelled
-from burnish.metrics.raters import (
+from burnish.metrics.agreement import (
     Kappa,
+    Labelled,
     Trust,
     best_threshold,
     judge_verdict,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Scenario, Turn
+from burnish.core.cases import Case, Outcome, Scenario, Turn
 from burnish.core.errors import RoleFailed
-from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
 from burnish.metrics.turns import (
     ComputedMetric,

@@ -5,11 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from burnish.core.cases import Case, ExpectedTool, Turn
+from burnish.core.cases import (
+    Case,
+    ExpectedTool,
+    Failure,
+    FailureKind,
+    Outcome,
+    Step,
+    ToolCall,
+    Trace,
+    Turn,
+)
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import CaseResult, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
 from burnish.journal.once import DirectEffects
 from burnish.metrics.agent_metrics import StandardBlock
 from burnish.metrics.computed import DistinctPhrases, Equality, ExpectedTools, ToolTrajectory

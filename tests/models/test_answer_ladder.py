@@ -18,8 +18,7 @@ from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ScriptedServer, Status
+from burnish.testing.servers import Answer, HttpRequest, ScriptedServer, Status
 from tests.journal.journals import effects_in
 from tests.models.test_models_roles import Question
 from tests.models.test_wire_formats import SCHEMA, formats

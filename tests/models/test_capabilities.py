@@ -19,8 +19,14 @@ from burnish.models.errors import ModelRefused, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.testing import ScriptedBackend
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, Malformed, ModelReply, ScriptedServer, Status
+from burnish.testing.servers import (
+    Answer,
+    HttpRequest,
+    Malformed,
+    ModelReply,
+    ScriptedServer,
+    Status,
+)
 from tests.cli.console import finish, forked
 from tests.cli.served_echo import hosted
 

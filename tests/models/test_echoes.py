@@ -1,21 +1,20 @@
 """Echoes: what small models copy of a request is taken off, and nothing else is."""
 
-import re
-
 import pytest
 
-from burnish.models.echoes import (
-    frame_lines,
+from burnish.models.answers import (
     is_copied,
     is_unchanged,
     names_only,
     without_frame,
 )
 
-FRAME = frame_lines(
-    "The text now:\n\n{{ text }}\n\nAnswer with a JSON object:\n- new_text: the text",
-    re.compile(r"\{\{.*?\}\}"),
-)
+FRAME = {
+    "The text now:",
+    "How it went with this text, case by case:",
+    "Answer with a JSON object:",
+    "- new_text: the text",
+}
 RULE = "Answer POS or NEG.\nWrite nothing else."
 
 
@@ -29,6 +28,8 @@ RULE = "Answer POS or NEG.\nWrite nothing else."
         f'"{RULE}"',
         f'"""\n{RULE}\n"""',
         f"<new_text>\n```\n{RULE}\n```",
+        f"Here is a new text that meets the requirements:\n\n{RULE}",
+        f"Sure! Here's the improved version:\n```\n{RULE}\n```",
     ],
 )
 def test_what_stands_around_a_text_is_taken_off(answer: str) -> None:
@@ -45,6 +46,7 @@ def test_what_stands_around_a_text_is_taken_off(answer: str) -> None:
         '"yes" is right, and so is "no"',
         "Use this form:\n```\nname: value\n```\nand no other.",
         "Here is what to do, with The text now: in it.",
+        "Here is what you answer:",
     ],
 )
 def test_what_is_part_of_a_text_stays(text: str) -> None:
@@ -56,6 +58,26 @@ def test_what_the_current_text_begins_and_ends_with_is_its_own() -> None:
     changed = "<rules>\nBe brief and kind.\n</rules>"
     assert without_frame(changed, FRAME, current=current) == changed
     assert without_frame(changed, FRAME) == "Be brief and kind."
+
+
+CASES = "Case lamp-1\nInput: The lamp flickers.\nExpected answer: NEG\nThe agent's answer: bad"
+
+
+def test_lines_of_cases_go_wherever_they_stand() -> None:
+    answer = f"{RULE}\n\n{CASES}\n\nBe brief."
+    assert without_frame(answer, FRAME, cases=CASES) == f"{RULE}\n\nBe brief."
+    own = f"{RULE}\nExpected answer: NEG"
+    assert without_frame(own, FRAME, current=own, cases=CASES) == own
+
+
+def test_a_line_of_the_prompt_inside_of_another_goes_and_short_ones_stay() -> None:
+    answer = f"Answer POS or NEG. How it went with this text, case by case:\n{CASES}"
+    assert without_frame(answer, FRAME, cases=CASES) == "Answer POS or NEG."
+    assert without_frame("Say it. The text now: so.", FRAME) == "Say it. The text now: so."
+
+
+def test_nothing_is_left_of_a_text_that_is_only_an_echo() -> None:
+    assert without_frame(f"The text now:\n\n{CASES}", FRAME, cases=CASES) == ""
 
 
 def test_the_name_of_a_part_is_no_text() -> None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Message
-from burnish.core.outcomes import Usage
+from burnish.core.cases import Message, Usage
 from burnish.models.chat import Backend, ChatRequest
 from burnish.models.embedded import EmbeddedBackend
 from burnish.models.embedded.backend import (

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Message
+from burnish.core.cases import FailureKind, Message, Usage
 from burnish.core.errors import BurnishError
-from burnish.core.outcomes import FailureKind, Usage
 from burnish.journal.executors import failure_of
 from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
 from burnish.journal.once import DirectEffects
-from burnish.models.chat import ChatReply, ChatRequest, ModelClient
+from burnish.models.chat import ChatReply, ChatRequest, ModelClient, Prices
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.testing.doubles import ScriptedBackend

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ScriptedServer, Status
+from burnish.testing.servers import Answer, HttpRequest, ScriptedServer, Status
 from tests.cli.console import Said, finish, forked
 from tests.journal.journals import files_in
 from tests.models.smollm2 import HERE, needs_smollm2

@@ -13,10 +13,9 @@ from burnish.core.errors import ConfigError, RoleFailed
 from burnish.core.trials import Trial
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatReply, ChatRequest, Prices
 from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.roles import (

@@ -9,9 +9,9 @@ from genai_prices import calc_price
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.core.cases import Usage
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Usage
-from burnish.models.prices import Prices
+from burnish.models.chat import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 

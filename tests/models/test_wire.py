@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Message
+from burnish.core.cases import Message, Usage
 from burnish.core.content import Json
-from burnish.core.outcomes import Usage
 from burnish.models.chat import ChatRequest
 from burnish.models.endpoints import endpoint_of
 from burnish.models.references import ModelRef

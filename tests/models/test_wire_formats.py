@@ -17,8 +17,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt
 from burnish.models.wire import WireBackend
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ModelReply, ScriptedServer, Status
+from burnish.testing.servers import Answer, HttpRequest, ModelReply, ScriptedServer, Status
 from tests.journal.journals import effects_in
 from tests.models.test_models_roles import GOOD, Question, Verdict
 from tests.models.wire_world import KINDS, Kind, ask, said, set_keys

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ScriptedServer, Status
+from burnish.testing.servers import Answer, HttpRequest, ScriptedServer, Status
 
 
 async def exchange(server: ScriptedServer, request: bytes) -> bytes:

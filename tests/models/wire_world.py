@@ -9,8 +9,7 @@ from burnish.core.cases import Message
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ProtocolName, ScriptedServer
+from burnish.testing.servers import HttpRequest, ProtocolName, ScriptedServer
 
 CANARY = "canary-5f1e77ab90"
 

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from burnish.cli.view_pages import ProjectAdopter
-from burnish.core.cases import Case, Dataset, Split, Turn
+from burnish.cli.watch_checks import ProjectAdopter
+from burnish.core.cases import Case, Dataset, Outcome, Split, Step, ToolCall, Trace, Turn
 from burnish.core.evaluations import Objective
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.core.surfaces import (
     Candidate,
     Demonstration,
@@ -23,9 +22,8 @@ from burnish.delegation.experiments import Experiment, TaskBest
 from burnish.delegation.pages import StoredDelegations
 from burnish.delegation.policy import PolicyRegistry, PolicyTexts
 from burnish.delegation.training.target import Epoch, TrainingLog, TrialSource
-from burnish.models.chat import ChatRequest
+from burnish.models.chat import ChatRequest, Prices
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.pages.library import Library, runs_below
 from burnish.pages.viewer import Viewer

@@ -12,12 +12,12 @@ import pytest
 from burnish.datasets.labels import Labels
 from burnish.pages.evaluation_page import EvaluationPage
 from burnish.pages.library import run_key
-from burnish.pages.report_file import html_report
+from burnish.pages.run_page import html_report
 from burnish.pages.viewer import LABELS
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import start
+from burnish.runs.spec import set_tags
 from burnish.runs.steering import waiting
-from burnish.runs.tags import set_tags
 from tests.axe import barriers, tab_to
 from tests.pages.shown_runs import DATASET, HARM, delegated_work, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from burnish.core.drawings import Drawing
-from burnish.core.outcomes import Step, Trace
+from burnish.core.cases import Step, Trace
+from burnish.core.formatting import Drawing
 from burnish.core.surfaces import Origin
 from burnish.core.trials import Decision, SplitResult, TrialRow, Verdict
 from burnish.delegation.plugin import DelegatePlugin
 from burnish.delegation.training.plugin import EpochsPlugin
 from burnish.pages.charts import drawn, front_chart, score_chart, tree_chart
-from burnish.pages.graph import StepGraph, picture
+from burnish.pages.run_page import StepGraph, picture
 from burnish.runs.directory import RunRecord
 from burnish.strategies.edits.plugin import EditsPlugin
 

@@ -1,7 +1,7 @@
 """Sections of a report as HTML."""
 
 from burnish.core.formatting import Code, Diff, Heading, Listing, Page, Table, Text, cell
-from burnish.pages.markup import chapters, diff_html, to_html
+from burnish.pages.document import chapters, diff_html, to_html
 
 
 def test_tables_lists_and_diffs_become_html() -> None:

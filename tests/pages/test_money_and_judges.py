@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.money import Spend
-from burnish.pages.judges import checked_judges
-from burnish.pages.money import CostLine, RunCosts
+from burnish.pages.live import CostLine, RunCosts
+from burnish.pages.served import checked_judges
 from burnish.runs.directory import RunRecord, look_into
 
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from burnish.pages.document import data_block, static_file
-from burnish.pages.report_file import html_report
+from burnish.pages.run_page import html_report
 from burnish.runs.directory import RunRecord
 from tests.pages.shown_runs import DATASET, HARM, case
 

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from burnish.pages.comparison_page import ComparisonPage
 from burnish.pages.library import RunSummary
-from burnish.pages.several_runs import SeveralRunsPage, trend_chart
+from burnish.pages.several_runs import ComparisonPage, SeveralRunsPage, trend_chart
 from burnish.runs.directory import RunRecord
 
 

@@ -14,12 +14,11 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from burnish.datasets.labels import Labels, labelling, labels_beside
-from burnish.pages.labels import file_key
 from burnish.pages.library import run_key
-from burnish.pages.viewer import Viewer
+from burnish.pages.viewer import Viewer, file_key
 from burnish.runs.directory import LOCK, RunRecord
 from burnish.runs.events import Listener
-from burnish.runs.tags import set_tags
+from burnish.runs.spec import set_tags
 from burnish.system import FileLock
 from tests.pages.shown_runs import DATASET, HARM, shown_grid, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from burnish.journal.limits import RetryPolicy
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatReply, ChatRequest, Prices
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef
 from burnish.testing.doubles import ScriptedBackend

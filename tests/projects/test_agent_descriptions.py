@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.core.errors import ConfigError, ReplayDiverged
 from burnish.core.surfaces import TextSurface
 from burnish.projects import LoadedProject, load_project
@@ -16,8 +15,8 @@ from burnish.projects.dialects import Document
 from burnish.runs.build import build, kept_spec
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.coordinate.settings import CoordinateSettings
+from burnish.strategies.backprop.packets import BackpropSettings
+from burnish.strategies.coordinate.trials import CoordinateSettings
 from tests.projects.optimizer_world import (
     echo,
     echo_models,

@@ -16,9 +16,9 @@ from burnish.projects import load_project
 from burnish.projects.agent.plugin import AgentSpec
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
 from burnish.server.apps.projects import EvaluationSettings, RunSettings
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.backprop.packets import BackpropSettings
+from burnish.strategies.coordinate.trials import CoordinateSettings
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.system import validate_config
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")

@@ -48,7 +48,7 @@ evaluations:
     "suite": ("suite.yaml", "name: s\ntasks: [{name: t, task: do it}]\n"),
     "workflow": ("workflow.yaml", "workflow: {name: w}\n"),
 }
-SEARCHES = ("backprop", "coordinate", "edits", "epochs", "frugal", "reflective")
+SEARCHES = ("auto", "backprop", "coordinate", "edits", "epochs", "frugal", "reflective")
 TASKS = ("delegate", "refine")
 """Strategies that do one task with a workflow."""
 PAIRS = [

@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from burnish import Case, evaluate, optimize
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra
 from burnish.models.factory import Models
-from burnish.projects.framework_agents import loaded_agent
+from burnish.projects.called_agents import loaded_agent
 from burnish.system.extras import installed_version
 from burnish.targets.frameworks import adapter_for
 from burnish.testing.doubles import ScriptedBackend

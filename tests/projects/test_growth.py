@@ -16,8 +16,7 @@ from burnish.models.factory import Models
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
 from burnish.projects.launch import optimize
 from burnish.projects.measurements import load_measurement
-from burnish.system.personal_data import DataRedactor
-from burnish.system.redaction import Redactor
+from burnish.system.redaction import DataRedactor, Redactor
 from burnish.testing.doubles import ScriptedBackend
 
 TRAIN = [

@@ -13,8 +13,7 @@ from burnish.core.errors import ConfigError
 from burnish.models.roles import RewrittenText
 from burnish.projects import load_project
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict
-from burnish.reports.holodeck_progress import HolodeckView
-from burnish.reports.progress import LineView
+from burnish.reports.progress import HolodeckView, LineView
 from burnish.runs.driver import drive
 from burnish.runs.events import Event
 from burnish.runs.setup import start

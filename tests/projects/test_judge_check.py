@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.datasets.labels import labelling
-from burnish.metrics.raters import Trust
+from burnish.metrics.agreement import Trust
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.projects.dialects import Flags

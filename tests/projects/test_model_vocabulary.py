@@ -7,13 +7,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from burnish.core.cases import Usage
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Usage
 from burnish.delegation.workflow_spec import WorkflowSpec
-from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.criteria import EvalConfig
 from burnish.metrics.judge_shapes import JudgeModel
+from burnish.models.chat import Prices
 from burnish.models.factory import ModelBlock
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopt_files import write_together

@@ -12,7 +12,7 @@ from burnish.models.roles import ModelRole
 from burnish.projects import LoadedProject, load_project
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from tests.projects.optimizer_world import Change, echo, echo_models, optimizer, write_world
 
 

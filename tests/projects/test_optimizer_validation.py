@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[Change | Sequence[Change], str, str]] = {
         "model.temperature and model.top_p makes answers vary",
         "2 or more",
     ),
-    "strategy": (said(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
+    "strategy": (said(strategy="evolve"), "no strategy 'evolve'", "there are: auto, backprop"),
     "twice": (said(max_cycles=3), "max_cycles is set twice", "keep one"),
     "phase twice": (said(numeric_phase={}), "numeric_phase is set twice", "keep one"),
     "no trials": (

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from burnish.cli.watch_checks import report_of_watch
-from burnish.core.control_chart import ChartDesign
 from burnish.core.errors import ConfigError
 from burnish.core.money import NOTHING, Spend
+from burnish.core.statistics import ChartDesign
 from burnish.datasets.formats import read_cases
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
 from burnish.projects.watch import Watch, WatchOptions, WatchState
 from burnish.runs.events import Event, Tick, TrialRecorded
-from burnish.system.personal_data import DataRedactor
-from burnish.system.redaction import Redactor
+from burnish.system.redaction import DataRedactor, Redactor
 from burnish.testing.doubles import ScriptedBackend
 from tests.example_copies import copy_example
 from tests.projects.prompts.prompt_world import models, reflector

@@ -9,18 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome
 from burnish.core.evaluations import Objective
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, NumberSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.projects.agent.plugin import named_exports
 from burnish.projects.launch import optimize
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+    PhaseLimits,
+)
 from burnish.testing.doubles import ExpectedText, ScriptedRole, ScriptedTarget
 from tests.targets.agent_world import target, write_agent
 

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
 from burnish.core.content import short_id
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects, Metric
 from burnish.projects.measurements import PreparedMeasurement
 from burnish.reports.evaluation import About, EvalReport

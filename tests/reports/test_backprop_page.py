@@ -10,8 +10,7 @@ from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
 from burnish.reports.rendering import render, to_markdown
 from burnish.runs.directory import RunRecord
-from burnish.strategies.backprop.plugin import BackpropPlugin
-from burnish.strategies.backprop.report import crashes
+from burnish.strategies.backprop.plugin import BackpropPlugin, crashes
 from burnish.testing.doubles import ScriptedBackend
 from tests.projects.graph.graph_world import BETTER, RULE, optimizer, prepared, respond, write_world
 from tests.reports.records import baseline, event, record, tried

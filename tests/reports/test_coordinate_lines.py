@@ -17,7 +17,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event
 from burnish.strategies.coordinate.headroom import Headroom, expected
 from burnish.strategies.coordinate.plugin import CoordinatePlugin
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from tests.reports.records import event, recorded
 
 

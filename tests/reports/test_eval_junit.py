@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Outcome
 from burnish.reports.evaluation import EvalReport, to_junit
 from tests.reports.measured import AWAY, CRASH, failing, report, scored
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split, Usage
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Evaluation
-from burnish.core.outcomes import Outcome, Usage
 from burnish.metrics.computed import ExpectedTools
 from burnish.metrics.overlap import RougeMetric
 from burnish.projects.measurements import measure

@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from burnish.core.cases import Outcome
 from burnish.core.evaluations import CaseResult
-from burnish.core.outcomes import Outcome
 from burnish.reports import evaluation_text
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_text import case_table, metric_table

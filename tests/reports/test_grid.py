@@ -9,10 +9,18 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from burnish.core.statistics import paired_interval
-from burnish.pages.grid_page import GridPage
+from burnish.pages.several_runs import GridPage
 from burnish.reports.evaluation import EvalReport
-from burnish.reports.grid import GridColumn, GridReport, MeasuredColumn, grid_of
-from burnish.reports.grid_page import grid_lines, grid_sections, grid_table, grid_verdict
+from burnish.reports.grid import (
+    GridColumn,
+    GridReport,
+    MeasuredColumn,
+    grid_lines,
+    grid_of,
+    grid_sections,
+    grid_table,
+    grid_verdict,
+)
 from burnish.reports.rendering import to_markdown
 from tests.reports.measured import AWAY, CRASH, failing, report, scored, sweeps
 

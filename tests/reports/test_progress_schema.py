@@ -11,8 +11,7 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.money import Spend
-from burnish.reports.progress import NdjsonView
-from burnish.reports.progress_schema import progress_schema
+from burnish.reports.progress import NdjsonView, progress_schema
 from burnish.runs.events import Tick
 
 VALIDATOR: Any = jsonschema.Draft202012Validator(progress_schema())

@@ -12,8 +12,8 @@ from burnish.journal.limits import Budget
 from burnish.reports.progress import LiveView
 from burnish.reports.rendering import render, trial_page
 from burnish.runs.directory import RunRecord, loss_of, whole_loss
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.plugin import ReflectivePlugin
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup
 from tests.reports.records import event, recorded
 from tests.strategies.coordinate_runs import driven

@@ -22,10 +22,9 @@ from burnish.retrieval import (
     Vector,
     search,
 )
-from burnish.retrieval.chunkers import read_chunks
-from burnish.retrieval.documents import find_files
+from burnish.retrieval.documents import find_files, read_chunks
 from burnish.testing.doubles import CallCounter
-from burnish.testing.http_exchange import HttpRequest, head, read_request
+from burnish.testing.servers import HttpRequest, head, read_request
 
 MEANINGS = (
     ("refund", "refunds", "money", "back", "reimbursed", "repaid"),

@@ -8,9 +8,9 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.models.chat import Prices
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.retrieval.endpoint import EndpointEmbedder, embedder_for

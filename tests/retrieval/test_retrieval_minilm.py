@@ -17,7 +17,7 @@ from burnish.models.embedded.files import (
 )
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
-from burnish.retrieval.embedders import MiniLmEmbedder, as_unit_rows, usual_embedder
+from burnish.retrieval.endpoint import MiniLmEmbedder, as_unit_rows, usual_embedder
 from tests.retrieval.corpus import SHOP, hits, names, opened, write
 
 FILES = EMBEDDING["minilm"]

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Outcome, Split
 from burnish.core.errors import BaselineUnmeasured, EndpointDown, RoleFailed
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.money import Spend, to_nano
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import SplitResult, Trial

@@ -8,10 +8,9 @@ from statistics import mean
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
 from burnish.core.errors import Interrupted
 from burnish.core.evaluations import Objective, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, SplitResult, StopReason, Trial, Verdict

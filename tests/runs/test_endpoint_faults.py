@@ -16,15 +16,14 @@ import pytest
 from burnish.core.errors import BaselineUnmeasured, BurnishError, EndpointDown, ProposerFailed
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import TextSurface
-from burnish.delegation.runs import delegate
+from burnish.delegation.pages import delegate
 from burnish.delegation.team import load_workflow
 from burnish.journal.limits import Budget, RetryPolicy
-from burnish.metrics.factory import Judge, Panel
 from burnish.metrics.geval import Coherence
-from burnish.models.chat import ModelClient
+from burnish.metrics.judge_shapes import Judge, Panel
+from burnish.models.chat import ModelClient, Prices
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.roles import RolePrompt, in_force

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, StopReason, Trial
 from burnish.journal.limits import Budget

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Outcome, Split
 from burnish.core.errors import HoldoutLeak
 from burnish.core.evaluations import Score
 from burnish.core.leaks import WITHHELD, HeldText, HeldTexts
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Trial

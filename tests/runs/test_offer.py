@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from benchmarks.truth.cheats_ties import drifting_setup
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Failure, FailureKind, Outcome, Split
 from burnish.core.comparisons import Pair
 from burnish.core.evaluations import CaseResult, Constraint, Evaluation, Objective
-from burnish.core.outcomes import Failure, FailureKind, Outcome
-from burnish.core.strict_gate import OfferRule, not_worse
+from burnish.core.gates import OfferRule, not_worse
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
 from burnish.projects.adopt import chosen_trial

@@ -17,9 +17,12 @@ from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, 
 from tests.reports.records import baseline, event, record, tried
 
 PAGES = {"delegate": "RUN_SUMMARY.md", "refine": "REFINEMENT.md"}
-SHARED = ("measure", "parts", "pruning", "pruning_report", "race", "scales", "settings")
+SHARED = (
+    *("measure", "minibatches", "parts", "pruning", "pruning_report", "race", "scales"),
+    "settings",
+)
 """Modules beside the strategies that are no searches."""
-STRATEGIES = ("backprop", "coordinate", "edits", "epochs", "frugal", "reflective")
+STRATEGIES = ("auto", "backprop", "coordinate", "edits", "epochs", "frugal", "reflective")
 
 
 @pytest.mark.parametrize("name", [*STRATEGIES, "delegate", "measure", "refine"])

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.errors import BurnishError
 from burnish.core.evaluations import Evaluation, Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import RetryPolicy

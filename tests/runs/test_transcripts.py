@@ -1,8 +1,7 @@
 """What a proposer reads about a run: turn by turn, with what tools returned and what lacks."""
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Step, ToolCall, Trace, Turn
 from burnish.core.evaluations import CaseResult, Score
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.runs.roles import transcript
 
 CASE = Case(name="a", turns=(Turn(input="first?", expected="x"), Turn(input="second?")))

@@ -22,8 +22,7 @@ from burnish.retrieval.endpoint import EndpointEmbedder
 from burnish.server.stores.records import pack, unpack
 from burnish.targets.callables.http import LONGEST_BODY, HttpTarget
 from burnish.targets.callables.target import TurnInput
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, Malformed, ModelReply, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, Malformed, ModelReply, ScriptedServer
 from tests.models.wire_world import HELLO, KINDS, Kind, set_keys
 
 pytestmark = pytest.mark.slow

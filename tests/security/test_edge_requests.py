@@ -12,9 +12,8 @@ import httpx
 import pytest
 
 from burnish.server import Datasets, RunManager, Security, TokenBook, create_app
-from burnish.server.host_paths import public
 from burnish.server.launcher import ConnectionLimits, ServiceLimits
-from burnish.server.security import is_plain
+from burnish.server.security import is_plain, public
 from burnish.server.stores.records import NewEvent
 from burnish.server.tokens import TokenFile
 from tests.security.edge_world import (

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Trial
 from burnish.runs.run import Run

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome
 from burnish.metrics.json_matching import check_schema
 from burnish.metrics.text_matching import TextRule, compare_texts
 from burnish.metrics.tool_matching import compare_argument

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from burnish.cli.program import run as burnish
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.content import codec
 from burnish.core.evaluations import Score
 from burnish.core.formatting import visible
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Call, Receipt
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Trial

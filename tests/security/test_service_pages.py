@@ -9,11 +9,10 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Outcome
 from burnish.core.surfaces import Candidate
-from burnish.server.attempts import OF_ADDRESS, OF_TOKEN, Attempts, TooManyAttempts
-from burnish.server.sessions import cookie_name
+from burnish.server.guards import cookie_name
+from burnish.server.security import OF_ADDRESS, OF_TOKEN, Attempts, TooManyAttempts
 from burnish.server.stores import RunStatus
 from burnish.server.tokens import FILE, TokenBook, TokenFile, TokenScope
 from tests.compat.promptiter.desk import answer

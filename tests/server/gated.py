@@ -4,9 +4,8 @@ import inspect
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.server.apps import FileApp
 from burnish.server.apps.projects import ProjectWork

@@ -14,13 +14,12 @@ import pytest
 
 from burnish.pages import document
 from burnish.pages.document import Place as PagePlace
-from burnish.pages.served import ServedPages
-from burnish.pages.steering import ACTIONS
+from burnish.pages.served import ACTIONS, ServedPages
+from burnish.runs.breakers import STOP_FILE
 from burnish.runs.directory import LOCK
-from burnish.runs.stoppers import STOP_FILE
 from burnish.server import Datasets, FileApp, Security, TokenBook, create_app
+from burnish.server.guards import HOURS, Sessions
 from burnish.server.library import ServiceLibrary
-from burnish.server.sessions import HOURS, Sessions
 from burnish.server.stores import RunStatus
 from burnish.server.stores.records import StoredRun
 from burnish.server.tokens import FILE, ClientLimits, TokenFile, TokenScope

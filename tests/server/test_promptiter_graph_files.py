@@ -17,8 +17,7 @@ from burnish.compat.promptiter.plan import RunPlan
 from burnish.runs.directory import Header, events, look_into, trial_rows
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.apps.engines import engine_of
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 from tests.cli.console import START, tree
 from tests.cli.served_echo import hosted
 from tests.server.processes import serving

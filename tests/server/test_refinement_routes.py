@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from httpx import ASGITransport, AsyncClient
 
 from burnish.core.errors import ConfigError
-from burnish.delegation.refine.setup import OpenRefinement, RefineOptions
+from burnish.delegation.refine.plugin import OpenRefinement, RefineOptions
 from burnish.projects.clients import AllowedNames, NotAllowed
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import known_runs, remember_run

@@ -12,8 +12,7 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Outcome
 from burnish.core.surfaces import Candidate
 from burnish.server.apps import EngineApp, FileApp
 from burnish.server.manager import RunManager, ServiceLimits

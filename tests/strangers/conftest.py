@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.servers import Answer, ScriptedServer
+from burnish.testing.servers import Answer, HttpRequest, ScriptedServer
 from burnish.testing.standin import Rewriting, read_request
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.evaluations import Objective
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.protocols import Metric
 from burnish.core.surfaces import Candidate, Surface, TextSurface, Value
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -24,7 +24,6 @@ from burnish.strategies.backprop.prompts import (
     SurfaceRemark,
     Upstream,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
 from tests.strategies.coordinate_runs import Driven, driven

@@ -17,7 +17,7 @@ from burnish.runs.directory import trial_rows
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, resume, start
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.testing import ExpectedText, ScriptedTarget
 
 ONE = PhaseLimits(max_trials=1, patience=1)

@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome
 from burnish.core.content import Json
 from burnish.core.evaluations import Objective
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.surfaces import Candidate, FileSurface
 from burnish.journal.limits import Budget
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, resume, start
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import Edit, EditRequest, WholeFile
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.testing.doubles import CallCounter, ScriptedRole, ScriptedTarget
 

@@ -14,8 +14,8 @@ from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective
+from burnish.core.gates import OfferRule
 from burnish.core.protocols import Role, Target
-from burnish.core.strict_gate import OfferRule
 from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.journal.limits import Budget

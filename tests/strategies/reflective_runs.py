@@ -10,9 +10,9 @@ from burnish.core.protocols import Metric
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import CallCounter, ExpectedText, ScriptedRole, ScriptedTarget
 
 CLASSIC = ReflectiveSettings(parent_selection="pareto", racing=False, reuse=False)

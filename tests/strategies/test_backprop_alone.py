@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome, Trace
+from burnish.core.cases import Case, Outcome, Trace
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Trial, Verdict
 from burnish.journal.limits import Budget
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -21,7 +21,6 @@ from burnish.strategies.backprop.prompts import (
     Upstream,
 )
 from burnish.strategies.backprop.rounds import BackpropDetails
-from burnish.strategies.backprop.settings import BackpropSettings
 from tests.strategies.backprop_world import (
     PLANNER,
     START,

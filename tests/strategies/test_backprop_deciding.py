@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
+from burnish.strategies.backprop.packets import BackpropSettings, GateName, GuardSettings
 from burnish.strategies.backprop.prompts import PatchAnswer, PatchRequest
-from burnish.strategies.backprop.settings import BackpropSettings, GateName, GuardSettings
 from burnish.testing import CallCounter
 from tests.strategies.backprop_world import (
     PLANNER,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from burnish.journal.once import DirectEffects
-from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.testing.graph_world import DESK, NODES, cases, planted, setup
 from tests.strategies.coordinate_runs import driven
 

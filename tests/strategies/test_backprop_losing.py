@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.leaks import WITHHELD
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.runs.directory import RunRecord
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -21,7 +21,6 @@ from burnish.strategies.backprop.prompts import (
     PatchRequest,
     SurfaceRemark,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing import CallCounter
 from tests.strategies.backprop_world import (

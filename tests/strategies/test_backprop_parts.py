@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, ExpectedTool, Split, Turn
+from burnish.core.cases import (
+    Case,
+    ExpectedTool,
+    Failure,
+    FailureKind,
+    Outcome,
+    Split,
+    Step,
+    Trace,
+    Turn,
+)
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.surfaces import (
     ChoiceSurface,
     Demonstration,
@@ -25,13 +34,16 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
 from burnish.strategies.backprop.backward import Walk
-from burnish.strategies.backprop.losses import Losses, terminal_steps, trace_of
 from burnish.strategies.backprop.packets import (
     BadValue,
     CaseLoss,
+    Losses,
+    LossHint,
     Packet,
     TerminalLoss,
     bounds_of,
+    terminal_steps,
+    trace_of,
     value_from,
     value_schema,
 )
@@ -57,7 +69,6 @@ from burnish.strategies.backprop.prompts import (
     unfit,
     why_useless,
 )
-from burnish.strategies.backprop.settings import LossHint
 from burnish.testing import ScriptedBackend
 
 CASE = Case(

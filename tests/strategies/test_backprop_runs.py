@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Trace, Turn
 from burnish.core.errors import ConfigError, TargetMismatch
-from burnish.core.outcomes import Outcome, Trace
 from burnish.core.surfaces import Candidate
 from burnish.models.roles import in_force
-from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings, LossHint
+from burnish.strategies.backprop.packets import BackpropSettings, GuardSettings, LossHint, Severity
 from burnish.testing import CallCounter, check_strategy
 from burnish.testing.doubles import story
 from tests.strategies.backprop_world import (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from burnish.core.protocols import Effects, Receipt
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import BackwardAnswer, BackwardRequest, SurfaceRemark
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.testing import ScriptedRole
 from tests.strategies.backprop_world import Roles, run, world

@@ -11,9 +11,15 @@ from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+    PhaseLimits,
+)
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.testing import ScriptedRole, ScriptedTarget
 from tests.strategies.coordinate_runs import driven
 from tests.strategies.reflective_runs import CLASSIC, START, Talk, scripted

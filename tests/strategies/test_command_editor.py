@@ -13,8 +13,8 @@ from burnish.journal.limits import Budget
 from burnish.journal.once import DirectEffects
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.system.sandbox import Mode
 from burnish.targets.artifacts.task import HeldOut, Task

@@ -17,7 +17,7 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ExpectedText

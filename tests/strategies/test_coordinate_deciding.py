@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.evaluations import Constraint, Objective, Penalties
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, ChoiceSurface
 from burnish.core.trials import Verdict
 from burnish.runs.setup import Setup
-from burnish.strategies.coordinate.settings import CoordinateSettings, HoldoutPolicy, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, HoldoutPolicy, PhaseLimits
 from tests.strategies.coordinate_runs import Driven, driven, scripted
 
 pytestmark = pytest.mark.slow

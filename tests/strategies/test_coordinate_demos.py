@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Attachment, Case, Message, Split, Turn
+from burnish.core.cases import Attachment, Case, Message, Outcome, Split, Turn
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, Demonstration, DemosSurface
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate import demonstrations
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from tests.strategies.coordinate_runs import driven, scripted, with_agent, with_settings
 
 SURFACE = DemosSurface(id="demos", max_demos=4)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.errors import BaselineUnmeasured, ResumeRefused, TargetMismatch
 from burnish.core.evaluations import Penalties
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, ChoiceSurface, NumberSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
@@ -17,7 +16,7 @@ from burnish.runs.driver import drive
 from burnish.runs.events import Event, Tick
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.testing import check_strategy, tuning_world
 from burnish.testing.doubles import story
 from burnish.testing.tuning_world import TuningWorld

@@ -14,7 +14,7 @@ from burnish.core.surfaces import Candidate, NumberSurface
 from burnish.datasets.checks import smallest_difference
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from tests.strategies.coordinate_runs import Driven, always, driven, scripted, with_agent
 
 pytestmark = pytest.mark.slow

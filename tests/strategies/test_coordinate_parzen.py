@@ -17,7 +17,7 @@ from burnish.strategies.coordinate.numeric import (
     best_expected_improvement,
     ratio,
 )
-from burnish.strategies.coordinate.settings import CoordinateSettings
+from burnish.strategies.coordinate.trials import CoordinateSettings
 from burnish.strategies.scales import at_unit
 
 LINE = NumberSurface(id="x", low=0.0, high=1.0)

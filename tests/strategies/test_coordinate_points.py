@@ -15,8 +15,12 @@ from burnish.core.surfaces import Candidate, ChoiceSurface, NumberSurface, Surfa
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.demonstrations import NumericPhase
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import Memory, TrialRunner
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    Memory,
+    PhaseLimits,
+    TrialRunner,
+)
 from tests.strategies.coordinate_runs import Driven, driven, scripted, with_agent
 
 pytestmark = pytest.mark.slow

@@ -9,12 +9,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.errors import ConfigError, ProposerFailed, RoleFailed, TargetMismatch
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.leaks import WITHHELD
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
@@ -22,12 +21,13 @@ from burnish.projects.agent.axes import TextAxis
 from burnish.runs.directory import Header, RunRecord
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
     CritiqueRequest,
     Edit,
     EditRequest,
     Gradient,
+    PhaseLimits,
     with_room,
 )
 from burnish.testing import ScriptedRole

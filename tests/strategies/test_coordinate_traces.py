@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Split, ToolUse, Turn
+from burnish.core.cases import Case, Dataset, Outcome, Split, Step, ToolCall, ToolUse, Trace, Turn
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.core.surfaces import DemonstratedCall, Demonstration, DemosSurface
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate import demonstrations
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.paths import demonstrations_of
 from burnish.targets.agent.target import AgentTarget

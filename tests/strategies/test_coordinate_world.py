@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.surfaces import Value
-from burnish.strategies.coordinate.settings import PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest
+from burnish.strategies.coordinate.trials import CritiqueRequest, PhaseLimits
 from burnish.testing import tuning_world
 from burnish.testing.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, TuningWorld
 from tests.strategies.coordinate_runs import Driven, driven

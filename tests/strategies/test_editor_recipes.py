@@ -16,8 +16,8 @@ from burnish.journal.limits import Budget
 from burnish.journal.once import DirectEffects
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import RECIPES, CommandEditor, Edit, EditorHome, EditRequest
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.system.sandbox import Mode, probe_landlock
 from burnish.system.workspaces import copy_workspace

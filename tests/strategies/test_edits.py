@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.content import Json
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
 from burnish.core.evaluations import (
@@ -16,7 +16,6 @@ from burnish.core.evaluations import (
     Score,
     TieBreaker,
 )
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
@@ -24,9 +23,14 @@ from burnish.reports.rendering import render
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Warned, read_all
 from burnish.runs.setup import Setup
-from burnish.strategies.edits.attempts import disagreement, disagreements, file_change, remarks_on
+from burnish.strategies.edits.attempts import (
+    EditsSettings,
+    disagreement,
+    disagreements,
+    file_change,
+    remarks_on,
+)
 from burnish.strategies.edits.editors import Edit, EditRequest, Replacement, WholeFile, carried_out
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.testing.doubles import CallCounter
 from tests.strategies.edit_world import PATH, START, Script, driven, failed, respond, setup, whole
 

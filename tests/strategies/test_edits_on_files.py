@@ -12,8 +12,8 @@ from burnish.metrics.turns import ComputedMetric, Exchange, Verdict
 from burnish.reports.rendering import render
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import Edit, EditRequest, Replacement, WholeFile
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import HeldOut, Runner, Scoring, Task

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.evaluations import Constraint, Objective
 from burnish.core.leaks import WITHHELD
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
 from burnish.reports.rendering import render
@@ -17,8 +16,8 @@ from burnish.runs.claims import claim_words
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import SealedResult, TextWithheld, read_all
 from burnish.runs.setup import Setup
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import CommandEditor, Edit, WholeFile
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import HeldOut, Runner

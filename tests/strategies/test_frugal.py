@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split, Usage
 from burnish.core.errors import BaselineUnmeasured, ConfigError
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.formatting import Table
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Usage
-from burnish.core.savings import saving, unit_of
+from burnish.core.statistics import saving, unit_of
 from burnish.core.surfaces import (
     Candidate,
     ChoiceSurface,
@@ -27,8 +26,7 @@ from burnish.runs.claims import claim_words
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, start
-from burnish.strategies.frugal.plugin import FrugalPlugin
-from burnish.strategies.frugal.search import Frugal, FrugalSettings, Point, frontier
+from burnish.strategies.frugal.plugin import Frugal, FrugalPlugin, FrugalSettings, Point, frontier
 from burnish.testing import ExpectedText, ScriptedTarget, check_strategy
 
 PROMPT = "Answer yes. Be polite. Thank the customer for asking. Remember our long history."

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Dataset, Turn
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Turn
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Objective
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.projects.launch import optimize
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure

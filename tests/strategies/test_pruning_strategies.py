@@ -12,13 +12,12 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.events import PRUNE, Event
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import PatchAnswer, PatchRequest
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.coordinate.trials import Edit, EditRequest
-from burnish.strategies.edits.settings import EditsSettings
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.coordinate.trials import CoordinateSettings, Edit, EditRequest, PhaseLimits
+from burnish.strategies.edits.attempts import EditsSettings
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.testing import ScriptedRole, reflection_world, tuning_world
 from tests.strategies import backprop_world, edit_world
 from tests.strategies.pruning_world import made, pruned

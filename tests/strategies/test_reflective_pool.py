@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from burnish.strategies.reflective.attempts import FrontierType, ParentSelection
 from burnish.strategies.reflective.pool import (
     EPSILON_GREEDY,
     TOP_K,
@@ -17,7 +18,6 @@ from burnish.strategies.reflective.pool import (
     standards,
     without_dominated,
 )
-from burnish.strategies.reflective.settings import FrontierType, ParentSelection
 from tests.strategies.reflective_parts import (
     ONE,
     TWO,

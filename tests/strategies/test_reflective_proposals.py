@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,11 +13,12 @@ from burnish.core.leaks import WITHHELD
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
+from burnish.models.roles import in_force
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.setup import Setup
-from burnish.strategies.reflective.reflection import ReflectRequest
+from burnish.strategies.reflective.attempts import ReflectiveSettings
+from burnish.strategies.reflective.reflection import ROLE, ReflectRequest, reflector
 from burnish.strategies.reflective.search import IDLE_ROUNDS
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import CallCounter
 from burnish.testing.reflection_world import World, setup
 from tests.strategies.coordinate_runs import driven
@@ -252,3 +254,32 @@ def test_history_shows_the_best_replies_of_earlier_candidates(tmp_path: Path) ->
     assert "Earlier answer" not in talk.asked[0].records
     tried = run.rows[1].trial.candidate.id
     assert f"Earlier answer, worth 0.00: reply under {tried}" in talk.asked[1].records
+
+
+def request_for(**parts: str | int) -> ReflectRequest:
+    blank = {"field": "system", "current_text": "Say it.", "records": "", "rejected": ""}
+    blank |= {"other_texts": "", "must_keep": ""}
+    return ReflectRequest.model_validate({**blank, "max_chars": "", **parts})
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "line"),
+    [
+        ({"labels": "NEG, POS"}, "Say NEG if bad.", "Answer with exactly one of these"),
+        ({"labels": "NEG, POS"}, "Say NEG if bad, else POS.", ""),
+        ({"labels": "NEG, POS", "other_texts": "The text b:\n…"}, "Say NEG.", ""),
+        ({"labels": "NEG, POS", "max_chars": 40}, "Say NEG if it is bad.", ""),
+        ({"form": "LYON|12|cups"}, "Write city|amount|goods.", "in exactly this form"),
+        ({"form": "LYON|12|cups"}, "Write it as in OSLO|3|red pens.", ""),
+        ({}, "Be brief.", ""),
+    ],
+)
+def test_a_rewrite_says_what_answers_look_like(
+    parts: dict[str, str | int], text: str, line: str
+) -> None:
+    rewrite = reflector(cast("Any", None), in_force(ROLE, Path("nowhere"))).rewrite
+    assert rewrite is not None
+    assert rewrite.completed(request_for(**parts), f"{text}\n").endswith("\n")
+    whole = rewrite.completed(request_for(**parts), text)
+    assert whole.startswith(text)
+    assert (line in whole.removeprefix(text)) if line else whole == text

@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 
-from burnish.core.cases import Case, Dataset, Split, Turn
+from burnish.core.cases import (
+    Case,
+    Dataset,
+    Failure,
+    FailureKind,
+    Outcome,
+    Split,
+    Step,
+    ToolCall,
+    Trace,
+    Turn,
+)
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.leaks import LeakWatch
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
-from burnish.strategies.reflective.reflection import (
-    MOST_IN_ALL,
-    RecordWriter,
-    Reply,
-    SearchMemory,
-    worst_runs,
-)
+from burnish.strategies.minibatches import Reply, SearchMemory
+from burnish.strategies.reflective.reflection import MOST_IN_ALL, RecordWriter, worst_runs
 from tests.strategies.reflective_parts import ONE, result
 
 WEATHER = Case(

@@ -12,7 +12,7 @@ from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.race import BLOCK
-from burnish.strategies.reflective.settings import (
+from burnish.strategies.reflective.attempts import (
     FieldSelection,
     FrontierType,
     ParentSelection,

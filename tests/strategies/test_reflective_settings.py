@@ -5,13 +5,19 @@ from dataclasses import replace
 import pytest
 
 from burnish.core.cases import Dataset
+from burnish.core.content import short_id
 from burnish.core.errors import ConfigError
 from burnish.core.money import Spend
 from burnish.core.surfaces import NumberSurface, Surface, TextSurface, Value
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
-from burnish.strategies.reflective.search import Reflective, nearly_over, require_splits
-from burnish.strategies.reflective.settings import ReflectiveSettings, budget_floor
+from burnish.strategies.minibatches import require_splits
+from burnish.strategies.reflective.attempts import (
+    ReflectiveSettings,
+    budget_floor,
+    deciding_cases,
+)
+from burnish.strategies.reflective.search import Reflective, nearly_over
 from burnish.testing import ScriptedTarget
 from burnish.testing.reflection_world import World, dataset, reflector
 from tests.strategies.coordinate_runs import always
@@ -62,26 +68,44 @@ def test_other_settings_are_another_strategy() -> None:
 
 def test_both_splits_are_needed() -> None:
     some = dataset(World(train=3, holdout=3))
-    require_splits(some)
+    require_splits(some, "reflective search")
     with pytest.raises(ConfigError, match="holdout"):
-        require_splits(Dataset(train=some.train))
+        require_splits(Dataset(train=some.train), "reflective search")
 
 
 @pytest.mark.parametrize(
     ("settings", "least"),
     [
-        (ReflectiveSettings(), 10 + 2 * 10 + 6),
+        (ReflectiveSettings(), 8 + 2 * 8 + 6),
         (CLASSIC, 10 + 10 + 6),
-        (ReflectiveSettings(repeats=2), 2 * (10 + 2 * 10 + 6)),
-        (ReflectiveSettings(proposals_per_round=3), 10 + 2 * 10 + 18),
+        (ReflectiveSettings(prune=True), 10 + 2 * 10 + 6),
+        (ReflectiveSettings(repeats=2), 2 * (8 + 2 * 8 + 6)),
+        (ReflectiveSettings(proposals_per_round=3), 8 + 2 * 8 + 18),
         (CLASSIC.model_copy(update={"proposals_per_round": 3}), 10 + 3 * 10 + 18),
-        (ReflectiveSettings(minibatch=50), 10 + 2 * 10 + 2 * 8),
+        (ReflectiveSettings(minibatch=50), 8 + 2 * 8 + 2 * 8),
     ],
 )
 def test_the_least_is_the_baseline_and_one_whole_round(
     settings: ReflectiveSettings, least: int
 ) -> None:
     assert budget_floor(dataset(World(train=8, holdout=10)), settings, test_repeats=0) == least
+
+
+@pytest.mark.parametrize(
+    ("whole", "room", "count"), [(40, 40, 40), (40, 25, 25), (40, 5, 8), (6, 5, 6), (8, 0, 8)]
+)
+def test_small_limits_decide_on_as_many_cases_as_fit_and_at_least_eight(
+    whole: int, room: int, count: int
+) -> None:
+    assert deciding_cases(whole, lambda cases: cases <= room) == count
+
+
+def test_the_classic_loop_has_its_fingerprint_from_before() -> None:
+    assert not CLASSIC.may_use_part_of_holdout
+    assert not ReflectiveSettings(prune=True).may_use_part_of_holdout
+    classic = replace(STRATEGY, settings=CLASSIC)
+    assert classic.fingerprint == short_id([1, CLASSIC.fingerprinted()])
+    assert STRATEGY.fingerprint == short_id([2, STRATEGY.settings.fingerprinted()])
 
 
 ROUND = Spend(metric_calls=20)

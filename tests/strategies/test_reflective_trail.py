@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -10,8 +11,12 @@ from burnish.core.cases import Case
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
+from burnish.reports.rendering import to_markdown
+from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.reflective.attempts import ReflectiveSettings
+from burnish.strategies.reflective.report import plan_lines, report
+from burnish.strategies.reflective.search import Reflective
 from burnish.testing.reflection_world import World, setup
 from tests.strategies.coordinate_runs import Driven, driven
 from tests.strategies.reflective_runs import START, Talk, scripted
@@ -52,7 +57,7 @@ def codes(run: Driven) -> list[str]:
 
 
 def test_the_tip_moves_until_as_much_was_spent_as_holdout_costs(tmp_path: Path) -> None:
-    run = driven(one_more(budget=Budget(max_metric_calls=320)), tmp_path / "run")
+    run = driven(one_more(budget=Budget(max_metric_calls=400)), tmp_path / "run")
     # Baseline 40; the first that is better is asked about, since nothing was asked since.
     assert codes(run)[:5] == ["better", "kept", "kept", "kept", "better"]
     known = [row.trial.candidate for row in run.rows]
@@ -70,7 +75,7 @@ def test_the_tip_moves_until_as_much_was_spent_as_holdout_costs(tmp_path: Path) 
 @pytest.mark.parametrize(
     "budget",
     [
-        *(Budget(max_metric_calls=limit) for limit in (233, 250, 275, 301)),
+        *(Budget(max_metric_calls=limit) for limit in (413, 430, 455, 481)),
         *(Budget(max_trials=limit) for limit in (3, 4, 5)),
         *(Budget(patience=limit) for limit in (2, 3)),
         Budget(max_proposals=4),
@@ -163,3 +168,38 @@ def test_a_resume_with_more_budget_goes_on_from_where_the_tip_was_decided(tmp_pa
     assert len(again.rows) > len(before)
     assert 150 < again.ending.spent.metric_calls <= 420
     assert again.ending.billed == again.ending.spent
+
+
+def _report(run: Driven) -> str:
+    return to_markdown(report(RunRecord.read(run.folder), ""))
+
+
+def _held(row: TrialRow) -> set[str]:
+    return set() if row.trial.holdout is None else set(row.trial.holdout.scores)
+
+
+def test_small_limits_decide_on_a_part_of_holdout_and_a_resume_keeps_to_it(tmp_path: Path) -> None:
+    world = World(rules=8, train=12, holdout=40, idle_share=0.2, harmful_share=0.1)
+    small, large = (setup(world, budget=Budget(max_metric_calls=n)) for n in (120, 400))
+    plan = "\n".join(plan_lines(small, cast("Reflective", small.strategy)))
+    assert "decides   on 12 of 40 holdout cases" in plan
+    first = driven(small, tmp_path / "run")
+    before = first.rows
+    decided = _held(before[0])
+    assert len(decided) == 12  # beside 14 rounds of 6 runs: 84 + 3 · 12 = 120
+    assert first.ending.spent.metric_calls <= 120
+    assert any(row.trial.accepted for row in before[1:])
+    assert "12 of 40 holdout cases decided" in _report(first)
+    again = driven(large, tmp_path / "run")
+    assert again.rows[: len(before)] == before
+    assert len(again.rows) > len(before)
+    assert all(_held(row) <= decided for row in again.rows)
+
+
+def test_large_limits_decide_on_all_of_holdout(tmp_path: Path) -> None:
+    world = World(rules=4, train=12, holdout=20)
+    made = setup(world, budget=Budget(max_metric_calls=14 * 6 + 3 * 20))
+    assert "decides" not in "\n".join(plan_lines(made, cast("Reflective", made.strategy)))
+    run = driven(made, tmp_path / "run")
+    assert len(_held(run.rows[0])) == 20
+    assert "holdout cases decided" not in _report(run)

@@ -6,20 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome, Step, ToolCall, Trace
 from burnish.core.content import short_id
 from burnish.core.evaluations import Objective, Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, NumberSurface, Surface, Value
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from burnish.strategies.race import Course, race_so_far
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.pool import Pool, as_good_as
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing import ExpectedText, ScriptedTarget
 from tests.strategies.coordinate_runs import Driven, driven
 from tests.strategies.reflective_parts import TWO, both, holdout, result

@@ -18,9 +18,9 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup, fork
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
-from burnish.strategies.edits.settings import EditsSettings
+from burnish.strategies.backprop.packets import BackpropSettings
+from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
+from burnish.strategies.edits.attempts import EditsSettings
 from tests.delegation.training.test_epochs import World as EpochWorld
 from tests.strategies import backprop_world, edit_world
 from tests.strategies.backprop_world import Roles

@@ -12,9 +12,8 @@ from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.backprop.prompts import PatchRequest
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import PhaseLimits
-from burnish.strategies.coordinate.trials import CritiqueRequest, Gradient
-from burnish.strategies.edits.settings import EditsSettings
+from burnish.strategies.coordinate.trials import CritiqueRequest, Gradient, PhaseLimits
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.reflective.reflection import ReflectRequest
 from burnish.testing import ScriptedRole, reflection_world, tuning_world
 from burnish.testing.doubles import story

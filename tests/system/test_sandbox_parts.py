@@ -21,7 +21,7 @@ from burnish.system.sandbox import (
     probe_landlock,
     resolve,
 )
-from burnish.system.sandbox.results import Capture, EndedBy, failure_reason
+from burnish.system.sandbox.isolation import Capture, EndedBy, failure_reason
 from burnish.system.sandbox.walls import Walls, clean_environment, fenced, walled, with_python
 
 LANDLOCK = probe_landlock()

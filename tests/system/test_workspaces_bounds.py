@@ -19,7 +19,7 @@ from burnish.system.workspaces import (
     shown,
     summarize_diff,
 )
-from burnish.system.workspaces.paths import covers, matches
+from burnish.system.workspaces.snapshots import covers, matches
 
 BOUNDS = Bounds(
     include=("skills/**/*.md", "config.yaml"),

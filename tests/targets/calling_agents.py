@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from burnish.core.cases import Case, Scenario, Turn
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Outcome, Scenario, Turn
 from burnish.core.protocols import Receipt, Target
 from burnish.journal.once import DirectEffects
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.testing import ScriptedRole
-from burnish.testing.http_exchange import HttpRequest, head, read_request
+from burnish.testing.servers import HttpRequest, head, read_request
 
 TWO_TURNS = Case(name="two", turns=(Turn(input="My name is Ana."), Turn(input="Who am I?")))
 SCENARIO = Case(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Attachment, Case, Image, Turn
+from burnish.core.cases import Attachment, Case, FailureKind, Image, Outcome, Turn
 from burnish.core.errors import ConfigError, FileTrouble
-from burnish.core.outcomes import FailureKind, Outcome
 from burnish.journal.executors import failure_of
 from burnish.journal.limits import ONCE, RetryPolicy
 from burnish.journal.once import DirectEffects

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
 from tests.targets.agent_world import PLAIN, target, uses, write_agent

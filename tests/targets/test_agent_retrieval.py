@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import NumberSurface, Value
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Case, Message, Scenario, Turn
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Message, Outcome, Scenario, Turn
 from burnish.core.surfaces import Demonstration, DemosSurface, NumberSurface, TextSurface
 from burnish.journal.once import DirectEffects
 from burnish.metrics.turns import NextRemark, TalkSoFar

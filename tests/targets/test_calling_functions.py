@@ -1,10 +1,14 @@
 """Python agents: how they are called, what they may give, and that conversations never mix."""
 
 import asyncio
+import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +17,22 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from burnish.core.cases import Case, Message, Turn
+from burnish.core.cases import (
+    Case,
+    Failure,
+    FailureKind,
+    Message,
+    Outcome,
+    Step,
+    ToolCall,
+    Trace,
+    Turn,
+    Usage,
+)
 from burnish.core.errors import ConfigError, RoleFailed
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.targets.callables import CallableTarget
+from burnish.targets.user_code import in_thread
 from burnish.testing import ScriptedRole, check_target
 from tests.targets.calling_agents import SCENARIO, TWO_TURNS, outcome, receipt, user
 
@@ -379,3 +394,53 @@ def test_an_agent_that_cannot_be_had_is_said_at_load(
     (tmp_path / "agent_of_mine.py").write_text("def broken(a, b): ...\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=words):
         CallableTarget.load(reference, tmp_path)
+
+
+class TestThreads:
+    """Functions that block run in threads, which are used again."""
+
+    async def test_calls_one_after_the_other_share_a_thread(self) -> None:
+        first, second = [await in_thread(threading.current_thread) for _ in range(2)]
+        assert first is second
+        assert first.daemon
+
+    async def test_a_call_that_hangs_has_its_thread_for_itself(self) -> None:
+        free, begun = threading.Event(), threading.Event()
+        hanging: list[threading.Thread] = []
+
+        def hang() -> None:
+            hanging.append(threading.current_thread())
+            begun.set()
+            free.wait()
+
+        abandoned = asyncio.create_task(in_thread(hang))
+        await asyncio.to_thread(begun.wait)
+        abandoned.cancel()
+        assert await in_thread(threading.current_thread) not in hanging
+        free.set()
+
+    async def test_no_call_sees_the_context_of_another(self) -> None:
+        name: ContextVar[str] = ContextVar("name", default="nobody")
+        assert await in_thread(lambda: name.set("somebody")) is not None
+        assert await in_thread(name.get) == "nobody"
+
+    async def test_a_thread_holds_nothing_of_its_last_call(self) -> None:
+        counter = Counter()
+        reference = weakref.ref(counter)
+        await in_thread(partial(id, counter))
+        del counter
+        await in_thread(lambda: None)
+        assert reference() is None
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    async def test_a_forked_process_has_threads_of_its_own(self) -> None:
+        await in_thread(lambda: None)
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                asyncio.events._set_running_loop(None)  # pyright: ignore[reportPrivateUsage]
+                asyncio.run(asyncio.wait_for(in_thread(lambda: None), 60))
+                os._exit(0)
+            os._exit(1)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0

@@ -14,7 +14,7 @@ from burnish.journal.executors import is_infrastructure
 from burnish.targets.callables import HttpTarget
 from burnish.targets.callables.http import LONGEST_BODY
 from burnish.testing import check_target
-from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import HttpRequest
 from tests.targets.calling_agents import (
     SCENARIO,
     TWO_TURNS,

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Outcome, Split
 from burnish.core.errors import ReplayDiverged
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects, Receipt
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Trial

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome
-from burnish.metrics.factory import MetricMaking
+from burnish.core.cases import Case, Outcome
 from burnish.metrics.files import METRICS
+from burnish.metrics.judge_shapes import MetricMaking
 from burnish.models.references import ModelRef
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.runs.plugins import STRATEGIES, TARGETS
@@ -108,6 +107,7 @@ COMMAND = called("command", {"command": [sys.executable, "-c", "print(input().up
 FRAMEWORK = called("framework", {"call": "contract_agent:agent"}, FRAMEWORK_AGENT)
 HTTP = called("http", {"url": "http://127.0.0.1:9/nobody"})
 BY_STRATEGY = {
+    "auto": of_pair("agent-auto"),
     "backprop": of_pair("graph-backprop"),
     "climb": toy,
     "coordinate": of_pair("prompts-coordinate"),

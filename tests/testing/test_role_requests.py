@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from burnish.models.roles import in_force
-from burnish.testing.role_requests import read_role_request
+from burnish.testing.doubles import read_role_request
 
 PROPOSERS = (
     *("aggregator", "applier", "backwarder", "critic"),

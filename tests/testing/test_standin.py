@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from burnish.models.roles import in_force
-from burnish.testing.http_exchange import HttpRequest
+from burnish.testing.servers import HttpRequest
 from burnish.testing.standin import (
     Judging,
     Rewriting,

@@ -10,10 +10,9 @@ from typing import Any, assert_type
 import pytest
 
 import burnish
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Step, Trace, Turn, Usage
 from burnish.core.content import codec
 from burnish.core.errors import BurnishError
-from burnish.core.outcomes import Outcome, Step, Trace, Usage
 from burnish.targets.callables import CallableTarget
 from burnish.targets.user_code import CurrentPrompts, providing
 from burnish.tracing.recorder import StepRecorder, recording

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from burnish import Case, Dataset, Objective, Setup, Turn, optimize, step
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Outcome
 from burnish.runs.case_work import CasePolicy
-from burnish.strategies.backprop.losses import terminal_steps
+from burnish.strategies.backprop.packets import terminal_steps
 from burnish.strategies.measure import Measure
 from burnish.targets.callables.functions import CallableTarget
 from burnish.testing.doubles import ExpectedText

@@ -16,7 +16,7 @@ from langgraph.types import Command, RetryPolicy, Send
 
 import burnish
 from burnish.core.errors import BurnishError
-from burnish.strategies.backprop.losses import terminal_steps
+from burnish.strategies.backprop.packets import terminal_steps
 from burnish.tracing.langgraph import traced_graph
 from burnish.tracing.recorder import StepRecorder, recording
 

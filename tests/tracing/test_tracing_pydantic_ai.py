@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import burnish
-from burnish.core.outcomes import Step
+from burnish.core.cases import Step
 from burnish.tracing.pydantic_ai import traced_agent
 from burnish.tracing.recorder import recording
 

@@ -181,8 +181,7 @@ def _evidence(run: "RunRecord", row: "TrialRow") -> Iterator[str]:
 
 
 def _show_diff(files: Sequence["FileChange"]) -> None:
-    from burnish.core.formatting import visible
-    from burnish.core.word_diff import CHANGED
+    from burnish.core.formatting import CHANGED, visible
     from burnish.system import Redactor
 
     redactor = Redactor.from_environment()

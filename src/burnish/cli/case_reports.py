@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from burnish.cli.evaluation import read_report
-from burnish.cli.execution import chosen_progress, resumable
+from burnish.cli.optimization import chosen_progress, resumable
 from burnish.cli.progress import view
 from burnish.core.cases import Split
 from burnish.core.content import codec
@@ -19,8 +19,7 @@ from burnish.datasets.case_files import CaseFile
 from burnish.datasets.checks import Findings, SplitFacts, check
 from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
 from burnish.datasets.splits import split
-from burnish.metrics.agreement import Agreement
-from burnish.metrics.raters import JudgeVerdict
+from burnish.metrics.agreement import Agreement, JudgeVerdict
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import Disagreement, JudgeChecked, prepare_judge_check
 from burnish.reports.case_audit import CaseAudit, Doubt, audit_cases

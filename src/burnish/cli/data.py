@@ -71,7 +71,7 @@ def import_traces(
     Keys, e-mail addresses, telephone and card numbers are removed. A question that comes twice
     is taken once. Broken lines are counted.
     """
-    from burnish.cli.trace_import import TraceImport, kinds_kept
+    from burnish.cli.labelling import TraceImport, kinds_kept
 
     TraceImport(
         source=source,
@@ -262,7 +262,7 @@ def grow(
     A model writes them. Near-duplicates and cases that would leak between files are left out. Run
     the same command again to continue; nothing is paid twice.
     """
-    from burnish.cli.case_growth import grow_cases, growth_options
+    from burnish.cli.labelling import grow_cases, growth_options
 
     chosen = growth_options(
         files,
@@ -321,7 +321,7 @@ def accept(
 
     Without --case or --all, the proposals are shown and nothing is added.
     """
-    from burnish.cli.case_growth import accept_cases, show_proposals
+    from burnish.cli.labelling import accept_cases, show_proposals
     from burnish.datasets.proposals import acceptances
 
     if not cases and not everything:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from burnish.cli.execution import RunOpening, chosen_progress, resumable
+from burnish.cli.optimization import RunOpening, chosen_progress, resumable
 from burnish.cli.options import EVAL_USAGE_EXIT, FailOn, ReportFormat
 from burnish.cli.progress import (
     FOR_PROGRAMS,
@@ -305,7 +305,7 @@ def _holds(report: EvalReport, request: EvalRequest) -> bool:
 
 def _write(measured: Measured, report: EvalReport, request: EvalRequest) -> None:
     def html() -> str:
-        from burnish.pages.report_file import html_report
+        from burnish.pages.run_page import html_report
 
         return html_report(RunRecord.read(measured.ending.folder))
 

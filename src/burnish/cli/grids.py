@@ -19,7 +19,7 @@ from burnish.cli.evaluation import (
     measurement_plan,
     write_outputs,
 )
-from burnish.cli.execution import chosen_progress
+from burnish.cli.optimization import chosen_progress
 from burnish.cli.progress import FOR_PROGRAMS, Progress, file_name, view
 from burnish.core.errors import (
     ConfigError,
@@ -44,8 +44,8 @@ from burnish.projects.grids import (
 )
 from burnish.projects.measurements import PreparedMeasurement, measurement_doors
 from burnish.reports.evaluation import to_annotations, to_junit
-from burnish.reports.grid import GridReport
-from burnish.reports.grid_page import (
+from burnish.reports.grid import (
+    GridReport,
     grid_heading,
     grid_lines,
     grid_sections,
@@ -196,7 +196,7 @@ def _grid_name(home: Path) -> str:
 
 
 def _html(report: GridReport) -> str:
-    from burnish.pages.grid_page import GridPage
+    from burnish.pages.several_runs import GridPage
 
     return GridPage(report=report).to_html()
 

@@ -1,4 +1,13 @@
-"""`burnish init`: a project to start from, for whatever the user has."""
+"""`burnish init`: a project to start from, for whatever the user has.
+
+`burnish doctor`.
+
+`burnish schema`: the JSON Schemas of files, and of the lines of `--progress json`.
+
+`burnish structure`.
+
+`burnish roles`: list, show, install.
+"""
 
 import shlex
 from dataclasses import dataclass
@@ -8,6 +17,114 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
+
+roles_app = typer.Typer(no_args_is_help=True, help="Show the prompts of roles, and customise them.")
+
+_LOOK, _CHANGE = "Look", "Change"
+
+_RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="A role, such as critic.")]
+
+
+@roles_app.command("list", rich_help_panel=_LOOK)
+def list_roles(*, as_json: options.AsJson = False) -> None:
+    """Every role, and where its prompt comes from in this folder."""
+    from burnish.cli.starting import print_list
+
+    print_list(as_json=as_json)
+
+
+@roles_app.command(rich_help_panel=_LOOK)
+def show(role: _RoleName) -> None:
+    """The prompt that is in force in this folder, and its file."""
+    from burnish.cli.starting import print_prompt
+
+    print_prompt(role)
+
+
+@roles_app.command(rich_help_panel=_CHANGE)
+def install(
+    roles: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROLE]...", help="All of them by default.")
+    ] = None,
+    *,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Write nothing; show what you changed.")
+    ] = False,
+) -> None:
+    """Copy prompts to .burnish/roles/, to be edited there. No file is overwritten."""
+    from burnish.cli.starting import install_prompts, print_changes
+
+    if diff:
+        print_changes(roles or [])
+    else:
+        install_prompts(roles or [])
+
+
+def structure(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A graph file or an agent file.")],
+    *,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the nodes of an agent, their edges, and what can be changed in each.
+
+    Makes no calls. A * marks what a search may change.
+    """
+    from burnish.cli.starting import show_structure
+
+    show_structure(file, as_json=as_json)
+
+
+def schema(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            autocompletion=options.file_kinds,
+            help="A kind of file, such as agent, prompts, graph, task or suite; or progress, for "
+            "the lines of --progress json.",
+        ),
+    ],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write it to a file instead."),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of a kind of file, so that an editor can complete and check it.
+
+    It includes the settings of installed plug-ins. With the schema in a file, the first line of a
+    YAML file names it: `# yaml-language-server: $schema=agent.schema.json`.
+    """
+    from burnish.projects.schemas import schema_text
+    from burnish.system import write_atomic
+
+    text = schema_text(kind)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_atomic(output, text)
+    typer.echo(f"made     {output}")
+    if kind in options.file_kinds(""):
+        typer.echo(f"use it   # yaml-language-server: $schema={output.name}")
+
+
+def doctor(
+    *,
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Call the providers that you have keys for; this is free."),
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """What is installed, which keys and models are there, and what to do about the rest.
+
+    Keys are named, never shown. Exit code 1 if burnish itself does not work here.
+    """
+    from burnish.cli.starting import print_diagnosis
+
+    if not print_diagnosis(online=online, as_json=as_json):
+        raise typer.Exit(1)
+
 
 app = typer.Typer(help="Create a project to start from.", invoke_without_command=True)
 
@@ -141,8 +258,8 @@ def task(
 
     It runs right away, without a model. Existing files are never overwritten.
     """
-    from burnish.projects.artifacts.starter_folder import TASK_FILE, starter_files
-    from burnish.projects.starters.new_files import write_new
+    from burnish.projects.artifacts.spec import TASK_FILE, starter_files
+    from burnish.projects.starters.texts import write_new
 
     for path in write_new(folder, starter_files()):
         typer.echo(f"made     {path}")

@@ -1,19 +1,30 @@
-"""Labelling cases in the terminal, and how far the people who did it agree."""
+"""Labelling cases in the terminal, and how far the people who did it agree.
+
+`burnish data import`: cases from exports of traces, and what is said about them.
+
+The work of `burnish data grow` and `accept`: what is asked, written, checked and added.
+"""
 
 import json
+import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import typer
 
+from burnish.cli.case_reports import write_converted
+from burnish.cli.progress import file_name
 from burnish.core.cases import Case
-from burnish.core.errors import ConfigError
-from burnish.core.formatting import counted, visible
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import counted, shorten, spending, visible
+from burnish.datasets.case_files import CaseFile
+from burnish.datasets.formats import format_of, read_cases
 from burnish.datasets.labels import (
     Labelling,
     Labels,
@@ -23,8 +34,158 @@ from burnish.datasets.labels import (
     labelling,
     shown_parts,
 )
-from burnish.metrics.raters import RaterPair, rater_pairs
+from burnish.datasets.proposals import Acceptance, source_of, sources_beside
+from burnish.datasets.splits import listed
+from burnish.datasets.trace_exports import TraceLog, read_traces
+from burnish.datasets.traces import (
+    LoggedTrace,
+    ReplyUse,
+    case_of_trace,
+    distinct,
+    joined_sessions,
+    redacted,
+    sample,
+    where,
+)
+from burnish.metrics.agreement import RaterPair, rater_pairs
+from burnish.models.references import load_dotenv
+from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
 from burnish.reports.rendering import Columns
+from burnish.runs.steering import person_name
+from burnish.system.config import near
+from burnish.system.patterns import BadPattern, SlowPattern, require_pattern
+from burnish.system.redaction import PERSONAL, DataRedactor, Redactor
+
+_BROKEN_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceImport:
+    """What is read, which of it is taken, and what becomes of it."""
+
+    source: Path
+    target: Path
+    read_as: str | None = None
+    fields: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    size: int | None = None
+    seed: int = 42
+    reply: str = ReplyUse.KEEP
+    join: bool = False
+    patterns: tuple[str, ...] = ()
+    personal: tuple[str, ...] = PERSONAL
+    lossy: bool = False
+    force: bool = False
+
+    def run(self) -> None:
+        """Read, choose, redact and write; print what was left out and why."""
+        use = reply_use(self.reply)
+        redactor = data_redactor(self.patterns, self.personal)
+        condition = where(self.conditions)
+        format_name = format_of(self.target)
+        log = read_traces(self.source, format=self.read_as, fields=self.fields)
+        matching = tuple(trace for trace in log.traces if condition(trace))
+        self._refuse_nothing(log, matching)
+        cases = joined_sessions(matching, use) if self.join else _cases(matching, use)
+        once = distinct(cases)
+        chosen = self._sampled(once.cases, matching)
+        clean = tuple(_clean(case, redactor) for case in chosen)
+        file = CaseFile(cases=clean, format="jsonl")
+        write_converted(self.target, file, format_name, lossy=self.lossy, force=self.force)
+        self._say(log, matching, once.repeated, len(once.cases), redactor)
+        typer.echo(f"wrote    {self.target}: {counted(len(clean), 'case')}")
+        typer.echo(f"next     burnish data check {self.target}")
+
+    def _refuse_nothing(self, log: TraceLog, matching: Sequence[LoggedTrace]) -> None:
+        if matching:
+            return
+        conditions = " ".join(f"--where {each}" for each in self.conditions)
+        message = f"none of {counted(len(log.traces), 'trace')} matches {conditions}"
+        names = sorted({name for trace in log.traces for name in trace.scores})
+        remedy = f"the scores here are: {', '.join(names)}" if names else "the log has no scores"
+        raise ConfigError([Problem(where=str(self.source), message=message, remedy=remedy)])
+
+    def _sampled(self, cases: tuple[Case, ...], traces: Sequence[LoggedTrace]) -> tuple[Case, ...]:
+        if self.size is None:
+            return cases
+        by_name = {trace.id: trace for trace in traces} | {
+            t.session: t for t in traces if t.session
+        }
+        held = [by_name[case.name] for case in cases]
+        names = {id(trace) for trace in sample(held, self.size, self.seed)}
+        return tuple(c for c, trace in zip(cases, held, strict=True) if id(trace) in names)
+
+    def _say(
+        self,
+        log: TraceLog,
+        matching: Sequence[LoggedTrace],
+        repeated: int,
+        questions: int,
+        redactor: DataRedactor,
+    ) -> None:
+        files = f" in {counted(log.files, 'file')}" if log.files > 1 else ""
+        typer.echo(
+            f"read     {counted(len(log.traces), 'trace')}{files} ({', '.join(log.formats)})"
+        )
+        if log.broken:
+            typer.echo(f"broken   {counted(len(log.broken), 'record')} left out:")
+            for problem in log.broken[:_BROKEN_SHOWN]:
+                typer.echo(f"         {problem}")
+        if len(matching) < len(log.traces):
+            typer.echo(f"matching {counted(len(matching), 'trace')}")
+        if repeated:
+            typer.echo(
+                f"repeated {counted(repeated, 'trace')} left out: the same question as another"
+            )
+        if self.size is not None and self.size < questions:
+            typer.echo(f"sample   {self.size} of {questions}, seed {self.seed}")
+        if removed := redactor.summary():
+            typer.echo(f"redacted {removed}")
+
+
+def _cases(traces: Sequence[LoggedTrace], use: ReplyUse) -> tuple[Case, ...]:
+    return tuple(case_of_trace(trace, use) for trace in traces)
+
+
+def _clean(case: Case, redactor: DataRedactor) -> Case:
+    try:
+        return redacted(case, redactor)
+    except SlowPattern as error:
+        raise ConfigError([Problem(where="--redact", message=str(error))]) from None
+
+
+def data_redactor(patterns: Sequence[str], personal: Sequence[str]) -> DataRedactor:
+    """Keys always; these patterns and kinds of personal data too."""
+    for pattern in patterns:
+        try:
+            require_pattern(pattern)
+        except BadPattern as error:
+            message = f"{pattern!r} is not a regular expression: {error}"
+            raise ConfigError([Problem(where="--redact", message=message)]) from None
+    secrets = Redactor.from_environment()
+    return DataRedactor(secrets=secrets, personal=tuple(personal), patterns=tuple(patterns))
+
+
+def kinds_kept(names: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of personal data to remove, without those that `--keep` names."""
+    for name in names:
+        if name not in PERSONAL:
+            remedy = near(name, list(PERSONAL)) or f"one of: {', '.join(PERSONAL)}"
+            problem = Problem(where="--keep", message=f"unknown kind {name!r}", remedy=remedy)
+            raise ConfigError([problem])
+    return tuple(kind for kind in PERSONAL if kind not in names)
+
+
+def reply_use(name: str) -> ReplyUse:
+    """What becomes of replies, by its name."""
+    names = [each.value for each in ReplyUse]
+    if name not in names:
+        remedy = near(name, names) or f"one of: {', '.join(names)}"
+        raise ConfigError(
+            [Problem(where="--reply", message=f"unknown use {name!r}", remedy=remedy)]
+        )
+    return ReplyUse(name)
+
 
 _MOST_CHARS = 4_000
 """Of one text on the screen."""
@@ -220,3 +381,134 @@ def _show_differing(pair: RaterPair, labels: Labels) -> None:
     table.show()
     if len(pair.differing) > _SHOWN:
         typer.echo(f"… and {len(pair.differing) - _SHOWN} more: --json shows all")
+
+
+_CHARS = 160
+
+
+def growth_options(
+    files: Sequence[Path],
+    *,
+    kinds: str,
+    redact: Sequence[str],
+    keep: Sequence[str],
+    concurrency: int | None,
+    **more: Any,
+) -> GrowthOptions:
+    """The options as the flags have them; problems of all of them are raised together."""
+    problems = [
+        Problem(where=str(path), message="named twice")
+        for path in sorted({each for each in files if files.count(each) > 1})
+    ]
+    names = [each.strip() for each in kinds.split(",") if each.strip()]
+    known = [kind.value for kind in CaseKind]
+    for name in names:
+        if name not in known:
+            remedy = near(name, known) or f"there are: {', '.join(known)}"
+            problems.append(
+                Problem(where="--kinds", message=f"unknown kind '{name}'", remedy=remedy)
+            )
+    if not names:
+        remedy = f"name some of: {', '.join(known)}"
+        problems.append(Problem(where="--kinds", message="no kind is named", remedy=remedy))
+    out: Path = more["out"]
+    if not out.parent.is_dir() or out.is_dir() or out.suffix != ".jsonl":
+        remedy = "name a .jsonl file in a folder that exists"
+        problems.append(Problem(where="-o", message=f"cannot write {out}", remedy=remedy))
+    if problems:
+        raise ConfigError(problems)
+    return GrowthOptions(
+        files=tuple(files),
+        kinds=tuple(dict.fromkeys(CaseKind(name) for name in names)),
+        redactor=data_redactor(redact, kinds_kept(keep)),
+        concurrency=concurrency or 8,
+        **more,
+    )
+
+
+def grow_cases(options: GrowthOptions, *, dry_run: bool, as_json: bool) -> None:
+    """Grow proposals, or only say what would be asked."""
+    load_dotenv(Path.cwd(), os.environ)
+    grower = Grower(options=options)
+    if dry_run:
+        grower.check()
+        sources = grower.sources()
+        calls = len(sources) * len(options.kinds)
+        origins = [source.origin for source in sources]
+        parts = [counted(origins.count(each), each) for each in dict.fromkeys(origins)]
+        typer.echo(f"sources  {', '.join(parts)}")
+        typer.echo(f"would ask {options.model} {counted(calls, 'time')} at most; nothing was paid")
+        return
+    growth = grower.grow()
+    if as_json:
+        data = {**asdict(growth), "proposals": str(options.out)}
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False, default=dict))
+        return
+    _show(growth, options.out)
+
+
+def _show(growth: Growth, out: Path) -> None:
+    typer.echo(f"asked    {growth.asked} of {counted(growth.planned, 'request')}")
+    typer.echo(f"written  {counted(growth.written, 'case')}")
+    for reason, count in growth.unusable.items():
+        typer.echo(f"unusable {count}: {reason}")
+    screened = growth.screened
+    for word, names, why in (
+        ("repeated", screened.repeated, "another case asks nearly the same"),
+        ("leaking", screened.leaking, "nearly a case of another file, or with text of one"),
+    ):
+        if names:
+            typer.echo(f"{word:8} {len(names)} left out, {why}: {listed(names)}")
+    typer.echo(f"spent    {spending(growth.spent)}")
+    if growth.stopped:
+        typer.echo(f"stopped  {growth.stopped}; the same command with a higher limit goes on")
+    typer.echo(f"proposed {counted(growth.new, 'new case')} in {out}")
+    if screened.fit:
+        typer.echo(f"next     burnish data accept {out}")
+
+
+def show_proposals(proposals: Path) -> None:
+    """Print every proposal; nothing is added."""
+    cases = read_cases(proposals, format="jsonl").cases
+    for case in cases:
+        _show_case(case)
+    typer.echo(f"{counted(len(cases), 'proposal')}; nothing was added")
+    if cases:
+        typer.echo(f"next     burnish data accept {proposals} --case {cases[0].id}, or --all")
+
+
+def _show_case(case: Case) -> None:
+    source = source_of(case)
+    home = f" for {source['for']}" if "for" in source else ""
+    grown = f" · {source['grown']} of {source['of']}" if "grown" in source else ""
+    typer.echo(f"{visible(case.id)}{visible(grown)}{visible(home)}")
+    proposed = " (proposed by a model)" if source.get("expected") == "proposed" else ""
+    for turn in case.turns:
+        typer.echo(f"  asked     {visible(shorten(turn.input, _CHARS))}")
+        if turn.expected is not None:
+            typer.echo(f"  expected  {visible(shorten(turn.expected, _CHARS))}{proposed}")
+
+
+def accept_cases(chosen: Sequence[Acceptance], *, person: str, dry_run: bool) -> None:
+    """Add the chosen proposals to their files, as far as they are still new there."""
+    for each in chosen:
+        if not dry_run:
+            each.write(person=person_name(person))
+        _say(each, dry_run=dry_run)
+    files = dict.fromkeys(file_name(str(path)) for each in chosen for path in each.files)
+    if not dry_run and any(each.screened.fit for each in chosen):
+        typer.echo(f"next     burnish data check {' '.join(files)}")
+
+
+def _say(each: Acceptance, *, dry_run: bool) -> None:
+    screened, home = each.screened, file_name(str(each.home))
+    word = "would add" if dry_run else "added   "
+    typer.echo(f"{word} {counted(len(screened.fit), 'case')} to {home}")
+    if screened.repeated:
+        names = listed(screened.repeated)
+        typer.echo(f"repeated {len(screened.repeated)} left out, asked there already: {names}")
+    if screened.leaking:
+        names = listed(screened.leaking)
+        typer.echo(f"leaking  {len(screened.leaking)} left out, nearly in another file: {names}")
+    if not dry_run and sources_beside(each.home).exists():
+        typer.echo(f"sources  {file_name(str(sources_beside(each.home)))}")

@@ -40,7 +40,7 @@ def check(
     A plain answer, a structured answer, a tool, and the number of tokens. Exit code 1 if not even
     the plain answer comes.
     """
-    from burnish.cli.model_check import check_model
+    from burnish.cli.model_chat import check_model
     from burnish.models.references import ModelRef
 
     _know_keys()

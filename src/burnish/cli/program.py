@@ -10,24 +10,14 @@ from typer.main import get_command
 from burnish.cli import (
     adopt,
     data,
-    delegate,
-    doctor,
     experiments,
     init,
-    mcp,
     models,
     optimize,
     policy,
-    refine,
-    roles,
     runs,
-    schema,
     serve,
-    structure,
     tokens,
-    view,
-    watch,
-    why,
 )
 from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
@@ -54,10 +44,10 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 app.command("optimize", cls=optimize.OptimizeCommand, rich_help_panel="Make it better")(
     optimize.optimize
 )
-app.command("delegate", cls=delegate.TaskCommand, rich_help_panel="Make it better")(
-    delegate.delegate
+app.command("delegate", cls=optimize.TaskCommand, rich_help_panel="Make it better")(
+    optimize.delegate
 )
-app.command("refine", cls=refine.RefineCommand, rich_help_panel="Make it better")(refine.refine)
+app.command("refine", cls=optimize.RefineCommand, rich_help_panel="Make it better")(optimize.refine)
 app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
 app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
 measuring.test.command("optimize", cls=optimize.OptimizeCommand)(optimize.optimize)
@@ -68,21 +58,21 @@ app.add_typer(
     rich_help_panel="Measure it",
 )
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
-app.command("watch", rich_help_panel="Measure it")(watch.watch)
-app.command("structure", rich_help_panel="Set up")(structure.structure)
+app.command("watch", rich_help_panel="Measure it")(measuring.watch)
+app.command("structure", rich_help_panel="Set up")(init.structure)
 app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
-app.command("view", rich_help_panel="Look back")(view.view)
-app.command("why", rich_help_panel="Look back")(why.why)
+app.command("view", rich_help_panel="Look back")(experiments.view)
+app.command("why", rich_help_panel="Look back")(experiments.why)
 app.command("serve", rich_help_panel="Serve it")(serve.serve)
-app.command("mcp", rich_help_panel="Serve it")(mcp.mcp)
+app.command("mcp", rich_help_panel="Serve it")(serve.mcp)
 app.add_typer(tokens.app, name="tokens", rich_help_panel="Serve it")
 app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
 app.add_typer(policy.app, name="policy", rich_help_panel="Look back")
 app.add_typer(init.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
-app.add_typer(roles.app, name="roles", rich_help_panel="Set up")
-app.command("schema", rich_help_panel="Set up")(schema.schema)
-app.command("doctor", rich_help_panel="Set up")(doctor.doctor)
+app.add_typer(init.roles_app, name="roles", rich_help_panel="Set up")
+app.command("schema", rich_help_panel="Set up")(init.schema)
+app.command("doctor", rich_help_panel="Set up")(init.doctor)
 
 
 @cache

@@ -12,12 +12,10 @@ import typer
 from rich.console import Console
 
 from burnish.core.errors import RunNotFound
-from burnish.core.formatting import counted, shorten, spending
+from burnish.core.formatting import changes_words, counted, shorten, spending
 from burnish.core.trials import FINISHED
-from burnish.core.word_diff import changes_words
 from burnish.projects.adopt import changes_of, homes_of
-from burnish.reports.holodeck_progress import HolodeckView
-from burnish.reports.progress import WIDTH, LineView, LiveView, NdjsonView
+from burnish.reports.progress import WIDTH, HolodeckView, LineView, LiveView, NdjsonView
 from burnish.reports.rendering import NAME as REPORT
 from burnish.runs.claims import claim_words, opinion_words
 from burnish.runs.directory import Header, RunRecord, find_run

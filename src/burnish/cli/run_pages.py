@@ -1,22 +1,26 @@
-"""What `burnish runs` shows: lists, runs, trials, comparisons, old delegations."""
+"""What `burnish runs` shows: lists, runs, trials, comparisons, old delegations.
+
+The work of `burnish runs try`, `tell`, `pin` and `unpin`.
+"""
 
 import json
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from textwrap import fill
 
 import typer
 from rich.console import Console
 
+from burnish.cli.options import user_name
 from burnish.cli.progress import resume_command
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
 from burnish.core.formatting import counted, duration, money, number, shorten, spending, visible
 from burnish.core.money import NOTHING, Spend
 from burnish.datasets.splits import listed
-from burnish.delegation.home import is_of_burnish
+from burnish.delegation.record import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.delegation.refine.report import PAGE, outcome
 from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
@@ -26,6 +30,7 @@ from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.pages.library import grid_status
 from burnish.projects.grids import GRID_FILES, find_grid
+from burnish.projects.measures import stored_cases
 from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.grid import GridReport, grid_home
 from burnish.reports.progress import WIDTH, LineView
@@ -54,9 +59,60 @@ from burnish.runs.directory import (
 from burnish.runs.events import Claim
 from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.spec import TrackingSpec
-from burnish.runs.tags import tags_of
-from burnish.system import is_held, remove_stale_temporaries
+from burnish.runs.spec import TrackingSpec, tags_of
+from burnish.runs.steering import MOST_CHARS, Note, person_name, send, waiting
+from burnish.system import is_held, read_text, remove_stale_temporaries
+
+
+def send_file(run: str, file: Path, *, surface: str | None, by: str | None) -> None:
+    """Let a run try the text of a file."""
+    folder = find_run(run)
+    if file.is_file() and file.stat().st_size > 4 * MOST_CHARS:
+        size = f"{file} has {file.stat().st_size:,} bytes"
+        raise FileTrouble(size, remedy=f"{MOST_CHARS:,} characters are the most that can be tried")
+    text = read_text(file).removeprefix("\ufeff")
+    name = surface or _surface_of(file, Header.read(folder).steering.get("try", ()))
+    _send(folder, Note(action="try", by=_name(by), values={name: text}))
+
+
+def send_hint(run: str, text: str, *, by: str | None) -> None:
+    """Tell the proposers of a run something."""
+    _send(find_run(run), Note(action="tell", by=_name(by), text=text))
+
+
+def send_pins(run: str, surfaces: Sequence[str], *, by: str | None, pin: bool) -> None:
+    """Freeze surfaces of a run, or free them again."""
+    action = "pin" if pin else "unpin"
+    _send(find_run(run), Note(action=action, by=_name(by), surfaces=tuple(surfaces)))
+
+
+def _surface_of(file: Path, surfaces: Sequence[str]) -> str:
+    """The surface that a file is for: the only one, or the one that has its name."""
+    names = {file.name, file.stem}
+    alike = [each for each in surfaces if names & {each, PurePath(each).name, PurePath(each).stem}]
+    fitting = alike if len(alike) == 1 else surfaces
+    if len(fitting) > 1:
+        message = f"'{file.name}' could be for any of: {', '.join(surfaces)}"
+        raise ConfigError.of("--surface", message, "name one with --surface NAME")
+    return next(iter(fitting), file.stem)
+
+
+def _name(by: str | None) -> str:
+    return person_name(user_name() if by is None else by)
+
+
+def _send(folder: Path, note: Note) -> None:
+    record = RunRecord.read(folder)
+    send(record, note, cases=stored_cases(record))
+    when = "between two trials" if record.driven else "when the run is resumed"
+    typer.echo(f"sent to {record.header.id}: it is taken in {when}")
+    left = len(waiting(folder))
+    if left > 1:
+        typer.echo(f"{counted(left, 'note')} wait now; the first one sent comes first")
+    if not record.driven:
+        at_limit = record.status == "finished" and record.ending is not None
+        limit = f", with a limit above {record.ending.reason}" if at_limit and record.ending else ""
+        typer.echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
 
 
 def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:

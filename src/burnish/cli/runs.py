@@ -95,7 +95,7 @@ def report(
 ) -> None:
     """Rewrite the report.md of a run from its journal, and print it."""
     if html:
-        from burnish.cli.view_pages import write_run_page
+        from burnish.cli.watch_checks import write_run_page
 
         write_run_page(run)
         return
@@ -127,7 +127,7 @@ def compare(
 ) -> None:
     """Runs side by side; two of them case by case where they share cases."""
     if html is not None:
-        from burnish.cli.view_pages import write_comparison_page
+        from burnish.cli.watch_checks import write_comparison_page
 
         write_comparison_page([left, *others], html)
         return
@@ -177,7 +177,7 @@ def resume(
     header = Header.read(folder)
     flags = flag_values(ctx, assignments)
     if strategy_plugin(header.strategy).proposes:
-        from burnish.cli.execution import RunOpening, run_project
+        from burnish.cli.optimization import RunOpening, run_project
         from burnish.projects import reload_project
 
         project = reload_project(folder, flags)
@@ -211,7 +211,7 @@ def try_candidate(
 
     It is the next trial, and is decided on like any other.
     """
-    from burnish.cli.steering import send_file
+    from burnish.cli.run_pages import send_file
 
     send_file(run, file, surface=surface, by=by)
 
@@ -224,7 +224,7 @@ def tell(
     by: _By = None,
 ) -> None:
     """Give the proposers of a run a hint, from the next trial on."""
-    from burnish.cli.steering import send_hint
+    from burnish.cli.run_pages import send_hint
 
     send_hint(run, hint, by=by)
 
@@ -232,7 +232,7 @@ def tell(
 @app.command(rich_help_panel=_STEER)
 def pin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
     """Freeze parts of what a run searches over, from the next trial on."""
-    from burnish.cli.steering import send_pins
+    from burnish.cli.run_pages import send_pins
 
     send_pins(run, surfaces, by=by, pin=True)
 
@@ -240,7 +240,7 @@ def pin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
 @app.command(rich_help_panel=_STEER)
 def unpin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
     """Let a run change pinned parts again."""
-    from burnish.cli.steering import send_pins
+    from burnish.cli.run_pages import send_pins
 
     send_pins(run, surfaces, by=by, pin=False)
 
@@ -259,7 +259,7 @@ def tag(
 ) -> None:
     """Add tags to a run or remove them, and print those that it has."""
     from burnish.runs.directory import find_run
-    from burnish.runs.tags import change_tags, tags_of
+    from burnish.runs.spec import change_tags, tags_of
 
     folder = find_run(run)
     changes = names or remove

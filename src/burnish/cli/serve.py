@@ -1,4 +1,7 @@
-"""`burnish serve`: the service."""
+"""`burnish serve`: the service.
+
+`burnish mcp`: burnish's commands as tools of a coding agent.
+"""
 
 import os
 from dataclasses import dataclass
@@ -8,12 +11,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from burnish.cli import tokens
+from burnish.cli import options, tokens
 from burnish.cli.options import flag_group, in_panel
 from burnish.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from burnish.server.tokens import ClientLimits
+
+
+def mcp(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Files outside it are not measured.")
+    ] = Path(),
+    *,
+    max_calls: options.MaxCalls = None,
+    max_usd: options.MaxUsd = None,
+) -> None:
+    """Offer burnish to a coding agent, as tools over the Model Context Protocol on stdio.
+
+    It may look at runs. With a limit it may also evaluate and optimise,
+    one run at a time, and all of them together within that limit.
+    It may never adopt a result.
+    """
+    from burnish.cli.mcp_tools import serve_tools
+
+    serve_tools(folder, max_calls=max_calls, max_usd=max_usd)
+
 
 _what, _who = in_panel("What"), in_panel("Who may ask")
 _where, _limit = in_panel("Where things lie"), in_panel("Limits")

@@ -1,24 +1,310 @@
-"""Running `burnish init`: the questions, the files, and the next commands."""
+"""Running `burnish init`: the questions, the files, and the next commands.
 
+The output of `burnish doctor`, for people or for programs.
+
+A structure on the terminal: a tree of nodes, and PromptIter's JSON for programs.
+
+The prompts of roles as `burnish roles` shows and installs them.
+"""
+
+import difflib
+import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 import typer
 
-from burnish.core.errors import ConfigError, Problem
-from burnish.models.health import HealthSite
-from burnish.projects.starters.cases import StarterCases
+from burnish.cli.tokens import DATA
+from burnish.core.content import Json
+from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.formatting import counted, shorten
+from burnish.core.surfaces import Node, Position
+from burnish.models.health import (
+    HealthFinding,
+    HealthSite,
+    examine,
+    is_healthy,
+    missing_for_demo,
+)
+from burnish.models.references import load_dotenv
+from burnish.models.roles import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
+from burnish.projects.schemas import Anatomy, read_structure
 from burnish.projects.starters.kinds import AGENT, STARTERS, Starter, StarterProject, StarterRequest
-from burnish.projects.starters.models import ModelChoice, chosen_model, offered_models
-from burnish.projects.starters.new_files import write_new
-from burnish.projects.starters.programs import has_program
+from burnish.projects.starters.programs import (
+    ModelChoice,
+    chosen_model,
+    has_program,
+    offered_models,
+)
+from burnish.projects.starters.texts import StarterCases, write_new
+from burnish.reports.rendering import Columns
 from burnish.runs.directory import index_folder
+from burnish.system import Redactor, read_bytes, read_text
 from burnish.system.config import near
+from burnish.targets.graph.functions import Condition
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standing:
+    """The prompt of a role that is in use here, next to the shipped one."""
+
+    prompt: RolePrompt
+    shipped: Path | None
+
+    @property
+    def source(self) -> str:
+        return "package" if self.prompt.source == self.shipped else str(self.prompt.source)
+
+    @property
+    def state(self) -> str:
+        if self.shipped is None:
+            return "your own"
+        if read_bytes(self.prompt.source) == read_bytes(self.shipped):
+            return "as shipped"
+        version = read_prompt(self.shipped).version
+        return "changed" if version == self.prompt.version else f"changed; v{version} is shipped"
+
+    def facts(self) -> dict[str, Json]:
+        return {
+            "name": self.prompt.name,
+            "version": self.prompt.version,
+            "description": self.prompt.description,
+            "source": self.source,
+            "path": str(self.prompt.source),
+            "state": self.state,
+            "fingerprint": self.prompt.fingerprint,
+        }
+
+
+def print_list(*, as_json: bool) -> None:
+    """Print every role with the prompt in use."""
+    redactor = _redactor()
+    table = Columns("role", "version", "from", "state", "description", cut=("description",))
+    mine = (path.stem for path in INSTALL_FOLDER.glob("*.yaml"))
+    for role in sorted({*shipped(), *mine}):
+        try:
+            standing = _Standing(prompt=in_force(role, Path()), shipped=shipped().get(role))
+        except BurnishError as error:
+            typer.echo(f"! {redactor.text(shorten(str(error), 200))}", err=True)
+            continue
+        if as_json:
+            typer.echo(json.dumps(redactor.json(standing.facts()), ensure_ascii=False))
+        prompt = standing.prompt
+        about = redactor.text(prompt.description)
+        table.add(role, str(prompt.version), standing.source, standing.state, about)
+    if not as_json:
+        table.show()
+
+
+def print_prompt(role: str) -> None:
+    """Print the prompt in use, and its path."""
+    prompt = in_force(role, Path())
+    typer.echo(f"# {prompt.source}")
+    typer.echo(_redactor().text(read_text(prompt.source)).rstrip())
+
+
+def install_prompts(roles: Sequence[str]) -> None:
+    """Copy shipped prompts to where they can be edited; existing files stay."""
+    paths = _chosen_paths(roles)
+    INSTALL_FOLDER.mkdir(parents=True, exist_ok=True)
+    untouched = [not _install(role, path) for role, path in paths.items()]
+    typer.echo("the prompts there are used from now on; edit them as you like")
+    if any(untouched):
+        typer.echo("`burnish roles install --diff` shows how the kept files differ")
+
+
+def print_changes(roles: Sequence[str]) -> None:
+    """How installed prompts differ from the shipped ones."""
+    redactor = _redactor()
+    for role, path in _chosen_paths(roles).items():
+        mine = _installed(role)
+        if not mine.is_file():
+            typer.echo(f"{role}: not installed; the shipped prompt is used")
+        elif lines := list(_difference(path, mine)):
+            typer.echo(redactor.text("".join(lines)), nl=False)
+        else:
+            typer.echo(f"{role}: {mine} is as shipped")
+
+
+def _install(role: str, path: Path) -> bool:
+    home = _installed(role)
+    try:
+        with home.open("xb") as file:
+            file.write(read_bytes(path))
+    except FileExistsError:
+        typer.echo(f"kept       {home}: the file already exists")
+        return False
+    typer.echo(f"installed  {home}")
+    return True
+
+
+def _difference(old: Path, new: Path) -> Iterator[str]:
+    before, after = (read_text(path).splitlines(keepends=True) for path in (old, new))
+    for line in difflib.unified_diff(before, after, f"shipped/{old.name}", str(new)):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _chosen_paths(roles: Sequence[str]) -> dict[str, Path]:
+    paths = shipped()
+    unknown = [role for role in roles if role not in paths]
+    if unknown:
+        there = f"there are: {', '.join(paths)}"
+        message = "there is no such role"
+        raise ConfigError([Problem(where=r, message=message, remedy=there) for r in unknown])
+    return {role: paths[role] for role in roles or paths}
+
+
+def _installed(role: str) -> Path:
+    return INSTALL_FOLDER / f"{role}.yaml"
+
+
+def _redactor() -> Redactor:
+    """Knows the keys of the environment and of `.env`: one may stand in an edited prompt."""
+    environ = dict(os.environ)
+    load_dotenv(Path(), environ)
+    return Redactor.from_environment(environ)
+
+
+def show_structure(path: Path, *, as_json: bool) -> None:
+    """Print the structure of the agent in a file."""
+    anatomy, redactor = read_structure(path), Redactor.from_environment()
+    if as_json:
+        from burnish.compat.promptiter.snapshot import SurfaceMap
+
+        data = {"structure": SurfaceMap.of(anatomy.target).snapshot.to_json()}
+        typer.echo(redactor.text(json.dumps(data, indent=2, ensure_ascii=False)))
+        return
+    for line in _tree(anatomy):
+        typer.echo(redactor.text(line))
+
+
+def _tree(anatomy: Anatomy) -> Iterator[str]:
+    structure = anatomy.target.structure
+    sizes = [counted(len(structure.nodes), "node"), counted(len(structure.edges), "edge")]
+    changed = sum(position.surface in anatomy.targets for position in structure.positions)
+    sizes.append(f"{changed} of {counted(len(structure.positions), 'position')} may be changed")
+    yield f"{structure.id[:19]} · {', '.join(sizes)}"
+    # The whole before its parts, and first of those where it begins.
+    for node in sorted(
+        structure.nodes, key=lambda node: (node.id.count("/"), node.id != structure.entry, node.id)
+    ):
+        yield ""
+        yield from _node(anatomy, node)
+
+
+def _node(anatomy: Anatomy, node: Node) -> Iterator[str]:
+    entry = ", where it begins" if node.id == anatomy.target.structure.entry else ""
+    yield f"{node.id}  {node.kind.value}{entry}"
+    for edge in anatomy.target.structure.edges:
+        if edge.source == node.id:
+            conditions = anatomy.conditions.get((edge.source, edge.to), (None,))
+            yield from (f"    → {edge.to}{_when(condition)}" for condition in conditions)
+    for position in anatomy.target.structure.positions:
+        if position.node == node.id:
+            mark = "*" if position.surface in anatomy.targets else " "
+            name = position.id.removeprefix(position.node)
+            yield f"  {mark} {name:<24} {_value(position)}".rstrip()
+
+
+def _when(condition: Condition | None) -> str:
+    if condition is None:
+        return ""
+    when = "unless" if condition.negated else "when"
+    if condition.function is not None:
+        return f"  {when} {condition.function.name} says so"
+    return f"  {when} it {condition.kind} '{condition.text}'" if condition.text else "  always"
+
+
+def _value(position: Position) -> str:
+    value = position.value
+    if isinstance(value, tuple):
+        return counted(len(value), "demonstration")
+    if not isinstance(value, str) or position.type.value == "model":
+        return str(value)
+    size = counted(len(value), "character")
+    return f"{size}: {shorten(value, 60)}" if value.strip() else size
+
+
+_WIDTH = 80
+
+_SERVICE_FILES = ("service.json", "worker.json")
+"""As in server/tokens.py, which loads pydantic."""
+
+
+def print_diagnosis(*, online: bool, as_json: bool) -> bool:
+    """Check everything and print it; returns whether burnish works here."""
+    site = HealthSite.of(Path.cwd(), index_folder().parent, os.environ)
+    findings = [*examine(site, ask_providers=online), *_service(Path.cwd() / DATA)]
+    healthy = is_healthy(findings)
+    if as_json:
+        facts = {"healthy": healthy, "findings": [asdict(finding) for finding in findings]}
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+    else:
+        typer.echo("\n".join(_page(findings, healthy=healthy, online=online)))
+    return healthy
+
+
+def _service(data: Path) -> Iterator[HealthFinding]:
+    """The roles of the service that was last started here, and what its clients may do."""
+    files = [file for file in _SERVICE_FILES if (data / file).is_file()]
+    if not files:
+        return
+    from burnish.server.tokens import ServiceRules  # few folders have one
+
+    for file in files:
+        rules = ServiceRules.read(data, file)
+        if rules is None:
+            told, remedy = f"its {file} is damaged", "start `burnish serve` again"
+            yield HealthFinding(
+                area="service", name="rules", state="wrong", told=told, remedy=remedy
+            )
+            continue
+        for line in rules.lines():
+            name, _, told = line.partition(": ") if ": " in line else ("tokens", "", line)
+            yield HealthFinding(area="service", name=name, told=told)
+
+
+def _page(findings: Sequence[HealthFinding], *, healthy: bool, online: bool) -> Iterator[str]:
+    width = max(len(finding.name) for finding in findings)
+    for area, members in groupby(findings, lambda finding: finding.area):
+        yield area
+        for finding in members:
+            yield from _entry(finding, width)
+    yield ""
+    missing = (finding.name for finding in findings if finding.needed and finding.state != "ok")
+    if not healthy:
+        message = f"burnish does not work here until this is fixed: {', '.join(missing)}"
+        yield from textwrap.wrap(message, _WIDTH)
+    elif remedy := missing_for_demo(findings):
+        yield "burnish works here; models and features marked – wait for what is named"
+        yield from _folded(f"for the offline demo: {remedy}", "", "  ")
+    else:
+        yield "everything that the offline demo needs is available"
+    if not online:
+        yield "`burnish doctor --online` also calls the providers that you have keys for"
+
+
+def _entry(finding: HealthFinding, width: int) -> Iterator[str]:
+    mark = {"ok": "✓", "absent": "–", "wrong": "✗"}[finding.state]
+    head = f"  {mark} {finding.name:{width}}  "
+    indent = " " * len(head)
+    yield from _folded(finding.told, head, indent)
+    if finding.remedy:
+        yield from _folded(finding.remedy, f"{indent}→ ", f"{indent}  ")
+
+
+def _folded(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
 
 _ENDINGS = (".csv", ".jsonl", ".ndjson", ".evalset.json")
 _BY_DETAIL = {"url": "http", "command": "command"}

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from burnish.cluster.link import Link, LinkMessage
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.content import Codec, Json, canonical, codec
 from burnish.core.errors import NotJournalable, WorkerTrouble
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Call, Receipt, Scope, WorkUnit
 from burnish.journal.limits import Limits
 from burnish.projects.description import from_stored

@@ -4,8 +4,7 @@ from burnish.compat.callbacks import Callback, CallbackResult, Callbacks, Moment
 from burnish.compat.eval_sets import AgentEvaluator, EvaluateResult
 from burnish.compat.optimizer.base import BaseOptimizer
 from burnish.compat.optimizer.callbacks import LabeledStopper
-from burnish.compat.optimizer.entry import AgentOptimizer
-from burnish.compat.optimizer.reflective import OPTIMIZER_REGISTRY
+from burnish.compat.optimizer.entry import OPTIMIZER_REGISTRY, AgentOptimizer
 from burnish.strategies.reflective.results import OptimizeResult, RoundRecord
 from burnish.targets.prompts import TargetPrompt
 

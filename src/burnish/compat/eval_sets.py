@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from burnish.compat.callbacks import CallbackDispatcher, Callbacks, WatchedTarget, watched_metrics
+from burnish.compat.callbacks import (
+    CallbackDispatcher,
+    Callbacks,
+    RunnerAgent,
+    WatchedTarget,
+    watched_metrics,
+)
 from burnish.compat.eval_types import (
     EvalCaseResult,
     EvalSet,
@@ -16,16 +22,14 @@ from burnish.compat.eval_types import (
     pass_at_k,
     pass_hat_k,
 )
-from burnish.compat.evaluators import EVALUATOR_REGISTRY, LLM_EVALUATOR_REGISTRY
-from burnish.compat.results_by_case import case_results
-from burnish.compat.runner_agents import RunnerAgent
+from burnish.compat.evaluators import EVALUATOR_REGISTRY, LLM_EVALUATOR_REGISTRY, case_results
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.protocols import Metric, Target
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.formats import read_cases, read_folder
-from burnish.metrics.eval_metrics import EvalConfig
-from burnish.metrics.factory import MetricMaking
+from burnish.metrics.criteria import EvalConfig
+from burnish.metrics.judge_shapes import MetricMaking
 from burnish.metrics.turns import EPSILON
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import Field, ValidationError, model_validator
 
+from burnish.core.cases import Outcome, Trace
 from burnish.core.content import Json
-from burnish.core.outcomes import Outcome, Trace
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
@@ -26,7 +26,7 @@ from burnish.datasets.evalset_shapes import (
     as_python,
 )
 from burnish.datasets.evalsets import evalset_in, recorded_outcome
-from burnish.metrics.eval_metrics import MetricItem
+from burnish.metrics.criteria import MetricItem
 from burnish.system import write_atomic
 from burnish.system.yaml import tree_of
 

@@ -37,11 +37,14 @@ from burnish.compat.evaluators import (
 )
 from burnish.compat.evaluators import EvaluatorBase as Evaluator
 from burnish.compat.optimizer.base import BaseOptimizer
-from burnish.compat.optimizer.entry import AgentOptimizer
-from burnish.compat.optimizer.reflective import OPTIMIZER_REGISTRY
-from burnish.metrics.criteria import FinalResponseCriterion, TextCriterion, ToolTrajectoryCriterion
+from burnish.compat.optimizer.entry import OPTIMIZER_REGISTRY, AgentOptimizer
+from burnish.metrics.criteria import (
+    EvalConfig,
+    FinalResponseCriterion,
+    TextCriterion,
+    ToolTrajectoryCriterion,
+)
 from burnish.metrics.criteria import JsonCriterion as JSONCriterion
-from burnish.metrics.eval_metrics import EvalConfig
 from burnish.metrics.judge_shapes import LlmJudgeCriterion as LLMJudgeCriterion
 from burnish.targets.prompts import TargetPrompt
 

@@ -1,19 +1,139 @@
-"""Cases, their messages, turns and labels, and the splits that keep them apart."""
+"""Cases, their messages, turns and labels, and the splits that keep them apart.
+
+Outcomes of single runs of cases, with trace, cost and failure.
+"""
 
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from operator import not_
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
 from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import Problem
-from burnish.core.outcomes import Outcome, ToolCall
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Tokens and requests of one or more model calls."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One use of a tool: its arguments and its result."""
+
+    name: str
+    arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    result: Json = None
+    error: str = ""
+    id: str = ""
+    """The model's id of this use, if there is one."""
+    passages: tuple[str, ...] = ()
+    """The passages that a retrieval tool returned."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One step inside a run."""
+
+    id: str
+    node: str
+    turn: int = 0
+    predecessors: tuple[str, ...] = ()
+    surfaces: tuple[str, ...] = ()
+    """The surfaces whose values were used in this step."""
+    input: Json = None
+    output: Json = None
+    tools: tuple[ToolCall, ...] = ()
+    tools_known: Annotated[bool, Field(exclude_if=bool)] = True
+    """False for a step that stands for an agent whose tool calls nobody sees."""
+    error: str = ""
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trace:
+    """The steps of a run; predecessors come first."""
+
+    steps: tuple[Step, ...] = ()
+
+
+class FailureKind(StrEnum):
+    """Who caused a failure: this decides between a score of 0 and no score at all."""
+
+    AGENT = "agent"
+    """Exception, invalid output, out of time: scores 0, and the proposer sees the error."""
+    INFRASTRUCTURE = "infrastructure"
+    """Rate limit, connection, judge down: retried, then missing. Never 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why a run of a case gave no output."""
+
+    kind: FailureKind
+    message: str
+    error: str = ""
+    """The name of the exception class."""
+    attempts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """The result of one run of one case."""
+
+    replies: tuple[str, ...] = ()
+    """The agent's replies, one per turn."""
+    asked: tuple[str, ...] = ()
+    """In a generated conversation, the inputs to the agent, one per turn."""
+    data: Json = None
+    """The structured answer, if the agent gives one."""
+    measures: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Numbers that the run reported, in any unit."""
+    trace: Trace = field(default_factory=Trace)
+    usage: Usage = field(default_factory=Usage)
+    nano_usd: int | None = 0
+    """The agent's cost; None when the price is unknown."""
+    seconds: float = 0.0
+    failure: Failure | None = None
+    withheld: Annotated[bool, Field(exclude_if=not_)] = False
+    """Whether something that looks like a key was removed before it was stored: metrics saw the
+    whole answer, and what is left must not be scored again."""
+
+    @property
+    def output(self) -> str:
+        """The last reply."""
+        return self.replies[-1] if self.replies else ""
+
+    @property
+    def failed(self) -> bool:
+        """The agent failed: this scores 0."""
+        return self.failure is not None and self.failure.kind is FailureKind.AGENT
+
+    @property
+    def missing(self) -> bool:
+        """The infrastructure failed: there is nothing to score."""
+        return self.failure is not None and self.failure.kind is FailureKind.INFRASTRUCTURE
+
 
 Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -301,7 +421,10 @@ class Dataset:
 _WORD = re.compile(r"[\w./:+#&@-]{1,64}")
 """One word, as in identifiers and class names: no spaces, quotes or brackets."""
 
-
+_PARTS = re.compile(r"([^\w\s]+)")
+_SIGN = re.compile(r"[|/;:=#@+*~^<>-]+")
+"""Signs between the parts of a form, which sentences have no use for."""
+_WORDS_OF_A_PART, _FEWEST_OF_A_FORM = 4, 4
 _MOST_LABELS, _CLOSED = 60, 0.8
 """A closed set has at most so many labels, and they are at least this share of all answers."""
 
@@ -348,6 +471,45 @@ def spelled_labels(cases: Iterable[Case], *, most: int = _MOST_LABELS) -> tuple[
         spellings.setdefault(squeeze(answer), answer)
     is_closed = len(spellings) <= most and len(among) >= _CLOSED * len(answers)
     return tuple(sorted(spellings.values())) if is_closed else ()
+
+
+def answer_form(cases: Iterable[Case]) -> str:
+    """An answer in the form that four of five answers have, such as dates; empty if none has.
+
+    It is put together from parts of several, so that it gives none of them away.
+    """
+    answers = [turn.expected.strip() for case in cases for turn in case.turns if turn.expected]
+    distinct = list(dict.fromkeys(answers))
+    forms = Counter(_separators(answer) for answer in distinct)
+    signs, count = forms.most_common(1)[0] if forms else ((), 0)
+    if not signs or count < max(_FEWEST_OF_A_FORM, _CLOSED * len(distinct)):
+        return ""
+    alike = [_PARTS.split(answer)[::2] for answer in distinct if _separators(answer) == signs]
+    for first in range(len(alike)):
+        parts = [alike[(first + place) % len(alike)][place] for place in range(len(signs) + 1)]
+        made = "".join(f"{part}{sign}" for part, sign in zip(parts, (*signs, ""), strict=True))
+        if made not in answers:
+            return made
+    return ""
+
+
+def has_form(text: str, form: str) -> bool:
+    """Whether a text shows an answer in this form: the same signs, capitals and digits."""
+    parts = [
+        r"\d+" if part.isdigit() else r"[^\W\da-z]+" if part.isupper() else r"\w[\w ]*"
+        for part in _PARTS.split(form)[::2]
+    ]
+    signs = [*map(re.escape, _separators(form)), ""]
+    pattern = "".join(f"{part}{sign}" for part, sign in zip(parts, signs, strict=True))
+    return re.search(pattern, text) is not None
+
+
+def _separators(answer: str) -> tuple[str, ...]:
+    """The signs between the parts of an answer; none if it is prose, or not made of short parts."""
+    parts = _PARTS.split(answer)
+    short = all(0 < len(part.split()) <= _WORDS_OF_A_PART for part in parts[::2])
+    signs = tuple(parts[1::2])
+    return signs if short and all(_SIGN.fullmatch(sign) for sign in signs) else ()
 
 
 def _labels(answers: Mapping[str, set[str]]) -> set[str]:

@@ -1,21 +1,32 @@
-"""Scores, evaluations over cases × repeats, and the objective that reduces them."""
+"""Scores, evaluations over cases × repeats, and the objective that reduces them.
+
+What notebooks show of results: small tables in HTML.
+"""
 
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from typing import Literal, TypeAlias
 
-from burnish.core.cases import Split
+from burnish.core.cases import Outcome, Split
 from burnish.core.content import Json
 from burnish.core.money import to_usd
-from burnish.core.notebooks import html_table
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import EPSILON
 
 
-@dataclass(frozen=True, kw_only=True)
+def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A titled table as HTML; all texts are escaped."""
+    heads = "".join(f"<th>{escape(each)}</th>" for each in head)
+    lines = ("".join(f"<td>{escape(each)}</td>" for each in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    top = f"<thead><tr>{heads}</tr></thead>" if head else ""
+    return f"<p><b>{escape(title)}</b></p><table>{top}<tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
     """A value in [0, 1] or missing, pass or fail, and the reason in words."""
 
@@ -55,7 +66,7 @@ class Score:
         return cls(metric=metric, value=0.0, passed=False if judges else None, reason=reason)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CaseResult:
     """The outcome and the scores of one run of one case."""
 
@@ -72,6 +83,8 @@ class CaseResult:
     def value(self, metric: str) -> float | None:
         """The metric's mean over the turns; None when a score is missing or there is none."""
         values = [score.value for score in self.scores if score.metric == metric]
+        if len(values) == 1:
+            return values[0]
         if self.outcome.failed and not values:
             return 0.0
         present = [value for value in values if value is not None]
@@ -195,8 +208,8 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(mean([(value - centre) ** 2 for value in values]))
 
 
-def _lacks(result: CaseResult, metrics: Iterable[str]) -> bool:
-    return any(result.applies(m) and result.value(m) is None for m in metrics)
+def _lacks(result: CaseResult, metrics: Collection[str]) -> bool:
+    return any(score.value is None and score.metric in metrics for score in result.scores)
 
 
 Operator: TypeAlias = Literal["<=", "<", ">=", ">", "==", "!="]

@@ -4,22 +4,27 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.content import Codec, Json, canonical, short_id
 from burnish.core.errors import NotJournalable, Problem
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate, FileSurface, Surface
 
 T = TypeVar("T")
 
 KEY_SCHEMA = 1
 """Part of every key; increases when the meaning of keys changes."""
+
+
+@lru_cache
+def _head(kind: str, draw: int) -> bytes:
+    """What a key begins with."""
+    return canonical([KEY_SCHEMA, kind, draw])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +61,7 @@ class Call(Generic[T]):
     @cached_property
     def key(self) -> str:
         """A hash that identifies this effect."""
-        head = canonical([KEY_SCHEMA, self.kind, self.draw])
-        return hashlib.sha256(head + self.spelled).hexdigest()
+        return hashlib.sha256(_head(self.kind, self.draw) + self.spelled).hexdigest()
 
     @property
     def paid(self) -> bool:

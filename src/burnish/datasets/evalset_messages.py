@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from burnish.core.cases import Image, Message, Speaker, ToolUse
+from burnish.core.cases import Image, Message, Speaker, ToolCall, ToolUse
 from burnish.core.content import Json
-from burnish.core.outcomes import ToolCall
 from burnish.datasets.agent_cases import listed, mapped
 from burnish.datasets.case_files import present
 from burnish.datasets.evalset_shapes import (

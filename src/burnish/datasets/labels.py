@@ -13,10 +13,9 @@ from pathlib import Path
 
 from pydantic import StrictFloat, StrictInt
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.content import Json, NotBlank, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.outcomes import Outcome
 from burnish.datasets.agent_cases import Complaints
 from burnish.datasets.case_files import CaseFileShape
 from burnish.datasets.formats import read_cases, read_some_cases

@@ -6,12 +6,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import cast
 
-from burnish.core.cases import Message
+from burnish.core.cases import Message, ToolCall, Usage
 from burnish.core.content import Json
-from burnish.core.outcomes import ToolCall, Usage
 from burnish.datasets.agent_cases import listed, mapped
-from burnish.datasets.messages import arguments_of, first_of, plain, read_messages, unpacked
-from burnish.datasets.traces import LoggedTrace, feedback_of
+from burnish.datasets.traces import (
+    LoggedTrace,
+    arguments_of,
+    feedback_of,
+    first_of,
+    plain,
+    read_messages,
+    unpacked,
+)
 
 _INDEX = re.compile(r"\.(\d{1,6})(?=\.|$)")
 _EVENT_ROLES = {

@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
 
-from burnish.core.cases import Attachment, Case, Message, Scenario, Turn
+from burnish.core.cases import Attachment, Case, Message, Outcome, Scenario, ToolCall, Turn
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Outcome, ToolCall
 from burnish.datasets.agent_cases import Complaints, listed, mapped
 from burnish.datasets.case_files import (
     FILE_OPTIONS,

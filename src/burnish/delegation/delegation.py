@@ -10,17 +10,22 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Effects, Scope
-from burnish.delegation.board import Blackboard
 from burnish.delegation.envelope import Stopwatch, Tally, TimedScope
 from burnish.delegation.evaluation import measure
-from burnish.delegation.home import Home, is_delegation, require_same, versions
 from burnish.delegation.loop import LoopEnding, ManagerLoop
 from burnish.delegation.policy import PolicyTexts
-from burnish.delegation.record import Listener, Recording
+from burnish.delegation.record import (
+    Home,
+    Listener,
+    Recording,
+    is_delegation,
+    require_same,
+    versions,
+)
 from burnish.delegation.result import DelegationResult, finish, graded
 from burnish.delegation.team import Workflow
 from burnish.delegation.tools import Commands, CommandTool, Toolkit, WorkerTool, file_tools
-from burnish.delegation.workers import WorkContext
+from burnish.delegation.workers import Blackboard, WorkContext
 from burnish.delegation.workspace import STATES, StartingFiles, StateStore, TeamWorkspace
 from burnish.journal.once import NamedScope
 from burnish.system import ChildProcesses, Redactor

@@ -8,9 +8,9 @@ from typing import Generic, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from burnish.core.cases import ToolCall
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import RoleFailed
-from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Effects
 from burnish.delegation.answers import (
     DECISION_KEYS,

@@ -8,10 +8,18 @@ from typing import Any, ClassVar
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json, short_id
-from burnish.core.drawings import Drawing
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective
-from burnish.core.formatting import Facts, Heading, Page, Section, duration, number, spending
+from burnish.core.formatting import (
+    Drawing,
+    Facts,
+    Heading,
+    Page,
+    Section,
+    duration,
+    number,
+    spending,
+)
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, Surface
 from burnish.core.trials import SplitResult, Trial
@@ -23,15 +31,21 @@ from burnish.delegation.experiments import (
     TaskInput,
     find_task,
 )
-from burnish.delegation.home import POLICY, is_delegation, kept_policy, new_run_id
 from burnish.delegation.policy import NAMES, PolicyTexts
-from burnish.delegation.record import SUMMARY, Listener
+from burnish.delegation.record import (
+    POLICY,
+    SUMMARY,
+    Listener,
+    is_delegation,
+    kept_policy,
+    new_run_id,
+)
 from burnish.delegation.refine.gradients import mapping, text
 from burnish.delegation.refine.seeds import read_seed
 from burnish.delegation.result import WEIGHTS, DelegationResult, ending_words
 from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, outcome_of
 from burnish.delegation.team import Team
-from burnish.delegation.training.registries import texts_for_refining, texts_to_read
+from burnish.delegation.training.suites import texts_for_refining, texts_to_read
 from burnish.delegation.workflow_spec import DelegateSettings, WorkflowSpec
 from burnish.runs.directory import RunRecord, loss_of
 from burnish.runs.events import BASELINE, Exported, SearchEnded, SessionBegun, TrialRecorded

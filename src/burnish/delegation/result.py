@@ -12,10 +12,9 @@ from burnish.core.money import NOTHING, Spend
 from burnish.delegation.answers import Defect, bullets, defect_lines
 from burnish.delegation.evaluation import DelegationEvaluation, MetricMeasurement
 from burnish.delegation.gates import GateVerdict
-from burnish.delegation.home import Home
 from burnish.delegation.loop import LoopEnding, ManagerLoop, Status
 from burnish.delegation.manager import critique_request
-from burnish.delegation.record import FINAL
+from burnish.delegation.record import FINAL, Home
 from burnish.delegation.workers import CommandWorker
 from burnish.system.workspaces import shown
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Failure, FailureKind, Outcome, Turn, Usage
 from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Usage
 from burnish.core.protocols import Description, Effects, Receipt, Scope
 from burnish.core.surfaces import Candidate, Origin, TextSurface, placeholders_in
 from burnish.delegation.delegation import Delegation, Site, delegate

@@ -20,7 +20,7 @@ from burnish.delegation.envelope import Stopwatch
 from burnish.system import read_bytes, write_atomic
 from burnish.system.files import file_trouble, put_in_place
 from burnish.system.workspaces import copy_workspace, remove_tree, snapshot
-from burnish.system.workspaces.paths import covers
+from burnish.system.workspaces.snapshots import covers
 from burnish.targets.artifacts.task import CACHES, finished
 
 

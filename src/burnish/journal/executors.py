@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from burnish.core.outcomes import Failure, FailureKind
+from burnish.core.cases import Failure, FailureKind
 from burnish.system.shutdown import has_ended, leave_behind
 
 T = TypeVar("T")

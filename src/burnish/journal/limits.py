@@ -118,6 +118,8 @@ class Meter:
         """
         added = NOTHING
         for key, spend in spends.items():
+            if key != run and spend == NOTHING:
+                continue  # such as a computed score: it adds nothing, however often it is used
             compact = bytes.fromhex(key)
             if not self._has(compact):
                 self._used.add(compact)

@@ -1,12 +1,11 @@
 """Effects that are journaled, performed directly, or only looked up."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from burnish.core.content import Json, canonical
+from burnish.core.content import Json, canonical, of_canonical
 from burnish.core.errors import (
     BurnishError,
     NotJournalable,
@@ -198,7 +197,7 @@ class JournaledEffects:
         if earlier is None:
             return None
         with reading(self.journal.path):
-            return json.loads(earlier[0])
+            return of_canonical(earlier[0])
 
     def _landed(self, key: str, task: "asyncio.Task[Stored]") -> None:
         self._in_flight.pop(key, None)
@@ -246,7 +245,7 @@ class JournaledEffects:
                 raise
             missing, spend = receipt.missing, receipt.spend
         with reading(self.journal.path):
-            data = json.loads(value)
+            data = of_canonical(value)
         await self.journal.complete(
             call,
             trial=scope.trial,
@@ -262,14 +261,14 @@ class JournaledEffects:
         if whole is None:
             return stored
         if call.whole is not None:
-            call.whole(call.codec.decode(json.loads(whole)))
+            call.whole(call.codec.decode(of_canonical(whole)))
         # Inside the work on a case the result stays whole, for the agent and for metrics.
         return stored if scope.own_text is None else self._remembered(call.key, stored, whole)
 
     def _remembered(self, key: str, stored: Stored, whole: bytes) -> Stored:
         if len(self._whole) >= _REMEMBERED:
             self._whole.pop(next(iter(self._whole)))
-        self._whole[key] = replace(stored, value=json.loads(whole))
+        self._whole[key] = replace(stored, value=of_canonical(whole))
         return self._whole[key]
 
     def _encoded(
@@ -286,8 +285,10 @@ class JournaledEffects:
             value = call.otherwise(error)
             data = call.codec.encode(value)
             spelled = canonical(data)
-        if own_text is None or self._redactor.is_clean(spelled.decode()):
-            return self._redacted(spelled, data), None
+        if self._redactor.is_clean(spelled.decode()):
+            return spelled, None
+        if own_text is None:
+            return canonical(self._redactor.json(data)), None
         spared = own_text()
         stored = canonical(self._redactor.json(data, spared=spared))
         whole = canonical(self._redactor.own_secrets_removed(data))

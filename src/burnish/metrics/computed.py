@@ -37,9 +37,11 @@ from burnish.metrics.text_matching import (
 from burnish.metrics.tool_matching import (
     STRICT,
     TrajectoryRule,
+    XmlRule,
     compare_expected_tools,
     compare_no_tools,
     compare_trajectories,
+    compare_xml,
 )
 from burnish.metrics.turns import (
     NEEDS_REFERENCE,
@@ -48,7 +50,6 @@ from burnish.metrics.turns import (
     Exchange,
     Verdict,
 )
-from burnish.metrics.xml_matching import XmlRule, compare_xml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.metrics.computed import FinalResponse, LengthCompliance, ToolTrajectory
-from burnish.metrics.eval_metrics import MetricItem
-from burnish.metrics.factory import MetricMaking, check_names
+from burnish.metrics.criteria import MetricItem
 from burnish.metrics.geval import FinalResponseJudge
-from burnish.metrics.judge_shapes import TemplateShape, VariableBinding
+from burnish.metrics.judge_shapes import MetricMaking, TemplateShape, VariableBinding, check_names
 from burnish.metrics.judged import JudgedMetric
 from burnish.metrics.numbered_judges import Hallucinations
 from burnish.metrics.overlap import ResponseMatch

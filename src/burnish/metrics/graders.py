@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from burnish.core.cases import ToolCall
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import NotJournalable
-from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Effects
 from burnish.metrics.turns import Exchange, TurnMetric, Verdict
 from burnish.system.user_functions import UserFunction, load_function

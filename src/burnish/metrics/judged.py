@@ -11,14 +11,13 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVa
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, ToolCall
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend
-from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Effects, Metric
 from burnish.journal.executors import together
-from burnish.metrics.factory import Judge, Panel, of_judges, of_samples
+from burnish.metrics.judge_shapes import Judge, Panel, of_judges, of_samples
 from burnish.metrics.turns import EPSILON, Exchange, Layered, TurnMetric, Verdict
 from burnish.models.answers import Explanation
 from burnish.models.roles import ModelRole, RolePrompt

@@ -7,12 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
-from burnish.core.cases import Case, Rubric
+from burnish.core.cases import Case, Rubric, ToolCall
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.evaluations import mean
 from burnish.core.money import Spend
-from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Effects
 from burnish.journal.executors import together
 from burnish.metrics.judged import (

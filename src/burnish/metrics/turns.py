@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Step, ToolCall, Turn
 from burnish.core.content import Json, codec, short_id
 from burnish.core.evaluations import CaseResult, Score
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Outcome, Step, ToolCall
 from burnish.core.protocols import Effects, Role
 from burnish.metrics.tool_matching import compare_arguments
 from burnish.models.chat import ModelClient

@@ -4,19 +4,107 @@ If no endpoint enforces a schema, models add fences, prose and thoughts, line br
 trailing commas, and leave fields out. All of that is read as it was meant, and what was repaired is
 reported. Nothing that matters is invented: an answer that breaks off, or that contains no object
 or two different ones, is no answer.
+
+Echoes: what a model repeats of its request, around a rewritten text or in place of one.
+
+Small models copy what stands around a text: a line of the prompt, a tag, the name of the field, a
+fence. That is taken off here, before anybody judges the text.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from burnish.core.cases import squeeze
 from burnish.core.content import Json
+
+_TAG = re.compile(r"</?[A-Za-z_][\w-]*>")
+_FENCE_SIGN = re.compile(r"(?:```|~~~)[\w-]*")
+_QUOTES = (('"""', '"""'), ('"', '"'), ("“", "”"))
+_PREAMBLE = re.compile(
+    r"(?:sure\b.{0,3})?(?:here(?:'s| is| are)|below is)\b.{0,80}:", re.IGNORECASE
+)
+_BLANK_LINES = re.compile(r"\n\s*\n\s*\n")
+_SHORTEST_ECHO = 24
+"""Characters of the request that an answer does not share with it by chance."""
+
+
+def without_frame(text: str, frame: Collection[str], *, current: str = "", cases: str = "") -> str:
+    """A rewritten text without what its model copied from around the current text.
+
+    `frame` has the lines of the request that are the prompt's own, and `cases` is what it shows of
+    cases: their lines are no rules, and go wherever they stand. What the current text begins or
+    ends with is its own, and stays.
+    """
+    own = {line.strip() for line in current.splitlines()}
+    shown = {line.strip() for line in cases.splitlines()} - own - {""}
+    bare = _without_phrases(text, frame, current)
+    lines = [line for line in bare.strip().splitlines() if line.strip() not in shown]
+    while lines and (_is_frame(lines[0], frame, own) or _is_preamble(lines, own)):
+        lines.pop(0)
+    while lines and _is_frame(lines[-1], frame, own):
+        lines.pop()
+    inner = "\n".join(lines).strip()
+    for begin, end in _QUOTES:
+        quoted = len(inner) > len(begin + end) and inner.startswith(begin) and inner.endswith(end)
+        body = inner[len(begin) : -len(end)] if quoted else ""
+        if quoted and begin not in body and not current.strip().startswith(begin):
+            return body.strip()
+    # As it was written, if nothing had to go: the end of a file may be a line of its own.
+    return text if inner == text.strip() else _BLANK_LINES.sub("\n\n", inner)
+
+
+def _is_preamble(lines: Sequence[str], own: Collection[str]) -> bool:
+    """Whether a text begins as a chat does: `Here is the new text:`."""
+    first = lines[0].strip()
+    return len(lines) > 1 and first not in own and bool(_PREAMBLE.fullmatch(first))
+
+
+def _without_phrases(text: str, frame: Collection[str], current: str) -> str:
+    """The text without lines of the prompt that its model put inside of its own."""
+    phrases = [line for line in frame if len(line) >= _SHORTEST_ECHO and line not in current]
+    for phrase in sorted(phrases, key=len, reverse=True):
+        text = text.replace(phrase, "")
+    return text
+
+
+def _is_frame(line: str, frame: Collection[str], own: Collection[str]) -> bool:
+    bare = line.strip()
+    if bare in own and bare:
+        return False
+    is_sign = _TAG.fullmatch(bare) or _FENCE_SIGN.fullmatch(bare)
+    return not bare or bool(is_sign) or bare in frame
+
+
+def names_only(text: str, names: Iterable[str]) -> bool:
+    """Whether a text is nothing but the name of a part of the request or of the answer."""
+    bare = squeeze(re.sub(r"[<>{}\[\]():*`'\".…/\\-]+", " ", text))
+    return not bare or bare in {squeeze(name) for name in (*names, *_spaced(names))}
+
+
+def _spaced(names: Iterable[str]) -> Iterable[str]:
+    return [name.replace("_", " ") for name in names]
+
+
+def is_unchanged(text: str, current: str) -> bool:
+    """Whether a text is the current one; `yes` and `YES` may make a difference, blanks do not."""
+    return text.split() == current.split()
+
+
+def is_copied(text: str, request: str, *, current: str = "") -> bool:
+    """Whether a text is a piece of its request, such as the question of a case.
+
+    The current text is a piece of the request too: to shorten it is no copy.
+    """
+    bare = squeeze(text)
+    return len(bare) >= _SHORTEST_ECHO and bare in squeeze(request) and bare not in squeeze(current)
+
 
 LONGEST_GUESS = 20_000
 """Above this many characters broken quotes are not repaired: the time grows with the square."""

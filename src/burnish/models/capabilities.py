@@ -9,10 +9,9 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from burnish.core.cases import Message
+from burnish.core.cases import Message, Usage
 from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
-from burnish.core.outcomes import Usage
 from burnish.journal.once import DirectEffects
 from burnish.models.answers import UnusableAnswer, read_answer
 from burnish.models.chat import (

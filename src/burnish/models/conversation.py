@@ -31,9 +31,8 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from burnish.core.cases import Image, Message, ToolUse
+from burnish.core.cases import Image, Message, ToolUse, Usage
 from burnish.core.content import Json
-from burnish.core.outcomes import Usage
 from burnish.core.protocols import Effects
 from burnish.models.chat import ChatReply, ChatRequest, Finish, Form, ModelClient, Priced, ToolSpec
 

@@ -11,7 +11,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from burnish.core.errors import ConfigError
 from burnish.models import clouds
-from burnish.models.direct_posts import post_directly
 from burnish.models.errors import (
     ModelError,
     ModelRefused,
@@ -23,6 +22,7 @@ from burnish.models.errors import (
     words_of,
 )
 from burnish.models.providers import ProviderProtocol
+from burnish.models.received import post_directly
 from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor, expand_variables
 
@@ -179,11 +179,7 @@ def http_client(endpoint: Endpoint, transport: "AsyncBaseTransport | None" = Non
     """
     import httpx2
 
-    from burnish.models.answer_limits import (
-        ENCODINGS,
-        reads_at_most,
-        require_possible_usage,
-    )
+    from burnish.models.answer_limits import ENCODINGS, reads_at_most, require_possible_usage
 
     is_plain = endpoint.is_local and endpoint.address.startswith("http:")
     return httpx2.AsyncClient(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from burnish.core.errors import BurnishError
 
 if TYPE_CHECKING:
-    from burnish.core.outcomes import Usage  # with pydantic, which the command line loads late
+    from burnish.core.cases import Usage  # with pydantic, which the command line loads late
 
 
 class ModelUnavailable(ConnectionError):

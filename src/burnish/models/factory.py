@@ -21,8 +21,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Share
 from burnish.core.errors import ConfigError
 from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
-from burnish.models.chat import RETRIES, Backend, ModelClient
-from burnish.models.prices import Prices
+from burnish.models.chat import RETRIES, Backend, ModelClient, Prices
 from burnish.models.providers import Price, Provider, all_providers, find_provider
 from burnish.models.references import ModelRef, ModelSettings, key_reference, referred
 from burnish.system.settings import Settings

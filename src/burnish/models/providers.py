@@ -16,8 +16,8 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any, Literal, TypeAlias, cast
 
+from burnish.core.cases import Usage
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Usage
 from burnish.system.user_functions import installed
 
 _GROUP = "burnish.providers"

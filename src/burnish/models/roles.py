@@ -24,9 +24,17 @@ from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend
 from burnish.core.protocols import Effects, Receipt
 from burnish.core.trials import ASKED_AGAIN
-from burnish.models.answers import NotAnObject, UnusableAnswer, plain_text_field, read_answer
+from burnish.models.answers import (
+    NotAnObject,
+    UnusableAnswer,
+    is_copied,
+    is_unchanged,
+    names_only,
+    plain_text_field,
+    read_answer,
+    without_frame,
+)
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient, ToolSpec
-from burnish.models.echoes import frame_lines, is_copied, is_unchanged, names_only, without_frame
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.references import ModelSettings
 from burnish.system import load_config
@@ -109,11 +117,6 @@ class RolePrompt:
         sections = [section[1] for section in _SECTION.finditer(whole)]
         return tuple(dict.fromkeys([*_PLACEHOLDER.findall(whole), *sections]))
 
-    @cached_property
-    def frame(self) -> frozenset[str]:
-        """The lines that every request has."""
-        return frame_lines(f"{self.system}\n{self.user}", _PLACEHOLDER)
-
     def messages(self, request: Mapping[str, Json]) -> tuple[Message, ...]:
         return (
             Message(role="system", content=_filled(self.system, request)),
@@ -186,13 +189,17 @@ class RewrittenText(Generic[Request, Answer]):
     """What is there now; only texts are compared."""
     proposes: Callable[[Answer], bool] = lambda _: True
     """Whether the answer has a new text at all."""
+    cases: Callable[[Request], str] = lambda _: ""
+    """What the request shows of cases, none of which belongs into the text."""
+    completed: Callable[[Request, str], str] = lambda _, text: text
+    """The text with what it must say, where its model left that out."""
 
     def cleaned(self, answer: Answer, request: Request, frame: frozenset[str]) -> Answer:
         """The answer without what its model copied from around the text."""
         text, current = getattr(answer, self.part), self.current(request)
         if not isinstance(text, str) or not isinstance(current, str):
             return answer
-        inner = without_frame(text, frame, current=current)
+        inner = without_frame(text, frame, current=current, cases=self.cases(request))
         return answer if inner == text else answer.model_copy(update={self.part: inner})
 
     def ended(self, answer: Answer, request: Request) -> Answer:
@@ -203,6 +210,19 @@ class RewrittenText(Generic[Request, Answer]):
         if not text.strip() or text.endswith("\n") or not current.endswith("\n"):
             return answer
         return answer.model_copy(update={self.part: f"{text}\n"})
+
+    def is_blank(self, answer: Answer) -> bool:
+        """Whether nothing is left of the text that it has."""
+        text = getattr(answer, self.part)
+        return isinstance(text, str) and self.proposes(answer) and not text.strip()
+
+    def complete(self, answer: Answer, request: Request) -> Answer:
+        """The answer with a text that lacks nothing; as it is, if it has none."""
+        text = getattr(answer, self.part)
+        if not isinstance(text, str) or not self.proposes(answer):
+            return answer
+        whole = self.completed(request, text)
+        return answer if whole == text else answer.model_copy(update={self.part: whole})
 
     def fault(self, answer: Answer, request: Request, shown: str, names: Collection[str]) -> str:
         """Why nothing is rewritten: the text is as it was, or a piece of the request as `shown`."""
@@ -364,14 +384,27 @@ class ModelRole(Generic[Request, Answer]):
         read = read_answer(reply.text, self.answer_type)
         answer, notes = read.value, (*notes, *read.mended)
         if self.rewrite is not None:
-            inner = self.rewrite.cleaned(answer, request, self.prompt.frame)
+            inner = self.rewrite.cleaned(answer, request, self._frame(request))
             notes = notes if inner is answer else (*notes, "parts of the request around the text")
             answer = self.rewrite.ended(inner, request)
             if strict and (fault := self._idle(self.rewrite, answer, request)):
                 raise _IdleAnswer(fault, reply.text)
+            if self.rewrite.is_blank(answer):
+                raise UnusableAnswer(f"{self.rewrite.part} only repeated a part of the request")
+            whole = self.rewrite.complete(answer, request)
+            notes = notes if whole is answer else (*notes, "what the text had to say and did not")
+            answer = whole
         if fault := self.check(request, answer) if self.check else "":
             raise UnusableAnswer(fault)
         return Receipt(value=answer, mended=notes)
+
+    def _frame(self, request: Request) -> frozenset[str]:
+        """The lines of a request that are the prompt's own, and not of what it is about."""
+        values = request.model_dump(mode="json").values()
+        texts = [value for value in values if isinstance(value, str)]
+        own = {line.strip() for text in texts for line in text.splitlines()}
+        lines = [line for each in self._messages(request) for line in each.content.splitlines()]
+        return frozenset({line.strip() for line in lines} - own - {""})
 
     def _idle(
         self, rewrite: RewrittenText[Request, Answer], answer: Answer, request: Request

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from burnish.core.content import Json
-from burnish.core.drawings import Drawing
 from burnish.core.evaluations import mean
-from burnish.core.formatting import number
+from burnish.core.formatting import Drawing, number
 from burnish.core.trials import TrialRow
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import BASELINE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from burnish.core.drawings import Drawing
+from burnish.core.formatting import Drawing
 from burnish.pages.changes import ShownChange
 from burnish.pages.charts import Chart, drawn
 

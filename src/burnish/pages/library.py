@@ -24,7 +24,7 @@ from burnish.reports.grid import GRID_RESULTS, GridReport, grid_home
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import LOCK, NAME, RunRecord
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.tags import tags_of
+from burnish.runs.spec import tags_of
 from burnish.system import is_held
 
 _READ = 8

@@ -1,27 +1,119 @@
-"""The pages that a viewer serves, each made from its address."""
+"""The pages that a viewer serves, each made from its address.
 
-from collections.abc import Mapping, Sequence
+How far the judges of a run agree with people, as checks of the same judges found out.
+
+Forms with which people steer a run from its page, and the notes that they make.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlencode
 
+from burnish.core.content import Json
 from burnish.core.errors import RunNotFound
 from burnish.core.formatting import visible
-from burnish.pages.cases import Answers, CaseDetail, ComparedCases
+from burnish.core.surfaces import Value
+from burnish.metrics.agreement import AGREEMENT, CheckedJudge, stored_judges
 from burnish.pages.delegations import REFINEMENTS, loss_chart
 from burnish.pages.document import Place, render
 from burnish.pages.evaluation_page import EvaluationPage
-from burnish.pages.grid_page import GridPage
-from burnish.pages.judges import checked_judges
 from burnish.pages.library import Library, RunSummary, grid_status, run_key
-from burnish.pages.report_file import evaluation_of, html_report
-from burnish.pages.run_page import SERVED, RunReportPage
-from burnish.pages.several_runs import MOST, comparison_html, trend_chart
-from burnish.pages.steering import SteeringForm
-from burnish.pages.trials import TrialDetail, TrialLine, trial_detail, trial_lines
-from burnish.reports.case_lines import CaseLine, case_lines, group_counts
+from burnish.pages.run_page import SERVED, RunReportPage, evaluation_of, html_report
+from burnish.pages.several_runs import MOST, GridPage, comparison_html, trend_chart
+from burnish.pages.trials import (
+    Answers,
+    CaseDetail,
+    ComparedCases,
+    TrialDetail,
+    TrialLine,
+    trial_detail,
+    trial_lines,
+)
+from burnish.reports.case_audit import CaseLine, case_lines, group_counts
 from burnish.reports.grid import GridReport, grid_home
-from burnish.runs.directory import RunRecord
+from burnish.runs.directory import RunRecord, look_into
+from burnish.runs.steering import Action, Note, pinned_in, waiting
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringForm:
+    """What a page offers for a run that goes on."""
+
+    texts: tuple[tuple[str, str], ...] = ()
+    """The surfaces of which another value can be tried, each with what leads now."""
+    takes_hints: bool = False
+    free: tuple[str, ...] = ()
+    """Surfaces that can be pinned."""
+    pinned: tuple[str, ...] = ()
+    waiting: int = 0
+    """Notes that the run has not taken in yet."""
+
+    @classmethod
+    def of(cls, run: RunRecord) -> "SteeringForm | None":
+        """None for a run that takes no notes, or that has ended."""
+        takes = run.header.steering
+        if not takes or not run.driven:
+            return None
+        notes = waiting(run.folder)
+        pinned = pinned_in(run.events, notes)
+        best = run.best_candidate
+        values: Mapping[str, Value] = {} if best is None else best.values
+        leading = {name: values.get(name, "") for name in takes.get("try", ())}
+        return cls(
+            texts=tuple(
+                (name, str(value))
+                for name, value in leading.items()
+                if name not in pinned and isinstance(value, str | int | float)
+            ),
+            takes_hints="tell" in takes,
+            free=tuple(name for name in takes.get("pin", ()) if name not in pinned),
+            pinned=tuple(sorted(pinned)),
+            waiting=len(notes),
+        )
+
+
+def note_in(action: str, form: Mapping[str, Sequence[str]], *, by: str = "") -> Note:
+    """The note that a form of an action makes."""
+    surfaces = tuple(form.get("surface", ()))
+    # Browsers send every line end as two characters.
+    text = "".join(form.get("text", ())[:1]).replace("\r\n", "\n")
+    if action == "try":
+        return Note(action="try", by=by, values=dict.fromkeys(surfaces[:1], text))
+    if action == "tell":
+        return Note(action="tell", by=by, text=text)
+    return Note(action="pin" if action == "pin" else "unpin", by=by, surfaces=surfaces)
+
+
+def checked_judges(run: RunRecord, folders: Iterable[Path]) -> tuple[CheckedJudge, ...]:
+    """What is known about the metrics of a run: from the checks in these folders, each once."""
+    checks = [each for each in folders if (each / AGREEMENT).is_file()]
+    if not checks:
+        return ()
+    metrics = _metrics(run)
+    found = dict.fromkeys(each for folder in checks for each in stored_judges(folder))
+    return tuple(each for each in found if (each.metric, each.fingerprint) in metrics)
+
+
+def _metrics(run: RunRecord) -> set[tuple[str, str]]:
+    """Name and fingerprint of the metrics that scored its first trials."""
+    with look_into(run.folder) as journal:
+        rows = journal.values({0, 1}, kinds=("score",))
+        return {pair for row in rows for pair in _pairs(row.request)}
+
+
+def _pairs(request: Json) -> Iterator[tuple[str, str]]:
+    metrics = request.get("metrics") if isinstance(request, dict) else None
+    for each in metrics if isinstance(metrics, list) else ():
+        match each:
+            case [str(name), str(fingerprint)]:
+                yield name, fingerprint
+            case _:
+                pass
+
 
 Query = Mapping[str, Sequence[str]]
 FIRST_PARTS = frozenset({"", "compare", "experiments", "policy", "runs"})

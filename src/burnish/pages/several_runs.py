@@ -1,20 +1,265 @@
-"""Several runs on the same cases: side by side, and the scores of one file over time."""
+"""Several runs on the same cases: side by side, and the scores of one file over time.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+The page about two runs side by side, case by case where they share cases.
+
+The page about a grid: the table, quality against cost, and cases by column.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
-from burnish.core.drawings import Drawing
-from burnish.core.formatting import moment, number
+from burnish.core.content import Json
+from burnish.core.formatting import Drawing, duration, moment, number, spending
+from burnish.pages.changes import ShownChange, shown_changes
 from burnish.pages.charts import Chart, Figure, case_means, drawn, figure_of, heat_chart
-from burnish.pages.comparison_page import ComparisonPage, differences, distinct_names, side_by_side
 from burnish.pages.document import ALONE, Place, render
-from burnish.pages.grid_page import GridPage
 from burnish.pages.library import RunSummary
-from burnish.pages.report_file import evaluation_of
-from burnish.reports.grid import grid_of_measurements
-from burnish.runs.directory import RunRecord
+from burnish.pages.run_page import evaluation_of
+from burnish.reports.evaluation_page import two
+from burnish.reports.grid import (
+    GRID_HEADS,
+    GridReport,
+    grid_heading,
+    grid_lines,
+    grid_of_measurements,
+    grid_rows,
+    grid_verdict,
+    thousand,
+)
+from burnish.reports.rendering import CaseDelta, compare_cases
+from burnish.runs.claims import claim_summary
+from burnish.runs.directory import RunRecord, whole_loss
 from burnish.runs.report_sections import SPLITS
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridPage:
+    """Everything on the page about a grid."""
+
+    report: GridReport
+    status: str = ""
+    """As in the list of runs; empty in a file."""
+    links: Mapping[int, str] = field(default_factory=dict[int, str])
+    """By the number of a column, the key of the page about its run."""
+    key: str = ""
+    """The key of this page, if it can be followed."""
+
+    @property
+    def title(self) -> str:
+        return grid_heading(self.report)
+
+    @property
+    def words(self) -> str:
+        sentence = grid_verdict(self.report)
+        return f"{sentence[:1].upper()}{sentence[1:]}."
+
+    @property
+    def live(self) -> bool:
+        return bool(self.key) and self.status == "running"
+
+    @property
+    def tone(self) -> Literal["good", "bad", "open"]:
+        if self.report.status != "finished":
+            return "open"
+        return "good" if self.report.ok else "bad"
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        return GRID_HEADS
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        return grid_rows(self.report)
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        return tuple(grid_lines(self.report))
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        charts = [self._frontier, self._cases]
+        return tuple(chart for chart in charts if chart is not None)
+
+    @property
+    def _frontier(self) -> Chart | None:
+        """Score against cost."""
+        priced = [
+            (each, each.score, each.usd)
+            for each in self.report.standing
+            if each.score is not None and each.usd is not None
+        ]
+        if not any(usd for _, _, usd in priced):
+            return None
+        groups = (
+            ("on the frontier", True, "accepted", "circle"),
+            ("behind it", False, "rejected", "diamond"),
+        )
+        traces: list[Json] = []
+        for name, on_it, meta, symbol in groups:
+            shown = [(c.number, score, usd) for c, score, usd in priced if c.frontier is on_it]
+            trace: dict[str, Json] = {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": name,
+                "x": [1000 * usd for _, _, usd in shown],
+                "y": [score for _, score, _ in shown],
+                "text": [str(number) for number, _, _ in shown],
+                "textposition": "top center",
+                "cliponaxis": False,
+                "meta": meta,
+                "marker": {"size": 13, "symbol": symbol},
+            }
+            traces += [trace] if shown else []
+        return Chart(
+            name="frontier",
+            title="Quality and cost",
+            figure=figure_of(traces, x="US dollars for 1,000 cases", y="score"),
+            head=("column", "score", "cost of 1,000 cases", "on the frontier"),
+            rows=tuple(
+                (f"{c.number} {c.label}", two(score), thousand(c), "yes" if c.frontier else "no")
+                for c, score, _ in priced
+            ),
+            note="No other column scores higher than one on the frontier for less, by these means "
+            "alone: neighbours may differ by chance.",
+        )
+
+    @property
+    def _cases(self) -> Chart | None:
+        """Case by case."""
+        columns = {
+            f"{each.number} {each.label}": {
+                case: score for case, score in each.scores.items() if score is not None
+            }
+            for each in self.report.standing
+        }
+        if not columns:
+            return None
+        return heat_chart("Cases by column", columns, note="The score of each case.")
+
+    def to_html(self, place: Place = ALONE, *, key: str = "") -> str:
+        """The whole document; with the key of the run, it leads to the same as one file."""
+        context = {"page": self, "title": self.title, "key": key}
+        return render("grid.html.j2", context, place=place)
+
+
+_WORDS = {"up": "better", "down": "worse", "same": "same"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitDeltas:
+    """The shared cases of a split, those that moved first."""
+
+    split: str
+    deltas: tuple[CaseDelta, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counter = Counter(_WORDS[delta.word] for delta in self.deltas)
+        return {word: counter[word] for word in _WORDS.values() if counter[word]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonPage:
+    """Two runs side by side."""
+
+    left: RunRecord
+    right: RunRecord
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return distinct_names((self.left, self.right))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the two may not be comparable."""
+        return tuple(differences(self.left, self.right).values())
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        return side_by_side((self.left, self.right))
+
+    @property
+    def splits(self) -> tuple[SplitDeltas, ...]:
+        order = list(_WORDS)[::-1]
+        splits = (
+            SplitDeltas(
+                split=split,
+                deltas=tuple(
+                    sorted(
+                        compare_cases(self.left, self.right, split),
+                        key=lambda delta: -order.index(delta.word),
+                    )
+                ),
+            )
+            for split in SPLITS
+        )
+        return tuple(each for each in splits if each.deltas)
+
+    @property
+    def changes(self) -> tuple[ShownChange, ...]:
+        """How the winner on the right differs from the one on the left."""
+        left, right = self.left.best_candidate, self.right.best_candidate
+        return () if left is None or right is None else shown_changes(left, right)
+
+    def word(self, delta: CaseDelta) -> str:
+        """`better`, `worse` or `same`, from left to right."""
+        return _WORDS[delta.word]
+
+    def to_html(self, place: Place = ALONE) -> str:
+        """The whole document."""
+        title = " and ".join(self.names)
+        return render("comparison.html.j2", {"page": self, "title": title}, place=place)
+
+
+_DIFFERENCES = {
+    "data": "They were not measured on the same cases: only shared cases are compared.",
+    "metrics": "They were not measured with the same metrics, so scores may differ by that alone.",
+    "target": "They are not about the same target.",
+}
+
+
+def differences(left: RunRecord, right: RunRecord) -> dict[str, str]:
+    """By the name of what differs, why two runs may not be comparable."""
+    ours, theirs = left.header.inputs, right.header.inputs
+    return {
+        name: words for name, words in _DIFFERENCES.items() if ours.get(name) != theirs.get(name)
+    }
+
+
+def distinct_names(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """The name of each run; one that has the name of another has a number too."""
+    seen = Counter[str]()
+    names: list[str] = []
+    for run in runs:
+        name = run.header.id
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return tuple(names)
+
+
+def side_by_side(runs: Sequence[RunRecord]) -> tuple[tuple[str, ...], ...]:
+    """The rows of a table with one column for each run, after the names of the rows."""
+    return tuple(
+        (label, *words)
+        for label, words in (
+            ("claim", [claim_summary(run.claim) for run in runs]),
+            *((f"{s} loss", [_losses(run, s) for run in runs]) for s in SPLITS),
+            ("strategy", [run.header.strategy for run in runs]),
+            ("status", [run.status for run in runs]),
+            ("trials", [f"{run.trials:,}, {run.accepted} accepted" for run in runs]),
+            ("spent", [spending(run.spent) for run in runs]),
+            ("time", [duration(run.active_seconds) for run in runs]),
+            ("started", [moment(run.header.started_at) for run in runs]),
+        )
+    )
+
+
+def _losses(run: RunRecord, split: str) -> str:
+    return " → ".join(number(whole_loss(run, row, split)) for row in (run.baseline, run.best))
+
 
 MOST = 12
 """Runs on one page: more columns cannot be read side by side."""

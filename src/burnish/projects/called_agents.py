@@ -1,31 +1,48 @@
-"""Agents that are only measured: those that are called, and recorded replies."""
+"""Agents that are only measured: those that are called, and recorded replies.
+
+Agents of known frameworks: found by their type, measured, searched and adopted.
+"""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from burnish.core.cases import Case, Dataset
-from burnish.core.content import AboveZero, NotNegative
-from burnish.core.errors import Problem
-from burnish.core.surfaces import Surface
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.content import AboveZero, Json, NotNegative
+from burnish.core.errors import ConfigError, MissingExtra, Problem
+from burnish.core.surfaces import AGENT_SURFACES, NumberSurface, Surface
 from burnish.datasets.formats import read_some_cases
 from burnish.datasets.labels import read_labelled
+from burnish.datasets.splits import split
+from burnish.metrics.files import MetricList, MetricsRead
+from burnish.models.references import ModelRef
 from burnish.projects.file_kinds import RECORDED_METRICS
 from burnish.projects.measures import (
     User,
     measured_cases,
     metric_blocks,
     read_metrics,
+    read_splits,
     simulated_user,
+    unfit_cases,
 )
-from burnish.runs.plugins import Building, StrategyPlugin, TargetParts, TargetPlugin
+from burnish.projects.source_code import SourceHomes
+from burnish.runs.directory import Header
+from burnish.runs.homes import Homes
+from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
 from burnish.runs.spec import TargetSpec
-from burnish.system.settings import Settings, Text
+from burnish.system import validate_config
+from burnish.system.config import near
+from burnish.system.settings import Access, Door, Settings, Text
+from burnish.system.user_functions import file_fingerprint, load_function, load_object
 from burnish.targets.callables import CallableTarget, CallingTarget, CommandTarget, HttpTarget
 from burnish.targets.callables.target import notes_for, price_notes
+from burnish.targets.frameworks.adapters import KNOWN, adapter_for
+from burnish.targets.frameworks.target import FrameworkTarget
 from burnish.targets.recorded import RecordedTarget
 
 
@@ -245,3 +262,281 @@ def _unfit(
         remedy = f"name a metrics file: --metrics FILE, or put {RECORDED_METRICS} beside the cases"
         message = f"there are no metrics: {metric_file} does not exist"
         yield Problem(where=path.name, message=message, remedy=remedy)
+
+
+_PANEL = "Agents of frameworks"
+_REMEDY = f"name an agent as module:name, importable from this folder; {KNOWN}"
+_LIBRARIES = {
+    "agents": "openai-agents",
+    "crewai": "crewai",
+    "dspy": "dspy",
+    "google": "google-adk",
+    "google.adk": "google-adk",
+    "google.genai": "google-adk",
+    "langchain": "langgraph",
+    "langchain_core": "langgraph",
+    "langgraph": "langgraph",
+}
+"""By the module of a framework, the extra that installs it."""
+_EQUALITY: list[Json] = [{"type": "standard", "metric": "equality"}]
+
+
+class FrameworkBlock(CalledBlock):
+    """An agent of a framework. `module:name` alone is short for `{call: module:name}`."""
+
+    short: ClassVar[str] = "call"
+    call: Text
+    """`module:name`, importable from the folder of the file."""
+    deps: Text | None = None
+    """`module:function` that makes what tools and instructions are given, for each conversation:
+    dependencies in pydantic-ai, the context in OpenAI Agents and LangGraph."""
+
+    input: str = ""
+    """The key of a graph's state, or the input field of a DSPy program, that gets the query."""
+    output: str = ""
+    """The key of a graph's state, or the output field of a DSPy program, that is the reply."""
+    texts: dict[str, Text] = Field(default_factory=dict[str, str])
+    """More texts to rewrite, by name, each as `module:NAME`: those that the agent takes with
+    `burnish.prompt(name, default=NAME)`."""
+
+    def made(self, folder: Path, user: User | None) -> CallingTarget:
+        agent, file = loaded_agent(self.call, folder)
+        options: dict[str, Any] = {"input": self.input, "output": self.output}
+        if self.deps is not None:
+            remedy = "name a function without parameters as module:function"
+            loaded = load_function(self.deps, folder, what="deps", remedy=remedy)
+            options["make_deps"] = loaded.function
+        common: dict[str, Any] = {
+            **self._common(user),
+            "name": self.call,
+            "fingerprint": file_fingerprint(file),
+        }
+        adapter = adapter_for(agent, **options)
+        if adapter is not None:
+            texts = {name: _text(each, folder) for name, each in self.texts.items()}
+            return FrameworkTarget(adapter=adapter, texts=texts, **common)
+        if not callable(agent):
+            kind = f"{type(agent).__module__}.{type(agent).__qualname__}"
+            raise ConfigError.of(f"agent {self.call}", f"{kind} is no known agent", _REMEDY)
+        return CallableTarget(agent=agent, **common)
+
+
+def target_for(agent: object, user: User | None = None) -> FrameworkTarget | None:
+    """The target of an agent that a program has; None if its framework is not known."""
+    adapter = adapter_for(agent)
+    if adapter is None:
+        return None
+    module, name = _home_of(agent)
+    loaded = sys.modules.get(module)
+    return FrameworkTarget(
+        adapter=adapter,
+        name=f"{module}:{name}" if module else type(agent).__qualname__,
+        fingerprint=file_fingerprint(getattr(loaded, "__file__", None)),
+        user=user,
+    )
+
+
+def _home_of(agent: object) -> tuple[str, str]:
+    """The module that has the agent at its top level, and its name there."""
+    for module, loaded in list(sys.modules.items()):
+        if type(agent).__module__.partition(".")[0] == module.partition(".")[0]:
+            continue  # the framework itself
+        for name, value in list(getattr(loaded, "__dict__", {}).items()):
+            if value is agent and name.isidentifier() and not name.startswith("_"):
+                return module, name
+    return "", ""
+
+
+def _text(reference: str, folder: Path) -> str:
+    remedy = "name a text as module:NAME"
+    text, _ = load_object(reference, folder, what="text", remedy=remedy)
+    if not isinstance(text, str):
+        raise ConfigError.of(f"text {reference}", f"it is {type(text).__name__}, not text", remedy)
+    return text
+
+
+def loaded_agent(reference: str, folder: Path) -> tuple[object, str | None]:
+    """The object that `module:name` names, and its file; names the extra of a missing library."""
+    try:
+        agent, file = load_object(reference, folder, what="agent", remedy=_REMEDY)
+    except ConfigError as error:
+        cause = error.__cause__
+        absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
+        extra = _extra_of(absent or "")
+        if extra is None:
+            raise
+        raise MissingExtra(
+            f"agent {reference}: its library is not installed: there is no module '{absent}'",
+            remedy=f"pip install 'burnish[{extra}]'",
+        ) from error
+    if agent is None:
+        module, _, name = reference.partition(":")
+        raise ConfigError.of(f"agent {reference}", f"{module} has no '{name}'", _REMEDY)
+    return agent, file
+
+
+def _extra_of(module: str) -> str | None:
+    """The extra that installs a module; not all modules of `google` are of ADK."""
+    top = module.partition(".")[0]
+    return _LIBRARIES.get(module if top == "google" else top)
+
+
+class FrameworkSpec(TargetSpec):
+    """An agent of a known framework."""
+
+    kind: str = "framework"
+    agent: FrameworkBlock
+    cases: Annotated[
+        Text | None,
+        Door(
+            flag="*",
+            panel="Cases",
+            metavar="FILE",
+            paths=True,
+            environment=False,
+            http=Access.DATASET,
+            runs="searches",
+        ),
+    ] = None
+    """Cases to divide into train, holdout and test; or name those yourself."""
+    tune: Annotated[
+        tuple[Text, ...],
+        Door(flag="*", panel=_PANEL, metavar="NAME", environment=False, http=Access.CLIENT),
+    ] = Field(default=())
+    """Only this part of the agent; may be repeated."""
+
+
+class FrameworkPlugin(TargetPlugin):
+    """Builds the target from its description."""
+
+    kind: ClassVar[str] = "framework"
+    Spec: ClassVar[type[TargetSpec]] = FrameworkSpec
+    surfaces: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS,)
+
+    def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+        spec: FrameworkSpec = building.spec.target
+        dataset, notes = _dataset(building, spec, strategy)
+        cases = [] if dataset is None else [case for each in Split for case in dataset.cases(each)]
+        target = building.live or _target(building, spec, cases)
+        described = building.spec.metrics.blocks or building.spec.metrics.file is not None
+        usual = MetricsRead(blocks=validate_config(_EQUALITY, MetricList, source="metrics").root)
+        metrics = read_metrics(building, cases, own=usual)
+        if dataset is None or target is None:
+            return None
+        assert isinstance(target, CallingTarget)
+        if strategy.proposes and not isinstance(target, FrameworkTarget):
+            message = "this is a function, and burnish cannot see its texts"
+            remedy = f"{KNOWN}; for a function: --agent {spec.agent.call} --prompt NAME=FILE"
+            building.problems.add("target.agent", message, remedy)
+        if not described:
+            notes = (*notes, "no metrics were named: a reply must equal the expected answer")
+        if not isinstance(target, FrameworkTarget):
+            return TargetParts(target=target, dataset=dataset, metrics=metrics, notes=notes)
+        ids = [surface.id for surface in target.surfaces]
+        problems = [
+            Problem(where="--tune", message=f"no part '{name}'", remedy=near(name, ids))
+            for name in spec.tune
+            if name not in ids
+        ]
+        building.problems.found += problems
+        return TargetParts(
+            target=target,
+            dataset=dataset,
+            metrics=metrics,
+            written="the texts",
+            own_model=_own_model(target),
+            own_model_at="target.agent",
+            no_model="there is no model to rewrite texts",
+            cases_demonstrate=target.adapter.demonstrates,
+            noisy=tuple(s.id for s in target.surfaces if isinstance(s, NumberSurface)),
+            left_out=tuple(name for name in ids if spec.tune and name not in spec.tune),
+            record=_homes(target, building.folder).record(),
+            notes=(
+                *notes,
+                *_part_notes(target),
+                *notes_for(target, cases),
+                *price_notes(target),
+                *metric_blocks(building).notes,
+            ),
+        )
+
+    def homes(self, header: Header) -> Homes | None:
+        return SourceHomes.of(header)
+
+
+def _target(building: Building, spec: FrameworkSpec, cases: Sequence[Case]) -> CallingTarget | None:
+    user = simulated_user(building, cases)
+    block = spec.agent
+    return building.problems.in_block(
+        "target.agent", block, lambda: block.made(building.folder, user)
+    )
+
+
+def _dataset(
+    building: Building, spec: FrameworkSpec, strategy: StrategyPlugin
+) -> tuple[Dataset | None, tuple[str, ...]]:
+    """The cases: as named, or those of one file divided into splits."""
+    data = building.spec.data
+    file = spec.cases or (data.cases[0].file if len(data.cases) == 1 else None)
+    if not strategy.proposes or data.train or data.holdout:
+        return read_splits(building, strategy), ()
+    if file is None:
+        message = "there are no cases"
+        remedy = "name a file of cases: --cases FILE, or --train FILE --holdout FILE"
+        building.problems.add("target.cases", message, remedy)
+        return None, ()
+
+    def divided() -> tuple[Dataset, tuple[str, ...]]:
+        cases = read_some_cases(building.path(file))
+        made = split(cases, seed=building.spec.execution.seed)
+        scenarios = building.spec.metrics.user_simulator is not None
+        if not made.dataset.holdout:
+            message = f"{len(cases)} cases are too few to divide into train, holdout and test"
+            remedy = "add cases, or name a file for each: --train FILE --holdout FILE"
+            raise ConfigError([Problem(where=file, message=message, remedy=remedy)])
+        if problems := list(unfit_cases(made.dataset, scenarios=scenarios)):
+            raise ConfigError(problems[:3])
+        sizes = ", ".join(f"{each} {len(made.dataset.cases(each))}" for each in Split)
+        return made.dataset, (f"{Path(file).name} is divided by its content: {sizes}", *made.notes)
+
+    return building.problems.as_raised(divided, (None, ()))
+
+
+def _own_model(target: FrameworkTarget) -> ModelRef | None:
+    try:
+        return ModelRef.parse(target.adapter.model) if target.adapter.model else None
+    except ConfigError:
+        return None  # a model that only the framework knows
+
+
+def _part_notes(target: FrameworkTarget) -> Iterator[str]:
+    """What was found in the agent."""
+    names = ", ".join(surface.id for surface in target.surfaces)
+    yield f"found in this agent of {target.adapter.library}: {names or 'nothing to edit'}"
+
+
+def _homes(target: FrameworkTarget, folder: Path) -> SourceHomes:
+    """Where the values are: looked for in the agent's module, and in others beside it."""
+    module = target.name.partition(":")[0]
+    loaded = sys.modules.get(module)
+    source = getattr(loaded, "__file__", None)
+    main = Path(source) if source else None
+    files = dict.fromkeys([main] if main is not None else [])
+    home = folder.resolve()
+    for other in list(sys.modules.values()):
+        file = getattr(other, "__file__", None)
+        path = Path(file) if isinstance(file, str) and file.endswith(".py") else None
+        if path is not None and _is_own(path, home):
+            files[path] = None
+    values = home / f"{module.rpartition('.')[2]}.values.json"
+    return SourceHomes.find(target.baseline.values, list(files), values)
+
+
+def _is_own(path: Path, home: Path) -> bool:
+    """Whether a file belongs to the project: below its folder, and not installed there."""
+    try:
+        parts = path.resolve().relative_to(home).parts
+    except (ValueError, OSError):
+        return False
+    return "site-packages" not in parts and path.is_file()

@@ -15,14 +15,14 @@ from burnish.core.protocols import Metric, Target
 from burnish.datasets.formats import read_cases
 from burnish.journal.limits import Budget
 from burnish.metrics.agent_metrics import RagBlock, StandardName
-from burnish.metrics.factory import MetricMaking, check_names
 from burnish.metrics.files import MetricList, make_agent_metrics, read_metric_file
+from burnish.metrics.judge_shapes import MetricMaking, check_names
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import user_simulator as simulated
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
-from burnish.projects.framework_agents import FrameworkBlock, target_for
+from burnish.projects.called_agents import FrameworkBlock, target_for
 from burnish.projects.measurements import (
     RESULTS,
     Evaluated,

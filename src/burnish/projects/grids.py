@@ -29,8 +29,8 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import Value
 from burnish.journal.limits import Budget
 from burnish.models.factory import Models
-from burnish.pages.report_file import NAME as PAGE
-from burnish.pages.report_file import is_automatic
+from burnish.pages.run_page import NAME as PAGE
+from burnish.pages.run_page import is_automatic
 from burnish.projects.description import SET, Doors
 from burnish.projects.dialects import Flags
 from burnish.projects.grid_axes import (
@@ -59,8 +59,8 @@ from burnish.reports.grid import (
     MeasuredColumn,
     grid_home,
     grid_of,
+    grid_sections,
 )
-from burnish.reports.grid_page import grid_sections
 from burnish.reports.rendering import NAME as REPORT
 from burnish.reports.rendering import to_markdown
 from burnish.runs.build import RunDescription
@@ -385,7 +385,7 @@ def _measure_columns(
 
 def _keep(report: GridReport, home: Path) -> None:
     """Write the report into the folder of the grid."""
-    from burnish.pages.grid_page import GridPage
+    from burnish.pages.several_runs import GridPage
 
     write_atomic(home / GRID_RESULTS, report.to_text())
     write_atomic(home / REPORT, to_markdown(grid_sections(report)))

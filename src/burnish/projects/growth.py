@@ -24,9 +24,8 @@ from burnish.datasets.proposals import (
     write_proposals,
 )
 from burnish.datasets.splits import groups
-from burnish.datasets.trace_formats import read_traces
-from burnish.datasets.trace_selection import distinct, redacted
-from burnish.datasets.traces import SOURCE, ReplyUse, case_of_trace
+from burnish.datasets.trace_exports import read_traces
+from burnish.datasets.traces import SOURCE, ReplyUse, case_of_trace, distinct, redacted
 from burnish.journal.journal import Journal
 from burnish.journal.limits import Budget
 from burnish.journal.once import JournaledEffects, JournalScope
@@ -35,15 +34,14 @@ from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RoleMessage, in_force
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict
-from burnish.retrieval.chunkers import read_chunks
 from burnish.retrieval.chunks import SourceSettings
-from burnish.retrieval.documents import find_files
+from burnish.retrieval.documents import find_files, read_chunks
 from burnish.runs.directory import RunRecord, find_run, result_of
 from burnish.runs.roles import ask_once
 from burnish.strategies.measure import Measure
 from burnish.system import Redactor
 from burnish.system.locks import FileLock
-from burnish.system.personal_data import DataRedactor
+from burnish.system.redaction import DataRedactor
 
 GROWTH_RESULTS = Path("results") / "grow"
 _ROLE = "case_writer"

@@ -21,11 +21,13 @@ from burnish.metrics.agreement import (
     AGREEMENT,
     Agreement,
     CheckedJudge,
+    JudgeVerdict,
     Labelled,
     agreement,
+    judge_verdict,
+    rater_pairs,
     stored_judges,
 )
-from burnish.metrics.raters import JudgeVerdict, judge_verdict, rater_pairs
 from burnish.models.factory import Models
 from burnish.projects.description import Request, describe, described_again
 from burnish.projects.dialects import Document, Flags
@@ -70,7 +72,7 @@ def write_page(folder: Path, cases: Dataset, *, only_again: bool = False) -> Non
 
     With `only_again`, only if there is one.
     """
-    from burnish.pages.report_file import NAME, is_automatic, write_html
+    from burnish.pages.run_page import NAME, is_automatic, write_html
 
     if is_automatic() and (not only_again or (folder / NAME).exists()):
         with suppress(FileTrouble, OSError):
@@ -102,7 +104,7 @@ def optimize(
 
 def agent_setup(agent: object, flags: Flags, *, models: Models | None = None) -> Setup:
     """The run of an agent that a program has, as `burnish optimize` would set it up."""
-    from burnish.projects.framework_agents import KNOWN, target_for
+    from burnish.projects.called_agents import KNOWN, target_for
 
     if isinstance(agent, str):
         return load_project(Path(agent), flags, models=models).setup

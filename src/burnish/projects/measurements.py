@@ -98,7 +98,7 @@ class Evaluated:
         return "\n".join([verdict(self.report), *explanations])
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
-        from burnish.pages.markup import html_text
+        from burnish.pages.document import html_text
 
         return html_text(summary(self.report))
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 from burnish.core.cases import Case
 from burnish.core.content import Json, stream
-from burnish.core.control_chart import ChartAlarm, ChartDesign, ChartReading, read_chart
 from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.formatting import counted
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Metric
+from burnish.core.statistics import ChartAlarm, ChartDesign, ChartReading, read_chart
 from burnish.datasets.agent_cases import mapped
-from burnish.datasets.trace_formats import read_traces
-from burnish.datasets.trace_selection import redacted
-from burnish.datasets.traces import SOURCE, LoggedTrace, ReplyUse, case_of_trace
+from burnish.datasets.trace_exports import read_traces
+from burnish.datasets.traces import SOURCE, LoggedTrace, ReplyUse, case_of_trace, redacted
 from burnish.metrics.judged import judged_parts
 from burnish.models.factory import Models
 from burnish.projects.launch import known_judges, load_project, optimize
@@ -37,7 +36,7 @@ from burnish.runs.events import Listener
 from burnish.runs.setup import Setup
 from burnish.system import read_tree
 from burnish.system.locks import FileLock
-from burnish.system.personal_data import DataRedactor
+from burnish.system.redaction import DataRedactor
 
 WATCH_RESULTS = Path("results") / "watch"
 _USED_UP = "the limits of the watch are used up"

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from burnish.core.cases import Case
 from burnish.core.content import Json, codec, short_id
-from burnish.core.control_chart import ChartDesign
 from burnish.core.errors import ConfigError, JournalTrouble, Problem
 from burnish.core.money import NOTHING, Spend
+from burnish.core.statistics import ChartDesign
 from burnish.datasets.formats import read_cases, write_cases
 from burnish.runs.directory import NAME as RUN
 from burnish.system.files import read_text, write_atomic

@@ -8,9 +8,8 @@ from itertools import combinations
 from statistics import stdev, variance
 
 from burnish.core.comparisons import tied
-from burnish.core.evaluations import mean
+from burnish.core.evaluations import html_table, mean
 from burnish.core.formatting import number
-from burnish.core.notebooks import html_table
 from burnish.core.statistics import paired_interval
 from burnish.datasets.checks import smallest_difference
 from burnish.reports.evaluation_cases import CaseRow, CaseVerdict

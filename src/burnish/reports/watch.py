@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from burnish.core.control_chart import ChartReading
 from burnish.core.evaluations import mean
 from burnish.core.formatting import (
     Facts,
@@ -20,6 +19,7 @@ from burnish.core.formatting import (
     number,
     sparkline,
 )
+from burnish.core.statistics import ChartReading
 from burnish.reports.rendering import NAME, to_markdown
 from burnish.system import write_atomic
 

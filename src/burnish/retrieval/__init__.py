@@ -1,11 +1,8 @@
 """Retrieval: cut sources into chunks, index them, and search by meaning and by words."""
 
 from burnish.retrieval.chunks import Chunk, SourceSettings
-from burnish.retrieval.embedders import Embedder, Vector, usual_embedder
-from burnish.retrieval.endpoint import embedder_for
-from burnish.retrieval.index import Index
-from burnish.retrieval.indexes import Indexes
-from burnish.retrieval.search import Hit, SearchSettings, search
+from burnish.retrieval.endpoint import Embedder, Vector, embedder_for, usual_embedder
+from burnish.retrieval.index import Hit, Index, Indexes, SearchSettings, search
 
 __all__ = [
     "Chunk",

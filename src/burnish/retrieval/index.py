@@ -1,26 +1,48 @@
-"""An index: chunks, a full-text index over them, their vectors, and its file."""
+"""An index: chunks, a full-text index over them, their vectors, and its file.
 
+Search an index by meaning, by words, word for word, or by all of them.
+
+Open indexes: built once per content, stored in a file, loaded once per process.
+"""
+
+import asyncio
 import hashlib
 import json
+import math
 import os
 import sqlite3
+import weakref
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote
 
-from burnish.core.errors import FileTrouble
+from burnish.core.content import Json, codec, digest
+from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
+from burnish.core.money import NOTHING
+from burnish.core.protocols import Call, Effects, Receipt
 from burnish.models.errors import ModelRefused
-from burnish.retrieval.chunks import TOKENIZER, Chunk, indexed, occurrences, terms_of, whole_phrase
+from burnish.retrieval.chunks import (
+    TOKENIZER,
+    Chunk,
+    SourceSettings,
+    indexed,
+    occurrences,
+    phrases,
+    terms_of,
+    whole_phrase,
+)
+from burnish.retrieval.documents import SourceFile, find_files, read_chunks
+from burnish.retrieval.endpoint import WITHOUT, Embedder, as_unit_rows
+from burnish.system import FileLock, remove_stale_temporaries, write_atomic
 from burnish.system.files import file_trouble, put_in_place
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
 
 _LARGE = 1000
 
@@ -218,3 +240,342 @@ def _fill(db: sqlite3.Connection, content: IndexContent) -> None:
         db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
     db.execute("INSERT INTO words (words) VALUES ('optimize')")
     db.commit()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Rows from best to worst, and the weight of this ranking."""
+
+    rows: Sequence[int]
+    weight: float
+
+
+def fuse(rankings: Sequence[Ranking], *, rrf_k: float) -> Mapping[int, float]:
+    """Reciprocal rank fusion: the sum of weight / (k + rank), scaled so that first in all is 1.
+
+    Weights are relative, so that leaving a ranking out keeps the scale.
+    """
+    whole = math.fsum(ranking.weight for ranking in rankings)
+    if whole <= 0:
+        return {}
+    shares: dict[int, list[float]] = {}
+    for ranking in rankings:
+        for rank, row in enumerate(ranking.rows, start=1):
+            # (k + 1) / (k + rank) is the rank's worth beside that of the first.
+            worth = ranking.weight / whole * (rrf_k + 1) / (rrf_k + rank)
+            shares.setdefault(row, []).append(worth)
+    return {row: min(1.0, math.fsum(parts)) for row, parts in shares.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """How to search."""
+
+    mode: Literal["semantic", "keyword", "hybrid"] = "hybrid"
+    top_k: int = 10
+    min_score: float | None = None
+    """Hits below it are dropped, after the cut to `top_k`."""
+    semantic_weight: float = 0.5
+    keyword_weight: float = 0.3
+    exact_weight: float = 0.2
+    rrf_k: float = 60
+    """The larger it is, the less the first ranks stand out. Weights and this are for `hybrid`."""
+
+    def __post_init__(self) -> None:
+        weights = (self.semantic_weight, self.keyword_weight, self.exact_weight)
+        if self.top_k < 1 or min(weights) < 0 or self.rrf_k < 0:
+            message = "top_k must be 1 or more, weights and rrf_k 0 or more"
+            raise ConfigError([Problem(message=message, where="search")])
+
+    @property
+    def by_meaning(self) -> bool:
+        """Whether the query has to be embedded, which may cost money."""
+        weighed = self.mode == "hybrid" and self.semantic_weight > 0
+        return weighed or self.mode == "semantic"
+
+    @property
+    def fetched(self) -> int:
+        """How far down each ranking is read before they are fused."""
+        return max(4 * self.top_k, 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A chunk and its score; 1 is best."""
+
+    chunk: Chunk
+    score: float
+
+
+async def search(
+    index: Index,
+    query: str,
+    settings: SearchSettings,
+    *,
+    embedder: Embedder | None,
+    effects: Effects,
+) -> list[Hit]:
+    """Return the best chunks, best first; equal scores are sorted by id.
+
+    Without an embedder, `semantic` becomes `keyword`, and `hybrid` leaves that ranking out. The
+    notes of the index say so.
+    """
+    if not query.strip() or not index.size:
+        return []
+    # Half a character, which a model may well write, has no form that could be sent or kept.
+    clean = query.encode("utf-8", "replace").decode()
+    vector_rows = None
+    if embedder is not None and index.vectors is not None and settings.by_meaning:
+        (vector,) = as_unit_rows(await embedder.embed([clean], effects=effects))
+        index.require_fit(len(vector))
+        vector_rows = index.by_meaning(vector, settings.fetched)
+    scores = _scores(index, clean, settings, vector_rows)
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[: settings.top_k]
+    lowest = settings.min_score
+    return [
+        Hit(chunk=index.chunk(row), score=score)
+        for row, score in best
+        if lowest is None or score >= lowest
+    ]
+
+
+def _scores(
+    index: Index, query: str, settings: SearchSettings, vector_rows: list[ScoredRow] | None
+) -> Mapping[int, float]:
+    if settings.mode == "hybrid":
+        return _hybrid_scores(index, query, settings, vector_rows)
+    if vector_rows is not None:
+        return {each.row: min(1.0, max(0.0, each.worth)) for each in vector_rows}
+    return _relative_to_best(index.by_words(query, settings.fetched))
+
+
+def _hybrid_scores(
+    index: Index, query: str, settings: SearchSettings, vector_rows: list[ScoredRow] | None
+) -> Mapping[int, float]:
+    rankings = [_ranking(vector_rows, settings.semantic_weight)] if vector_rows is not None else []
+    # Where meaning was all that counted and is out of reach, words are better than nothing.
+    alone = not rankings and not (settings.keyword_weight or settings.exact_weight)
+    if settings.keyword_weight or alone:
+        rows = index.by_words(query, settings.fetched)
+        rankings.append(_ranking(rows, settings.keyword_weight or 1.0))
+    if settings.exact_weight:
+        rows = index.by_phrases(phrases(query), settings.fetched)
+        # A text seldom repeats a question word for word; that is no reason to score less.
+        rankings += [_ranking(rows, settings.exact_weight)] if rows else []
+    return fuse(rankings, rrf_k=settings.rrf_k)
+
+
+def _ranking(rows: list[ScoredRow], weight: float) -> Ranking:
+    return Ranking(rows=[each.row for each in rows], weight=weight)
+
+
+def _relative_to_best(rows: list[ScoredRow]) -> Mapping[int, float]:
+    """BM25 has no fixed scale: the best is 1 and the others are in proportion."""
+    best = max((each.worth for each in rows), default=0.0)
+    if best <= 0:
+        return {each.row: 1.0 for each in rows}
+    return {each.row: max(0.0, each.worth / best) for each in rows}
+
+
+_INDEX_VERSION = 1
+"""Raised when the same chunks are stored or searched differently."""
+
+_Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
+
+
+def _stamp_of(files: Sequence[SourceFile]) -> _Stamp:
+    """Names, sizes and times, which show without reading whether a file changed."""
+    return tuple((file.name, *_look(file.path)) for file in files)
+
+
+def _index_hash(settings: SourceSettings, files: Sequence[SourceFile], identity: str) -> str:
+    held: list[Json] = [[file.name, hashlib.sha256(file.read()).hexdigest()] for file in files]
+    return digest([_INDEX_VERSION, settings.cut, held, identity])[:32]
+
+
+def _look(path: Path) -> tuple[int, int, int]:
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return 0, 0, 0  # Reading it will say why.
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IndexRequest:
+    """The name of an index, and what it takes to build it."""
+
+    name: str
+    settings: SourceSettings
+    files: tuple[SourceFile, ...]
+    embedder: Embedder | None
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.name}.db"
+
+
+async def _read_or_build(request: _IndexRequest, effects: Effects) -> Index:
+    """Read the index from its file, or build it; in memory if it cannot be stored."""
+    if (index := await asyncio.to_thread(read_index, request.path, request.name)) is not None:
+        return index
+    async with _alone(request):
+        # Somebody else may have built it while this one waited.
+        index = read_index(request.path, request.name)
+        if index is None:
+            content = await _content(request, effects)
+            index = await asyncio.to_thread(_stored, request, content) or index_in_memory(content)
+        return index
+
+
+async def _content(request: _IndexRequest, effects: Effects) -> IndexContent:
+    chunks = await asyncio.to_thread(_chunks, request)
+    vectors = None
+    if request.embedder is not None and chunks:
+        texts = [chunk.passage for chunk in chunks]
+        vectors = as_unit_rows(await request.embedder.embed(texts, effects=effects))
+    return IndexContent(hash=request.name, chunks=chunks, vectors=vectors)
+
+
+def _chunks(request: _IndexRequest) -> list[Chunk]:
+    """The chunks sorted by id, of the content that the name stands for."""
+    chunks = read_chunks(request.settings, request.files)
+    identity = request.embedder.identity if request.embedder else ""
+    if _index_hash(request.settings, request.files, identity) != request.name:
+        message = "the files changed while they were read"
+        problem = Problem(where=request.settings.source, message=message, remedy="start again")
+        raise ConfigError([problem])
+    return sorted(chunks, key=lambda chunk: chunk.id)
+
+
+def _stored(request: _IndexRequest, content: IndexContent) -> Index | None:
+    try:
+        write_index(request.path, content)
+    except FileTrouble:
+        return None
+    return read_index(request.path, request.name)
+
+
+@asynccontextmanager
+async def _alone(request: _IndexRequest) -> AsyncGenerator[None, None]:
+    """One process builds and the others wait; without a lock, each builds its own."""
+    lock = await _lock(request)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+async def _lock(request: _IndexRequest) -> FileLock | None:
+    path = request.folder / f"{request.name}.lock"
+    try:
+        _prepare(request.folder)
+        while True:
+            try:
+                return await asyncio.to_thread(FileLock.acquire, path, holding="the index")
+            except RunLocked:
+                await asyncio.sleep(0.05)
+    except FileTrouble:
+        return None
+
+
+def _prepare(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_trouble("make", folder, error) from error
+    remove_stale_temporaries(folder, shared=True)
+    if not (folder / ".gitignore").exists():
+        write_atomic(folder / ".gitignore", "*\n", durable=False)
+
+
+def _notes_on(request: _IndexRequest, index: Index) -> tuple[str, ...]:
+    source = request.settings.source
+    notes = {
+        f"{source}: {WITHOUT}": request.embedder is None,
+        f"{source} contains no text": not index.size,
+        f"the index of {source} is in memory only: {request.folder} cannot be written": (
+            index.path is None
+        ),
+    }
+    return tuple(note for note, holds in notes.items() if holds)
+
+
+_FOLDER = Path(".burnish/index")
+"""Where indexes are stored, relative to the folder of their sources."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What the journal keeps of an index."""
+
+    index: str
+
+
+class Indexes:
+    """The open indexes, shared by all candidates that search the same content."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` stores the files; without it, `.burnish/index` beside the sources."""
+        self._folder = folder
+        self._open: dict[str, Index] = {}
+        self._hashes: dict[tuple[SourceSettings, str], tuple[_Stamp, str]] = {}
+        self._building: dict[str, asyncio.Lock] = {}
+
+    def hash_of(self, settings: SourceSettings, embedder: Embedder | None = None) -> str:
+        """The name of the index for this content; files are read again only when touched."""
+        return self._hash(settings, find_files(settings), embedder)
+
+    async def open(
+        self, settings: SourceSettings, *, embedder: Embedder | None, effects: Effects
+    ) -> Index:
+        """Return the index of a source: already open, from its file, or newly built.
+
+        It is an effect, so that a resumed run counts the cost of building it as the first run did.
+        """
+        files = find_files(settings)
+        name = self._hash(settings, files, embedder)
+        folder = self._folder or settings.folder / _FOLDER
+        request = _IndexRequest(
+            name=name, settings=settings, files=tuple(files), embedder=embedder, folder=folder
+        )
+
+        async def perform(nested: Effects) -> Receipt[_Kept]:
+            await self._have(request, nested)
+            return Receipt(value=_Kept(index=name))
+
+        call = Call(kind="index", request={"index": name}, codec=codec(_Kept), estimate=NOTHING)
+        await effects.once(call, perform)
+        return await self._have(request, effects)
+
+    def close(self) -> None:
+        """Close every index. Their files stay."""
+        for index in self._open.values():
+            index.db.close()
+        self._open.clear()
+
+    def _hash(
+        self, settings: SourceSettings, files: list[SourceFile], embedder: Embedder | None
+    ) -> str:
+        identity = embedder.identity if embedder else ""
+        stamp = _stamp_of(files)
+        cached = self._hashes.get((settings, identity))
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
+        name = _index_hash(settings, files, identity)
+        self._hashes[settings, identity] = (stamp, name)
+        return name
+
+    async def _have(self, request: _IndexRequest, effects: Effects) -> Index:
+        if request.name in self._open:
+            return self._open[request.name]
+        async with self._building.setdefault(request.name, asyncio.Lock()):
+            if request.name not in self._open:
+                opened = await _read_or_build(request, effects)
+                index = replace(opened, notes=_notes_on(request, opened))
+                # Whoever forgets to close lets go of the file all the same.
+                weakref.finalize(index, index.db.close)
+                self._open[request.name] = index
+        return self._open[request.name]

@@ -11,7 +11,7 @@ from burnish.core.cases import Case
 from burnish.core.evaluations import Objective
 from burnish.core.formatting import alternatives
 from burnish.core.protocols import Metric, Target, takes_turns
-from burnish.metrics.factory import Judge, Panel
+from burnish.metrics.judge_shapes import Judge, Panel
 from burnish.metrics.judged import check_judges, judged_again, judged_parts
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models

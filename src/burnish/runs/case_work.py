@@ -9,11 +9,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Failure, FailureKind, Outcome, Trace
 from burnish.core.errors import BurnishError, Interrupted, NotJournalable
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Trace
 from burnish.core.protocols import Effects, Metric, Receipt, Scope, Target, WorkUnit, held
 from burnish.journal.executors import (
     CallClock,

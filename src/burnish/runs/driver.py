@@ -10,14 +10,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from burnish.core.errors import BaselineUnmeasured, BurnishError, Interrupted
+from burnish.core.evaluations import html_table
 from burnish.core.formatting import counted, spending
 from burnish.core.money import Spend
-from burnish.core.notebooks import html_table
 from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
 from burnish.journal.executors import TICK, LoopWatch, cut_short, task_cancelled
-from burnish.runs.breakers import LimitExceeded
+from burnish.runs.breakers import STOP_FILE, LimitExceeded
 from burnish.runs.claims import claim_words
 from burnish.runs.events import (
     ALARM,
@@ -33,7 +33,6 @@ from burnish.runs.events import (
 )
 from burnish.runs.final_measurements import FinalResults, measure_winner, without_measuring
 from burnish.runs.run import Run
-from burnish.runs.stoppers import STOP_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
 from burnish.core.content import Json, codec
 from burnish.core.errors import WorkerLost
 from burnish.core.evaluations import CaseResult, Objective, Score
 from burnish.core.leaks import HoldsTexts, LeakWatch
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import (
     Call,
     DescribedMetric,

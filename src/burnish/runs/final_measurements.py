@@ -7,9 +7,15 @@ from burnish.core.cases import Split
 from burnish.core.comparisons import Comparison, Pair, broken_constraint, cases, compare
 from burnish.core.content import short_id
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Penalties, mean
-from burnish.core.savings import SAVED_WORDS, saving, unit_of
-from burnish.core.statistics import Interval, paired_interval, unpaired_interval
-from burnish.core.strict_gate import OfferRule
+from burnish.core.gates import OfferRule
+from burnish.core.statistics import (
+    SAVED_WORDS,
+    Interval,
+    paired_interval,
+    saving,
+    unit_of,
+    unpaired_interval,
+)
 from burnish.core.surfaces import EPSILON, Candidate
 from burnish.core.trials import MAX_MISSING, Decision, StopReason, Verdict
 from burnish.runs.claims import conclusion, sealed_claim, strongest

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import word_diff
 from burnish.core.surfaces import Change, Value
-from burnish.core.word_diff import word_diff
 from burnish.runs.directory import Header
 from burnish.system import read_bytes, read_text
 from burnish.system.restoration import digest

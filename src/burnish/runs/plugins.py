@@ -10,10 +10,9 @@ from pydantic import BaseModel, JsonValue
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json, codec
-from burnish.core.drawings import Drawing
 from burnish.core.errors import BurnishError
 from burnish.core.evaluations import Objective
-from burnish.core.formatting import Section, alternatives, number
+from burnish.core.formatting import Drawing, Section, alternatives, number
 from burnish.core.protocols import Metric, Target
 from burnish.core.surfaces import (
     SURFACES,
@@ -37,6 +36,7 @@ from burnish.runs.evaluation import Closable, WorkerPool
 from burnish.runs.events import Exporter, Listener
 from burnish.runs.homes import FileHomes, Homes
 from burnish.runs.progress import ProgressLines, budget_limits, ended_words, plain_plan
+from burnish.runs.proposers import ProposerOffer
 from burnish.runs.report_sections import SPLITS, baseline_table, plain_report
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, Strategy
@@ -284,6 +284,11 @@ class StrategyPlugin:
             f"the strategy '{building.spec.strategy.name}' is not installed",
             remedy="install the package that it came with",
         )
+
+    def proposers(self, building: Building, parts: TargetParts) -> Iterable[ProposerOffer]:
+        """What it offers to the strategy `auto` for a target; nothing by default."""
+        del building, parts
+        return ()
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """The lines of `--dry-run`: what would run and what it may cost."""

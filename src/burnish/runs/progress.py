@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from burnish.core.cases import Case, Split
+from burnish.core.cases import Case, Split, Usage
 from burnish.core.formatting import (
     counted,
     duration,
@@ -22,7 +22,6 @@ from burnish.core.formatting import (
     visible,
 )
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Usage
 from burnish.core.protocols import ForecastsCosts, Role, Summarized, calls_function
 from burnish.core.surfaces import (
     ChoiceSurface,

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Generic, TypeVar
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, ToolCall
 from burnish.core.content import Codec, Json, canonical, codec
 from burnish.core.errors import HoldoutLeak, Problem, ProposerFailed, RoleFailed
 from burnish.core.evaluations import CaseResult, Score
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING
-from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Call, Effects, Receipt, Role, Scope
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Proposal

@@ -34,8 +34,7 @@ from burnish.runs.events import (
     Warned,
     in_folders,
 )
-from burnish.runs.offer import Lead, Offers
-from burnish.runs.probe import Probed, Prober
+from burnish.runs.offer import Lead, Offers, Probed, Prober
 from burnish.runs.recorder import Ancestor, Announcer, Recorder, summary
 from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
 from burnish.runs.steering import Steering

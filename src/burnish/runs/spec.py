@@ -6,24 +6,39 @@ its queue build the run from it alone.
 
 Targets and strategies have their own models in it, chosen by name: `spec_type` creates the whole
 model for a pair of them.
+
+The tags of a run: words by which people find it again.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
-from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Repeats, Share
+from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Constraint, Objective, Operator, Penalties, TieBreaker
 from burnish.core.formatting import shorten, visible
-from burnish.core.strict_gate import Direction
+from burnish.core.gates import Direction
 from burnish.journal.limits import Budget, RetryPolicy
 from burnish.metrics.files import AgentMetric
 from burnish.models.factory import ModelBlock, ModelsBlock
 from burnish.runs.case_work import CasePolicy
+from burnish.runs.directory import Header
+from burnish.system import read_text, write_atomic
 from burnish.system.settings import Access, Door, Limits, Settings, Text
 
 DEFAULT_SEED = 42
@@ -445,3 +460,44 @@ AnySpec: TypeAlias = RunSpec[Any, Any]
 def spec_type(target: type[TargetSpec], settings: type[StrategySettings]) -> type[AnySpec]:
     """The whole model of a run for one kind of target and one strategy."""
     return RunSpec[target, settings]
+
+
+TAGS = "tags.json"
+"""The file of a run whose tags were changed since its start."""
+_STORED = TypeAdapter(tuple[str, ...])
+_MOST = 50
+
+
+def tags_of(folder: Path, header: Header | None = None) -> tuple[str, ...]:
+    """The tags of a run, in the order of the alphabet; none if they cannot be read."""
+    try:
+        if (folder / TAGS).is_file():
+            return _STORED.validate_json(read_text(folder / TAGS))
+        stored = (header or Header.read(folder)).project.spec.get("output", {})
+        return tuple(sorted(set(OutputSpec.model_validate(stored).tags)))
+    except ValidationError:
+        return ()
+
+
+def change_tags(
+    folder: Path, *, add: Iterable[str] = (), remove: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Add and remove tags; returns those that the run has then."""
+    before = tags_of(folder)
+    unknown = sorted({*remove} - {*before})
+    if unknown:
+        there = ", ".join(before) or "none"
+        raise ConfigError.of("tag", f"the run has no tag '{unknown[0]}'", f"it has: {there}")
+    return set_tags(folder, {*before, *add} - {*remove})
+
+
+def set_tags(folder: Path, tags: Iterable[str]) -> tuple[str, ...]:
+    """Replace the tags of a run; returns them in order."""
+    try:
+        changed = tuple(sorted(set(map(checked_tag, tags))))
+    except ValueError as error:
+        raise ConfigError.of("tag", str(error), "name another one") from None
+    if len(changed) > _MOST:
+        raise ConfigError.of("tag", f"a run has {_MOST} tags at most", "remove some")
+    write_atomic(folder / TAGS, json.dumps(changed, ensure_ascii=False) + "\n")
+    return changed

@@ -14,9 +14,8 @@ from burnish.pages.document import Place, render
 from burnish.pages.served import Query, first
 from burnish.projects.clients import NotAllowed
 from burnish.server.apps.projects import JobRequest
-from burnish.server.guards import error_body
+from burnish.server.guards import VISITOR, Visitor, error_body
 from burnish.server.security import NameRefused, is_plain
-from burnish.server.sessions import VISITOR, Visitor
 
 LIMITS = {
     "max_trials": "trials at most",

@@ -6,7 +6,7 @@ import json
 from burnish.compat.promptiter import RunResult, Slimming
 from burnish.core.content import Json
 from burnish.server.apps.engines import assembled
-from burnish.server.host_paths import public
+from burnish.server.security import public
 from burnish.server.stores.records import RunEvent, RunStore, StoredRun, json_pieces
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from burnish.server.apps.projects import EvaluationSettings, RunSettings
 from burnish.server.cluster import Priority, ServiceRole
-from burnish.server.host_paths import public
-from burnish.server.security import Name
+from burnish.server.security import Name, public
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import Period, TokenScope
 

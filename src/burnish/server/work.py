@@ -16,8 +16,8 @@ from burnish.core.errors import BurnishError, Interrupted, RunLocked
 from burnish.journal.limits import Budget
 from burnish.reports.progress import LiveState
 from burnish.runs.events import Tick
-from burnish.server.host_paths import public
 from burnish.server.runs import RunPlace
+from burnish.server.security import public
 from burnish.server.stores.accounts import Amounts
 from burnish.server.stores.records import (
     CANCELED,

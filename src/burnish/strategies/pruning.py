@@ -13,10 +13,9 @@ from burnish.core.cases import Case, Split
 from burnish.core.comparisons import Pair
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.gates import Guards, guarded
+from burnish.core.gates import Guards, OfferRule, guarded, not_worse
 from burnish.core.money import Spend, total
 from burnish.core.protocols import surfaces_of
-from burnish.core.strict_gate import OfferRule, not_worse
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, Verdict
 from burnish.runs.events import PRUNE, PhaseEnded, PhaseStarted

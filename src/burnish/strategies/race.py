@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
 from burnish.core.cases import Case, Split
-from burnish.core.comparisons import cases
+from burnish.core.comparisons import Pair, cases, paired
 from burnish.core.evaluations import Evaluation, Objective, Penalties
+from burnish.core.gates import min_gain
 from burnish.core.money import Spend, total
-from burnish.core.pairing import paired
 from burnish.core.statistics import Race
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Decision, Verdict
@@ -123,6 +123,96 @@ class _Lane:
         later, score = self._evaluation, self._run.objective.case_score
         enough = len(later.cases) >= min(_ENOUGH_ALIKE, len(self._course.order))
         return enough and all(score(earlier, case) == score(later, case) for case in later.cases)
+
+
+class Holdout:
+    """Runs candidates over holdout, all of them in one order."""
+
+    def __init__(self, run: Run, *, repeats: int, racing: bool = True) -> None:
+        self._run = run
+        self._repeats = repeats
+        self._racing = racing
+        order = list(run.dataset.holdout)
+        if racing:
+            run.rng("race order").shuffle(order)
+        self._order = tuple(order)
+        self._early = racing and run.objective.penalties == Penalties()
+
+    def decide_on(self, count: int) -> None:
+        """Use only so many cases, the first of the order."""
+        self._order = self._order[:count]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The cases that decide, as the dataset has them."""
+        chosen = {case.id for case in self._order}
+        return tuple(case for case in self._run.dataset.holdout if case.id in chosen)
+
+    @property
+    def once(self) -> Spend:
+        """What it costs to run a candidate over them."""
+        return self._run.estimate(Split.HOLDOUT, cases=self._order, repeats=self._repeats)
+
+    @property
+    def first_need(self) -> Spend:
+        first = self._order[:BLOCK] if self._early else self._order
+        return self._run.estimate(Split.HOLDOUT, cases=first, repeats=self._repeats)
+
+    @property
+    def least(self) -> Spend:
+        """The least it costs to make a candidate lead: little more than one run if the target is
+        deterministic."""
+        return self.once + self.first_need if self._racing else self.once
+
+    @property
+    def need(self) -> Spend:
+        """The most it costs to make a candidate lead."""
+        return self.once.times(2 if self._racing else 1)
+
+    async def heats(
+        self,
+        candidates: Sequence[Candidate],
+        incumbent: Evaluation,
+        *,
+        draw: int = 0,
+        earlier: Evaluation | None = None,
+    ) -> list[Heat]:
+        """Race candidates against the incumbent's results, side by side."""
+        early = self._racing and may_end_early(incumbent, self._run.objective)
+        course = Course(
+            order=self._order,
+            incumbent=incumbent,
+            repeats=self._repeats,
+            block=BLOCK if early else len(self._order),
+            early=early,
+            draw=draw,
+            earlier=earlier,
+        )
+        return await race(self._run, candidates, course)
+
+    async def again(self, candidate: Candidate, first: Evaluation, incumbent: Evaluation) -> Heat:
+        """Run a provisional winner a second time: half of what looked like a gain is often luck."""
+        if not self._racing:
+            return Heat(evaluation=first, whole=True)
+        draw = self._repeats
+        return (await self.heats([candidate], incumbent, draw=draw, earlier=first))[0]
+
+    async def decided(
+        self, candidate: Candidate, heat: Heat, incumbent: Evaluation
+    ) -> tuple[Heat, Decision]:
+        """Decide against the incumbent; what would win is run again first."""
+        decision = self._gain(heat.evaluation, incumbent)
+        if decision.accepted:
+            heat = await self.again(candidate, heat.evaluation, incumbent)
+            decision = heat.lost or self._gain(heat.evaluation, incumbent)
+            if decision.verdict is Verdict.REJECT:
+                reason = f"run again: {decision.reason}"
+                decision = replace(decision, code="luck", reason=reason)
+        return heat, decision
+
+    def _gain(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
+        pair = Pair(candidate=candidate, incumbent=incumbent)
+        return min_gain(objective=self._run.objective, validation=pair)
 
 
 def race_so_far(done: Evaluation, course: Course, objective: Objective) -> Race:

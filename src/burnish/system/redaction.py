@@ -1,16 +1,22 @@
-"""Removes secrets from texts and JSON values before they are stored or shown."""
+"""Removes secrets from texts and JSON values before they are stored or shown.
+
+Finds personal data in texts: e-mail addresses, telephone numbers, numbers of cards.
+"""
 
 import base64
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
+
+from burnish.system.patterns import replace_all
 
 MARKER = "[redacted]"
 Shapes: TypeAlias = Literal["known-keys", "own-secrets", "earlier"]
@@ -66,22 +72,43 @@ _NAME_CUES = ("key", "token", "secret", "passw", "passphrase", "credential", "co
 _SECRET_IN_JSON = re.compile(rf'(?:{"|".join(_NAME_CUES)})[^"]*"\s*:\s*"')
 _REFERENCE = re.compile(r"\s*([a-z]+\s+)?\$\{[a-z_]\w*\}\s*", re.IGNORECASE)
 
+_SHORT = 1_000
+"""Texts with fewer characters are searched for all words at once, longer ones word by word."""
+
+
+def _has_cue(lowered: str) -> bool:
+    return any(word in lowered for word in _CUES)  # so few that one by one is always faster
+
+
+def _names_a_secret(lowered: str) -> bool:
+    """Whether a JSON document has a text whose name suggests a secret."""
+    if len(lowered) >= _SHORT and not any(word in lowered for word in _NAME_CUES):
+        return False
+    return _SECRET_IN_JSON.search(lowered) is not None
+
 
 def _finder(cues: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a text has one of these words: at once if it is short, one by one if it is long."""
-    words = tuple(cues)
-    any_of_them = re.compile("|".join(map(re.escape, words)))
+    """Whether a text has one of these many words."""
+    words = tuple(dict.fromkeys(cues))
+    any_of_them = re.compile(_any_of(words))
 
     def found(text: str) -> bool:
-        if len(text) < 1_000:
+        if len(text) < _SHORT:
             return any_of_them.search(text) is not None
         return any(word in text for word in words)
 
     return found
 
 
-_has_cue = _finder(_CUES)
-_has_name_cue = _finder(_NAME_CUES)
+def _any_of(words: Collection[str]) -> str:
+    """A pattern for any of these words that compares what they start with only once."""
+    if "" in words:
+        return ""
+    rests: dict[str, list[str]] = {}
+    for word in words:
+        rests.setdefault(word[0], []).append(word[1:])
+    patterns = [f"{re.escape(first)}{_any_of(rest)}" for first, rest in rests.items()]
+    return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
 
 
 def _written_forms(secret: str) -> Iterator[str]:
@@ -185,7 +212,7 @@ class Redactor:
         return not (
             (self.shapes == "known-keys" and may_have_keys(document))
             or _has_cue(lowered)
-            or (_has_name_cue(lowered) and _SECRET_IN_JSON.search(lowered))
+            or _names_a_secret(lowered)
         )
 
     def json(self, value: JsonValue, *, spared: str = "") -> JsonValue:
@@ -234,8 +261,6 @@ class Redactor:
 
 
 # -- Shapes of keys that well-known services issue -------------------------------------------------
-
-
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"
 """Not inside a word; `\\n` in JSON text ends the word before."""
 _END = r"(?![A-Za-z0-9_])"
@@ -307,3 +332,122 @@ def replace_keys(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
         if any(cue in text for cue in cues):
             text = pattern.sub(replaced, text)
     return text
+
+
+_EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])")
+_CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
+_PHONE = re.compile(
+    r"(?<![\w.+-])(?<!\d )(?:\+\d{1,3}[ .-]?)?(?:\(\d{1,5}\)[ .-]?)?"
+    r"\d{1,14}(?:[ .-]\d{2,9}){0,5}(?!\w)"
+)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?: \d{3})+")
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+
+
+def _is_card(text: str) -> bool:
+    """Whether the digits have the check sum of a card (Luhn)."""
+    digits = [int(each) for each in text if each.isdigit()]
+    doubled = [2 * each - 9 * (each > 4) for each in digits[-2::-2]]
+    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def _is_phone(text: str) -> bool:
+    """Whether it is written like a telephone number, not like a date, an amount or an id."""
+    digits = sum(each.isdigit() for each in text)
+    if text.startswith("+"):
+        return 7 <= digits <= 15
+    if _DATE.match(text) or _GROUPED.fullmatch(text) or _ADDRESS.fullmatch(text):
+        return False
+    if not 9 <= digits <= 15 or "." in text or not any(sign in text for sign in " -("):
+        return False
+    # Pairs of digits are a list of numbers, unless the first one is dialled.
+    return text.startswith(("0", "(")) or bool(re.search(r"\d{3}", text))
+
+
+_PERSONAL_KINDS: Mapping[str, tuple[re.Pattern[str], Callable[[str], bool]]] = {
+    "email": (_EMAIL, bool),
+    "card": (_CARD, _is_card),
+    "phone": (_PHONE, _is_phone),
+}
+PERSONAL = tuple(_PERSONAL_KINDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRedactor:
+    """Removes keys, personal data and a user's own patterns from values, and counts them."""
+
+    secrets: Redactor
+    personal: tuple[str, ...] = PERSONAL
+    """Which kinds of personal data: email, card, phone."""
+    patterns: tuple[str, ...] = ()
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """How many were removed, by kind: keys, patterns, and the kinds of personal data."""
+
+    def json(self, value: JsonValue) -> JsonValue:
+        """The value without them; names of fields stay."""
+        before = _markers(value)
+        clean = self.secrets.json(value)
+        self.counts["key"] += max(0, _markers(clean) - before)
+        return self._without(clean)
+
+    def _without(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self._without(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self._without(item) for name, item in value.items()}
+        return value
+
+    def _text(self, text: str) -> str:
+        for pattern in self.patterns:
+            text, found = replace_all(pattern, MARKER, text)
+            self.counts["pattern"] += found
+        for kind in self.personal:
+            text = self._replaced(kind, text)
+        return text
+
+    def _replaced(self, kind: str, text: str) -> str:
+        pattern, certain = _PERSONAL_KINDS[kind]
+
+        def replaced(match: re.Match[str]) -> str:
+            if not certain(match[0]):
+                return match[0]
+            self.counts[kind] += 1
+            return f"[{kind}]"
+
+        return pattern.sub(replaced, text)
+
+    def summary(self) -> str:
+        """`3 e-mail addresses, 1 key`; empty if nothing was removed."""
+        return counts_in_words(self.counts)
+
+
+_WORDS = {
+    "key": ("key", "keys"),
+    "pattern": ("match of --redact", "matches of --redact"),
+    "email": ("e-mail address", "e-mail addresses"),
+    "phone": ("telephone number", "telephone numbers"),
+    "card": ("card number", "card numbers"),
+}
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """What was removed, in words."""
+    parts: Iterable[str] = (
+        f"{counts[kind]:,} {words[counts[kind] != 1]}"
+        for kind, words in _WORDS.items()
+        if counts.get(kind)
+    )
+    return ", ".join(parts)
+
+
+def _markers(value: JsonValue) -> int:
+    if isinstance(value, str):
+        return value.count(MARKER)
+    if isinstance(value, list):
+        return sum(map(_markers, value))
+    if isinstance(value, dict):
+        return sum(map(_markers, value.values()))
+    return 0

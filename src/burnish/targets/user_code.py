@@ -11,12 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from burnish.core.cases import Failure, FailureKind, Outcome
 from burnish.core.content import Json
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.metrics.text_matching import spelled
 from burnish.system.user_functions import file_fingerprint
 from burnish.tracing.steps import applied
@@ -57,8 +58,46 @@ def of_value(value: object) -> Outcome:
     return Outcome(replies=(spelled(data),), data=data, nano_usd=None)
 
 
+_IDLE_SECONDS = 1.0
+_idle: "list[_Thread]" = []
+"""Threads without a call. One whose call hangs is not among them, so it delays nobody."""
+os.register_at_fork(after_in_child=_idle.clear)  # a child process has none of them
+
+
+class _Thread:
+    """A thread that makes one call after the other, and ends when there is none for a while."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True, name="burnish agent").start()
+
+    def make(self, call: Callable[[], None]) -> None:
+        """Make a call; `call` reports its result itself."""
+        self._calls.put(call)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                call = self._calls.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                try:
+                    _idle.remove(self)
+                except ValueError:  # taken at this moment: its call is on the way
+                    continue
+                return
+            call()
+            del call  # what it refers to is not needed until the next one
+
+
+def _free_thread() -> _Thread:
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Thread()
+
+
 async def in_thread(function: Callable[[], Any]) -> Any:
-    """Call a function in a new thread. If cancelled, the thread is left to itself."""
+    """Call a function in a thread of its own. If cancelled, the thread is left to itself."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -70,20 +109,22 @@ async def in_thread(function: Callable[[], Any]) -> Any:
         else:
             future.set_exception(error)
 
+    context, thread = contextvars.copy_context(), _free_thread()
+
     def work() -> None:
         result, error = None, None
         try:
-            result = function()
+            result = context.run(function)
         except StopIteration as stop:
             # A future cannot hold it: it would end whatever loop waits for it.
             error = RuntimeError(f"the agent raised StopIteration: {stop}")
         except BaseException as raised:  # noqa: BLE001 - raised again where it is awaited
             error = raised
+        _idle.append(thread)  # before the result, which may bring the next call
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
 
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="burnish agent").start()
+    thread.make(work)
     return await future
 
 

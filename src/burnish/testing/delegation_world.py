@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from burnish.core.cases import ToolUse
-from burnish.core.outcomes import Usage
+from burnish.core.cases import ToolUse, Usage
 from burnish.journal.limits import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
-from burnish.testing.doubles import CallCounter, ScriptedBackend
-from burnish.testing.role_requests import read_role_request
+from burnish.testing.doubles import CallCounter, ScriptedBackend, read_role_request
 
 Response: TypeAlias = Mapping[str, Any] | ChatReply | str
 """A JSON object, a whole reply, or its text."""

@@ -1,33 +1,70 @@
-"""Scripted models, targets, metrics and roles, and contract tests for such parts."""
+"""Scripted models, targets, metrics and roles, and contract tests for such parts.
+
+Reads a role's request back out of the message that its shipped prompt makes of it.
+"""
 
 import asyncio
 import hashlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Generic, TypeVar
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome, Usage
 from burnish.core.content import Codec, Json, canonical, codec, short_id
 from burnish.core.errors import Problem, ProposerFailed, RoleFailed
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend, to_nano
-from burnish.core.outcomes import Outcome, Usage
 from burnish.core.protocols import Description, Effects, Executor, Metric, Receipt, Target
 from burnish.core.surfaces import Candidate, Origin, Surface, Value, out_of_bounds
 from burnish.journal.once import DirectEffects
-from burnish.models.chat import ChatReply, ChatRequest
+from burnish.models.chat import ChatReply, ChatRequest, Prices
 from burnish.models.factory import ModelBlock
-from burnish.models.prices import Prices
 from burnish.models.providers import Provider
 from burnish.models.references import ModelRef, key_for
+from burnish.models.roles import read_prompt, shipped
 from burnish.runs.driver import Ending, drive
 from burnish.runs.ledger import TRIALS
 from burnish.runs.setup import Setup, resume, start
+
+_MARK = re.compile(r"\{\{\s*(#|/)?\s*(\w+)\s*\}\}(\n?)")
+
+
+def read_role_request(role: str, message: str) -> dict[str, str] | None:
+    """The fields of a request to a role, by name; None if the message is for another role.
+
+    A field that the message leaves out is empty. What a second request adds at its end is ignored.
+    """
+    match = _pattern(role).match(message)
+    return None if match is None else {name: text or "" for name, text in match.groupdict().items()}
+
+
+@cache
+def _pattern(role: str) -> re.Pattern[str]:
+    return re.compile("".join(_pieces(read_prompt(shipped()[role]).user.rstrip())), re.DOTALL)
+
+
+def _pieces(template: str) -> Iterator[str]:
+    """The template as a regular expression: sections are optional, fields are groups."""
+    seen: set[str] = set()
+    end = 0
+    for mark in _MARK.finditer(template):
+        yield re.escape(template[end : mark.start()])
+        end = mark.end()
+        if mark[1]:
+            yield "(?:" if mark[1] == "#" else ")?"
+        else:
+            yield f"(?P={mark[2]})" if mark[2] in seen else f"(?P<{mark[2]}>.*?)"
+            seen.add(mark[2])
+            end -= len(mark[3])
+    yield re.escape(template[end:])
+
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -301,8 +338,6 @@ def _timeless(value: Any) -> Any:
 
 
 # -- Contract tests -------------------------------------------------------------------------------
-
-
 @contextmanager
 def raises(kind: type[Exception], text: str = "") -> Generator[None, None, None]:
     """Like `pytest.raises`, with the exact message; pytest need not be installed."""

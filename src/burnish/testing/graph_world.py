@@ -16,6 +16,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
 from burnish.runs.setup import Setup
+from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     AGGREGATOR,
     BACKWARDER,
@@ -37,11 +38,9 @@ from burnish.strategies.backprop.prompts import (
     backwarder,
     patcher,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, graph
-from burnish.testing.doubles import ExpectedText, ScriptedBackend
-from burnish.testing.role_requests import read_role_request
+from burnish.testing.doubles import ExpectedText, ScriptedBackend, read_role_request
 
 RULES = {
     "topic": "name the place that the customer asks about as `topic: <place>`.",

@@ -15,12 +15,11 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.errors import BurnishError, ConfigError
-from burnish.core.outcomes import Outcome
 from burnish.core.trials import TrialRow
-from burnish.metrics.factory import MetricMaking
 from burnish.metrics.files import METRICS, MetricBlock, MetricList, MetricPlugin
+from burnish.metrics.judge_shapes import MetricMaking
 from burnish.metrics.turns import TurnMetric
 from burnish.models.factory import Models
 from burnish.projects.adopt import (

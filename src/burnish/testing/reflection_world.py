@@ -9,19 +9,18 @@ from itertools import combinations
 from math import prod
 from statistics import fmean
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome
 from burnish.core.content import short_id, stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
 from burnish.core.money import to_nano
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
+from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import ReflectiveSettings
 from burnish.testing.doubles import (
     CallCounter,
     FreeMetric,

@@ -11,9 +11,8 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from burnish.strategies.reflective.reflection import ROLE as REFLECTOR
-from burnish.testing.http_exchange import HttpRequest
-from burnish.testing.role_requests import read_role_request
-from burnish.testing.servers import Answer, ProtocolName, ScriptedServer, Status
+from burnish.testing.doubles import read_role_request
+from burnish.testing.servers import Answer, HttpRequest, ProtocolName, ScriptedServer, Status
 
 _OTHER = re.compile(r"^The text (.+):$", re.MULTILINE)
 _CASE = re.compile(r"^Case (.+)$", re.MULTILINE)

@@ -9,14 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from burnish.core.cases import Case, Dataset, Split, Turn
+from burnish.core.cases import Case, Dataset, Outcome, Split, Step, Trace, Turn, Usage
 from burnish.core.comparisons import Pair
 from burnish.core.content import Json, short_id, stream
 from burnish.core.errors import Problem, RoleFailed
 from burnish.core.evaluations import Evaluation, Score
 from burnish.core.gates import sigma
 from burnish.core.money import Spend, to_nano
-from burnish.core.outcomes import Outcome, Step, Trace, Usage
 from burnish.core.protocols import Effects, Role, Target
 from burnish.core.surfaces import (
     Candidate,

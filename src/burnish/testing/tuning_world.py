@@ -12,18 +12,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Outcome
 from burnish.core.content import stream
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
 from burnish.core.money import to_nano
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, DemosSurface, NumberSurface, Surface, TextSurface
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.trials import CritiqueRequest, Edit, EditRequest, Gradient
+from burnish.strategies.coordinate.trials import (
+    CoordinateSettings,
+    CritiqueRequest,
+    Edit,
+    EditRequest,
+    Gradient,
+)
 from burnish.testing.doubles import (
     CallCounter,
     FreeMetric,

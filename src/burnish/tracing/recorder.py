@@ -6,9 +6,18 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
-from burnish.core.outcomes import Trace
-from burnish.tracing.branches import Births, Strand, current_owner, open_ends
-from burnish.tracing.steps import PLACE, Record, RecordingContext, error_text, plain
+from burnish.core.cases import Trace
+from burnish.tracing.steps import (
+    PLACE,
+    Births,
+    Record,
+    RecordingContext,
+    Strand,
+    current_owner,
+    error_text,
+    open_ends,
+    plain,
+)
 
 
 def _in_order(records: Iterable[Record]) -> list[Record]:

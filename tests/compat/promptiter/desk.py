@@ -22,14 +22,24 @@ from burnish.compat.promptiter import (
 )
 from burnish.compat.promptiter.results import AggregatedSurface
 from burnish.compat.promptiter.stages import Packet
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, Step, Trace
 from burnish.core.content import short_id
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.core.protocols import Effects, Metric
-from burnish.core.structures import Edge, Node, NodeKind, Position, Structure, SurfaceType
-from burnish.core.surfaces import Candidate, Demonstration, DemosSurface, TextSurface, Value
+from burnish.core.surfaces import (
+    Candidate,
+    Demonstration,
+    DemosSurface,
+    Edge,
+    Node,
+    NodeKind,
+    Position,
+    Structure,
+    SurfaceType,
+    TextSurface,
+    Value,
+)
 from burnish.testing import ScriptedTarget
 
 PLANNER, WRITER = "desk/planner", "desk/writer"

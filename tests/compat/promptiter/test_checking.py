@@ -15,10 +15,9 @@ from burnish.compat.promptiter import (
     RunRequest,
     read_request,
 )
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError
-from burnish.core.outcomes import Outcome
 from burnish.journal.once import DirectEffects
 from tests.compat.promptiter.desk import (
     MODEL,

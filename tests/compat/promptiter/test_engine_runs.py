@@ -20,9 +20,8 @@ from burnish.compat.promptiter import (
     SurfaceOverride,
     SurfaceValue,
 )
-from burnish.core.cases import Case, Turn
+from burnish.core.cases import Case, Outcome, Turn
 from burnish.core.errors import RoleFailed
-from burnish.core.outcomes import Outcome
 from burnish.core.surfaces import Candidate
 from tests.compat.promptiter.desk import (
     CITE,

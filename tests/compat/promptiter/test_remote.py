@@ -18,10 +18,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import burnish
 from burnish.compat.promptiter.agent_server import AgentApp
 from burnish.compat.promptiter.remote import RemoteAgent, RemoteTarget
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, Usage
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError
-from burnish.core.outcomes import Outcome, Usage
 from burnish.core.surfaces import DemosSurface, Origin
 from burnish.journal.once import DirectEffects
 from burnish.models.factory import Models

@@ -8,8 +8,7 @@ import pytest
 
 from burnish.compat.promptiter import aggregator, backwarder, optimizer
 from burnish.compat.promptiter.plan import RunPlan, Stages
-from burnish.compat.promptiter.stage_models import StageFailed, StageRole
-from burnish.compat.promptiter.stages import BackwardStepResult, StageViews
+from burnish.compat.promptiter.stages import BackwardStepResult, StageFailed, StageRole, StageViews
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError, RoleFailed
 from burnish.core.evaluations import CaseResult, Evaluation, Score

@@ -9,8 +9,14 @@ from burnish.compat.promptiter.shapes import Profile, SurfaceOverride, SurfaceVa
 from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.core.structures import SurfaceType
-from burnish.core.surfaces import Demonstration, DemosSurface, NumberSurface, Origin, TextSurface
+from burnish.core.surfaces import (
+    Demonstration,
+    DemosSurface,
+    NumberSurface,
+    Origin,
+    SurfaceType,
+    TextSurface,
+)
 from burnish.models.factory import Models
 from burnish.targets.agent.files import Instructions
 from burnish.targets.graph import Graph, GraphTarget, surfaces_of

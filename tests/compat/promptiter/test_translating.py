@@ -7,9 +7,18 @@ import pytest
 from burnish.compat.promptiter.evaluation import CaseOrigin
 from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.compat.promptiter.translation import Translator
-from burnish.core.cases import Case, Split, Turn
+from burnish.core.cases import (
+    Case,
+    Failure,
+    FailureKind,
+    Outcome,
+    Split,
+    Step,
+    ToolCall,
+    Trace,
+    Turn,
+)
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace
 from burnish.strategies.backprop.packets import CaseLoss, SurfaceGradient, TerminalLoss
 from burnish.strategies.backprop.rounds import Round
 from tests.compat.promptiter.desk import PLAN, PLANNER, WRITE, WRITER, answer, desk

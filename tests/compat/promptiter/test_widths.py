@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from burnish.compat.promptiter.plan import RunPlan, Stages
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.evaluations import Score
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects
 from burnish.journal.once import DirectEffects
 from burnish.runs.setup import Setup

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from burnish.cli import delegation, refinement
-from burnish.delegation.refine.setup import RefineOptions
+from burnish.cli import delegation
+from burnish.delegation.refine.plugin import RefineOptions
 from burnish.testing.delegation_world import REFINE_FLOW, TASK, DelegationWorld, refine_world
 
 
@@ -55,8 +55,8 @@ class Place:
         """`burnish refine seed`, or with --target."""
         run = None if "target" in given else self.seed
         options: dict[str, Any] = {"run": run, "quiet": True, **given}
-        request = refinement.RefineRequest(**options)
-        refinement.refine_run(request, options=RefineOptions(models=self.world.models))
+        request = delegation.RefineRequest(**options)
+        delegation.refine_run(request, options=RefineOptions(models=self.world.models))
 
     def session(self, folder: Path | None = None) -> dict[str, Any]:
         """The session that was written last."""

@@ -8,8 +8,7 @@ from typing import Any
 from burnish.delegation.evaluation import DelegationEvaluation, MetricMeasurement
 from burnish.delegation.loop import Status
 from burnish.delegation.refine.loop import IterationJob, IterationOutcome, Refinement
-from burnish.delegation.refine.ruler import Grade, Ruler
-from burnish.delegation.refine.seeds import read_seed
+from burnish.delegation.refine.seeds import Grade, Ruler, read_seed
 from burnish.delegation.refine.sessions import SESSIONS, SeedBest, Session, SessionFiles
 from burnish.delegation.result import DelegationResult, delegation_loss
 from tests.delegation.refine.run_folders import plain_run, run_id_of

@@ -10,9 +10,9 @@ import typer
 
 from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.delegation.experiments import Experiment, TaskBest
+from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import Session
-from burnish.delegation.refine.settings import RefineSettings
-from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
+from burnish.delegation.refine.workflows import RefineSettings
 from burnish.testing.delegation_world import (
     FLAWS,
     GOOD,

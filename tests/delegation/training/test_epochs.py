@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome
 from burnish.core.content import short_id
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import Objective, Score
 from burnish.core.leaks import WITHHELD
 from burnish.core.money import NOTHING, Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import TrialRow, Verdict
-from burnish.delegation.training.epochs import Epochs
-from burnish.delegation.training.proposals import ROLE, TextGrad, TextGradRequest
-from burnish.delegation.training.settings import EpochSettings, step_words
+from burnish.delegation.training.epochs import ROLE, Epochs, TextGrad, TextGradRequest
+from burnish.delegation.training.suites import EpochSettings, step_words
 from burnish.runs.driver import drive
 from burnish.runs.setup import Setup, start
 from burnish.testing.doubles import ScriptedRole, ScriptedTarget, check_strategy

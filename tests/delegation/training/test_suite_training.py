@@ -12,9 +12,9 @@ from burnish.cli import delegation
 from burnish.core.errors import ConfigError, SealedTestRead
 from burnish.delegation.experiments import Experiment
 from burnish.delegation.policy import PolicyTexts
-from burnish.delegation.refine.settings import RefineSettings
-from burnish.delegation.refine.setup import RefineOptions, Seat, open_refinement
-from burnish.delegation.training.registries import find_registry
+from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
+from burnish.delegation.refine.workflows import RefineSettings
+from burnish.delegation.training.suites import find_registry
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import refuse_spent_test
 from burnish.testing.delegation_world import (
@@ -246,7 +246,8 @@ def test_without_rollback_what_is_no_better_stays_active(place: Place) -> None:
     assert "it is kept anyway" in (other.folder / "lax" / "report.md").read_text()
 
 
-def test_reflection_trains_the_texts_too(place: Place) -> None:
+@pytest.mark.parametrize("strategy", ["auto", "reflective"])
+def test_reflection_trains_the_texts_too(place: Place, strategy: str) -> None:
     def rewrite(turn: RoleTurn) -> Response:
         text = turn.fields["current_text"]
         return {"diagnosis": "units are left out", "new_text": text.replace(FAULT, RULE) + "\n"}
@@ -254,13 +255,13 @@ def test_reflection_trains_the_texts_too(place: Place) -> None:
     other = Place(folder=place.folder, world=suite_world(others={"reflector": rewrite}))
     other.write("heat", "rain", holdout=("snow", "wind"))
     other.spoil()
-    flags: dict[str, Any] = {"strategy": "reflective", "epochs": None, "with_textgrad": None}
+    flags: dict[str, Any] = {"strategy": strategy, "epochs": None, "with_textgrad": None}
     flags["max_trials"] = 1
     ending = other.train(**flags)
     assert RULE in str(ending.best.values[GUILTY])
     assert RULE in other.registry.texts()[GUILTY]
     other.write("heat", "rain")
-    with pytest.raises(ConfigError, match="reflective needs holdout tasks to decide"):
+    with pytest.raises(ConfigError, match=f"{strategy} needs holdout tasks to decide"):
         other.prepare(**flags)
     with pytest.raises(ConfigError, match="--with-textgrad"):
         other.prepare(**{**flags, "with_textgrad": True})

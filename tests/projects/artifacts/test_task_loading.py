@@ -15,8 +15,8 @@ from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
 from burnish.runs.spec import spec_type
 from burnish.strategies.coordinate.search import Coordinate
+from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import CommandEditor
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.edits.strategy import Edits
 from burnish.targets.artifacts.target import ArtifactsTarget
 from tests.projects.artifacts.task_world import (
@@ -270,7 +270,7 @@ def test_only_coordinate_knows_cycles(tmp_path: Path) -> None:
 def test_a_strategy_that_tunes_neither_files_nor_numbers_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, strategy="reflective")
     assert "--strategy: 'reflective' needs texts, but a file of kind 'task' has none" in text
-    assert "there are: coordinate, edits" in text
+    assert "there are: auto, coordinate, edits" in text
 
 
 def test_a_threshold_needs_a_score(tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from burnish.cli.execution import RunOpening
-from burnish.cli.optimization import OptimizeRequest, optimize_project
+from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.journal.limits import RetryPolicy
-from burnish.models.chat import ChatRequest
+from burnish.models.chat import ChatRequest, Prices
 from burnish.models.factory import Models
-from burnish.models.prices import Prices
 from burnish.models.providers import Price
 from burnish.projects import LoadedProject, load_project
 from burnish.testing.doubles import ScriptedBackend

@@ -7,8 +7,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.projects.file_kinds import GraphFile
-from burnish.strategies.backprop.packets import Severity
-from burnish.strategies.backprop.settings import BackpropSettings, GuardSettings
+from burnish.strategies.backprop.packets import BackpropSettings, GuardSettings, Severity
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.reflective.search import Reflective
@@ -119,11 +118,11 @@ MISTAKES: list[tuple[Change, str, str]] = [
         "no case of train 'x'",
         "train-0",
     ),
-    (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: backprop"),
+    (optimizer(strategy="evolve"), "no strategy 'evolve'", "there are: auto, backprop"),
     (
         optimizer(strategy="edits"),
         "optimizer.strategy: 'edits' needs files, but a file of kind 'graph' has none",
-        "there are: backprop, coordinate, frugal, reflective",
+        "there are: auto, backprop, coordinate, frugal, reflective",
     ),
     (optimizer(strategy="reflective", max_rounds=0), "optimizer.max_rounds", "at least 1"),
     (optimizer(coordinate={"max_cycle": 2}), "unknown key 'max_cycle'", "max_cycles"),

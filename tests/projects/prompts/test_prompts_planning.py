@@ -13,8 +13,8 @@ from burnish.projects import load_project
 from burnish.projects.prompts.plugin import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
+from burnish.strategies.reflective.attempts import budget_floor
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import budget_floor
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
     PROMPT,

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Split
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Outcome, Split
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
 from burnish.system.sandbox import CommandLimits, Mode, probe_bubblewrap

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
 from burnish.targets.artifacts.new_files import MOST_NEW_FILES

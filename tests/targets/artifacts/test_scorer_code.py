@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.targets.artifacts.scorer_code import (
+from burnish.targets.artifacts.new_files import (
     artifacts_run_by,
     function_problem,
     missing_script,

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Outcome
 from burnish.core.surfaces import Candidate, Origin, Surface, Value
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatRequest

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.cases import Attachment, Case, Scenario, Turn
+from burnish.core.cases import Attachment, Case, FailureKind, Scenario, Turn
 from burnish.core.content import Json
-from burnish.core.outcomes import FailureKind
 from burnish.journal.once import DirectEffects
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.models.chat import ChatRequest

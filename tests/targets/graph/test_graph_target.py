@@ -10,13 +10,14 @@ from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Call, Receipt, Scope, calls_function
-from burnish.core.structures import NodeKind, Structured
 from burnish.core.surfaces import (
     Candidate,
     ChoiceSurface,
     Demonstration,
+    NodeKind,
     NumberSurface,
     Origin,
+    Structured,
     TextSurface,
     Value,
 )

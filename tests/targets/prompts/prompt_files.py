@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from burnish.core.cases import Case
-from burnish.core.outcomes import Outcome
+from burnish.core.cases import Case, Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
 from burnish.targets.callables import CallableTarget

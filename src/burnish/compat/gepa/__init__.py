@@ -10,14 +10,15 @@ from typing import Any
 
 from burnish.compat.gepa.adapters import (
     SCORE,
+    AdapterProposer,
     AdapterScore,
     AdapterTarget,
+    GepaOptions,
     Texts,
     dataset_of,
     default_adapter,
+    reflector_for,
 )
-from burnish.compat.gepa.options import GepaOptions
-from burnish.compat.gepa.proposals import AdapterProposer, reflector_for
 from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, WarningLog, by_label
 from burnish.core.evaluations import Objective
 from burnish.journal.limits import Budget

@@ -49,7 +49,6 @@ from burnish.compat.promptiter.shapes import (
     SurfacePatch,
     SurfaceValue,
 )
-from burnish.compat.promptiter.stage_models import aggregator, backwarder, optimizer
 from burnish.compat.promptiter.stages import (
     AggregateRequest,
     AggregateResult,
@@ -62,6 +61,9 @@ from burnish.compat.promptiter.stages import (
     OptimizeResult,
     Packet,
     Propagation,
+    aggregator,
+    backwarder,
+    optimizer,
 )
 
 Engine = PromptIterEngine

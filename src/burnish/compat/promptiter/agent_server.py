@@ -27,10 +27,10 @@ from burnish.compat.promptiter.shapes import (
     Surface,
     SurfaceValue,
 )
-from burnish.core import outcomes
+from burnish.core import cases
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import ConfigError
-from burnish.core.structures import SurfaceType, node_path, position_id
+from burnish.core.surfaces import SurfaceType, node_path, position_id
 from burnish.targets.user_code import CurrentPrompts, in_thread, is_async, providing
 from burnish.tracing.recorder import recording
 
@@ -198,7 +198,7 @@ class AgentApp:
         reply = await value if isawaitable(value) else value
         return reply if isinstance(reply, str) else canonical(cast("Json", reply)).decode()
 
-    def _step(self, step: outcomes.Step) -> Step:
+    def _step(self, step: cases.Step) -> Step:
         usage = step.usage
         return Step(
             step_id=step.id,

@@ -14,8 +14,7 @@ from burnish.compat.promptiter.requests import RunRequest, tightened
 from burnish.compat.promptiter.results import Observer, RunResult, RunStatus
 from burnish.compat.promptiter.shapes import Snapshot
 from burnish.compat.promptiter.snapshot import SurfaceMap
-from burnish.compat.promptiter.stage_models import ModelStage
-from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer
+from burnish.compat.promptiter.stages import Aggregator, Backwarder, ModelStage, Optimizer
 from burnish.compat.promptiter.translation import Patience, Translator
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem

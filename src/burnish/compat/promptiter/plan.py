@@ -17,16 +17,23 @@ from burnish.compat.promptiter.requests import (
     settings_data,
 )
 from burnish.compat.promptiter.snapshot import SurfaceMap, unknown
-from burnish.compat.promptiter.stage_models import STAGE_KINDS, Kind, ModelStage, StageRole
-from burnish.compat.promptiter.stages import Aggregator, Backwarder, Optimizer, StageViews
+from burnish.compat.promptiter.stages import (
+    STAGE_KINDS,
+    Aggregator,
+    Backwarder,
+    Kind,
+    ModelStage,
+    Optimizer,
+    StageRole,
+    StageViews,
+)
 from burnish.compat.promptiter.translation import RoundContext
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective
 from burnish.core.protocols import Role, Target
-from burnish.core.structures import Structure
-from burnish.core.surfaces import Candidate
+from burnish.core.surfaces import Candidate, Structure
 from burnish.journal.limits import Budget
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
@@ -35,10 +42,9 @@ from burnish.runs.directory import Project
 from burnish.runs.draft import Places, validated
 from burnish.runs.setup import Setup
 from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
-from burnish.strategies.backprop.packets import Severity
+from burnish.strategies.backprop.packets import BackpropSettings, Severity
+from burnish.strategies.backprop.packets import LossHint as BackpropLossHint
 from burnish.strategies.backprop.search import Watcher
-from burnish.strategies.backprop.settings import BackpropSettings
-from burnish.strategies.backprop.settings import LossHint as BackpropLossHint
 from burnish.strategies.backprop.strategy import Backprop, unknown_names
 from burnish.system.config import dotted
 

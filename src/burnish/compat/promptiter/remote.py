@@ -19,21 +19,25 @@ from burnish.compat.promptiter.shapes import (
     Wire,
     union_of,
 )
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, Step, ToolCall, Trace, Usage
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome, Step, ToolCall, Trace, Usage
 from burnish.core.protocols import Description, Effects, Receipt
-from burnish.core.structures import Edge, Node, Position, Structure, SurfaceType, position_id
 from burnish.core.surfaces import (
     Candidate,
     Demonstration,
     DemosSurface,
+    Edge,
+    Node,
     Origin,
+    Position,
+    Structure,
+    SurfaceType,
     TextSurface,
     Value,
     placeholders_in,
+    position_id,
 )
 from burnish.core.surfaces import Surface as Editable
 from burnish.targets.callables.http import LONGEST_BODY, HttpTarget

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from burnish.compat.promptiter.shapes import Id, PatchSet, Profile, Snapshot, TypeName, Wire
 from burnish.core.content import Json
-from burnish.core.structures import SurfaceType
+from burnish.core.surfaces import SurfaceType
 
 
 class _OfCase(Wire):

@@ -15,8 +15,15 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.structures import NodeKind, Position, SurfaceType
-from burnish.core.surfaces import ChoiceSurface, Demonstration, NumberSurface, Value
+from burnish.core.surfaces import (
+    ChoiceSurface,
+    Demonstration,
+    NodeKind,
+    NumberSurface,
+    Position,
+    SurfaceType,
+    Value,
+)
 from burnish.core.surfaces import Surface as CoreSurface
 from burnish.datasets.evalset_shapes import as_python, folded
 from burnish.system.settings import SchemaPosition

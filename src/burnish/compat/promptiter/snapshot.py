@@ -18,13 +18,21 @@ from burnish.compat.promptiter.shapes import (
     union_of,
     value_of,
 )
-from burnish.core import structures
+from burnish.core import surfaces
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Target
-from burnish.core.structures import Position, Structure, Structured, SurfaceType, position_id
-from burnish.core.surfaces import Candidate, Origin, Value
+from burnish.core.surfaces import (
+    Candidate,
+    Origin,
+    Position,
+    Structure,
+    Structured,
+    SurfaceType,
+    Value,
+    position_id,
+)
 from burnish.core.surfaces import Surface as Editable
-from burnish.strategies.backprop.losses import WHOLE
+from burnish.strategies.backprop.packets import WHOLE
 from burnish.strategies.backprop.rounds import Patch
 
 
@@ -194,7 +202,7 @@ def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
 
 def _of_one(target: Target) -> Structure:
     """A target without a structure: each surface is a position of its one node."""
-    node = structures.Node(id=WHOLE, name=target.description.kind)
+    node = surfaces.Node(id=WHOLE, name=target.description.kind)
     types = {
         "demos": SurfaceType.FEW_SHOT,
         "number": SurfaceType.MODEL,

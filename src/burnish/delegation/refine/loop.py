@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from burnish.core.cases import Split
+from burnish.core.cases import Outcome, Split
 from burnish.core.content import short_id
 from burnish.core.errors import (
     BurnishError,
@@ -18,7 +18,6 @@ from burnish.core.errors import (
     ResumeRefused,
     RunLocked,
 )
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Origin
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
@@ -33,8 +32,16 @@ from burnish.delegation.refine.gradients import (
     refinement_prefix,
     run_signals,
 )
-from burnish.delegation.refine.ruler import Grade, Ruler, share_left
-from burnish.delegation.refine.seeds import ModelPair, Seed, TierPlan, halved, tier_of
+from burnish.delegation.refine.seeds import (
+    Grade,
+    ModelPair,
+    Ruler,
+    Seed,
+    TierPlan,
+    halved,
+    share_left,
+    tier_of,
+)
 from burnish.delegation.refine.sessions import (
     ALL_RUN,
     INTERRUPTED,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from burnish.core.cases import Split
-from burnish.core.drawings import Drawing
 from burnish.core.formatting import (
+    Drawing,
     Facts,
     Heading,
     Listing,
@@ -18,9 +18,15 @@ from burnish.core.formatting import (
     spending,
 )
 from burnish.core.trials import SplitResult, TrialRow
-from burnish.delegation.training.epochs import PROPOSER, Epochs, PolicyChanged
-from burnish.delegation.training.proposals import ROLE, EpochDetails, textgrad
-from burnish.delegation.training.settings import EpochSettings, step_words
+from burnish.delegation.training.epochs import (
+    PROPOSER,
+    ROLE,
+    EpochDetails,
+    Epochs,
+    PolicyChanged,
+    textgrad,
+)
+from burnish.delegation.training.suites import EpochSettings, step_words
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import BASELINE, Warned, read_all
 from burnish.runs.plugins import (

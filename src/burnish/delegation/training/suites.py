@@ -1,4 +1,9 @@
-"""Suites: tasks on which the policy texts are trained."""
+"""Suites: tasks on which the policy texts are trained.
+
+The settings of training by epochs.
+
+Choosing the policy registry: the one that is named, an experiment's, or the default.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,22 +12,97 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, model_validator
 
-from burnish.core.content import AboveZero, AtLeastOne, Json, NotNegative, canonical
+from burnish.core.content import AboveZero, AtLeastOne, Json, NotNegative, Repeats, Share, canonical
 from burnish.core.errors import ConfigError, Problem
+from burnish.delegation.experiments import Experiment
 from burnish.delegation.manager import CommandManager
-from burnish.delegation.policy import NAMES
+from burnish.delegation.policy import NAME, NAMES, PolicyRegistry, PolicyTexts, registry_path
+from burnish.delegation.record import POLICY, kept_policy
 from burnish.delegation.refine.seeds import reference_of
-from burnish.delegation.result import WEIGHTS
+from burnish.delegation.result import RUBRIC, WEIGHTS
 from burnish.delegation.target import SuiteTask
 from burnish.delegation.team import LoadedWorkflow, load_workflow
 from burnish.delegation.workflow_spec import WorkflowOverrides
 from burnish.models.factory import ModelBlock
 from burnish.runs.plugins import Building
-from burnish.runs.spec import TargetSpec
-from burnish.system.settings import Door, Settings, Text
+from burnish.runs.spec import StrategySettings, TargetSpec
+from burnish.system.settings import Access, Door, Settings, Text
 from burnish.system.yaml import TreePath
 
+
+def find_registry(db: str | Path | None = None, experiment: str | None = None) -> PolicyRegistry:
+    """The registry to train: `--db`, the experiment's own, a variable, or the user's."""
+    if db is not None and experiment is not None:
+        message = "an experiment has its own registry"
+        raise ConfigError(
+            [Problem(where="--db, --target", message=message, remedy="use only one of them")]
+        )
+    if experiment is not None:
+        return PolicyRegistry(Experiment.find(experiment).folder.absolute() / NAME)
+    return PolicyRegistry(registry_path(db))
+
+
+def texts_to_read(db: str | Path | None = None, experiment: str | None = None) -> PolicyTexts:
+    """The texts that a delegation reads: the experiment's, or those of the default registry."""
+    if db is None and experiment is not None:
+        own = find_registry(None, experiment)
+        if own.path.exists():
+            return own.texts()
+    return PolicyRegistry(registry_path(db)).texts()
+
+
+def texts_for_refining(seed: Path, experiment: str | None = None) -> PolicyTexts:
+    """The texts that an iteration reads: those in force, with the rubric that graded its seed.
+
+    Losses are only comparable under one rubric; a run of another system has none.
+    """
+    texts = texts_to_read(None, experiment)
+    if not (seed / POLICY).is_file():
+        return texts
+    graded = kept_policy(seed)
+    rubric = graded.versions.get(RUBRIC, 0)
+    return texts.replaced({RUBRIC: graded[RUBRIC]}, {RUBRIC: rubric})
+
+
 _PANEL = "Suites of tasks to delegate"
+
+
+class EpochSettings(StrategySettings):
+    """How the training works."""
+
+    epochs: Annotated[AtLeastOne, Door(flag="*", panel=_PANEL)] = 1
+    """Passes over the suite, including the first, which measures the start."""
+    learning_rate: Annotated[float, Field(gt=0, le=1), Door(flag="*", panel=_PANEL)] = 0.5
+    """How large a step may be, from a few words to the whole text; halved after a regression."""
+    with_textgrad: Annotated[bool, Door(flag="*", panel=_PANEL)] = False
+    """Propose better policy texts; without it the suite is only measured."""
+    rollback: Annotated[
+        bool,
+        Door(
+            flag="*",
+            panel=_PANEL,
+            environment=False,
+            off="Keep updates that are not better, too.",
+        ),
+    ] = True
+    """Roll back an update that is not better, if it could be measured."""
+    repeats: Annotated[Repeats, Door(flag="*", http=Access.CLIENT)] = 2
+    """Runs of every task in an epoch; they show the noise."""
+    accept_sigma: Annotated[NotNegative, Door(flag="*", http=Access.CLIENT)] = 1.0
+    """How many times its noise a gain must be."""
+    max_errored_fraction: Share = 0.25
+    """An update is rejected if a larger share of tasks fails."""
+
+
+def step_words(rate: float) -> str:
+    """The step size that a learning rate allows, in words."""
+    if rate >= 0.75:
+        return "the text may be rewritten as a whole"
+    if rate >= 0.4:
+        return "up to about half of the lines may change"
+    if rate >= 0.15:
+        return "a few lines may change or be added; all others stay word for word"
+    return "one line may change or be added; all others stay word for word"
 
 
 class EnvelopeBlock(Settings):

@@ -17,9 +17,9 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
+from burnish.core.cases import Usage
 from burnish.core.content import stream
 from burnish.core.errors import ConfigError
-from burnish.core.outcomes import Usage
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded.files import (
     KNOWN,

@@ -30,10 +30,10 @@ from burnish.targets.agent.paths import (
     DEMONSTRATIONS,
     INSTRUCTIONS,
     Named,
+    added_values,
     is_instructions,
     parse_path,
 )
-from burnish.targets.agent.provider_files import added_values
 
 _BLOCK = ("evaluations", "optimizer")
 _BUDGET = (*_BLOCK, "budget")

@@ -26,8 +26,15 @@ from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import user_simulator
 from burnish.models.factory import Models, spelled_out, with_model
 from burnish.models.roles import in_force
-from burnish.projects.agent.axes import Axes, AxesBlock, axes_of
-from burnish.projects.agent.checks import MODEL, check_model, check_objective, check_prices
+from burnish.projects.agent.axes import (
+    MODEL,
+    Axes,
+    AxesBlock,
+    axes_of,
+    check_model,
+    check_objective,
+    check_prices,
+)
 from burnish.projects.agent.dialect import NOISY, agent_keys, tunable
 from burnish.projects.agent.homes import AgentHomes, measured_files
 from burnish.projects.measures import User, read_case_sets, read_metrics
@@ -59,8 +66,15 @@ from burnish.targets.agent.files import (
     load_agent,
     sound_agent,
 )
-from burnish.targets.agent.paths import DEMONSTRATIONS, INSTRUCTIONS, put_at, written
-from burnish.targets.agent.provider_files import AddedValue, added_values, with_added
+from burnish.targets.agent.paths import (
+    DEMONSTRATIONS,
+    INSTRUCTIONS,
+    AddedValue,
+    added_values,
+    put_at,
+    with_added,
+    written,
+)
 from burnish.targets.agent.target import AgentTarget
 
 

@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Outcome, Split
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective, Score
 from burnish.core.formatting import Section, Table, Text, counted, spending
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import ChoiceSurface, FileSurface, NumberSurface, Surface
-from burnish.metrics.factory import MetricMaking, check_names
 from burnish.metrics.files import make_agent_metric, metric_name
+from burnish.metrics.judge_shapes import MetricMaking, check_names
 from burnish.metrics.judged import judged_parts
 from burnish.metrics.turns import Layered, TurnMetric
 from burnish.projects.artifacts.results import TaskHomes, TaskLog, TaskResults, task_record
@@ -36,7 +35,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import RESULTS, Setup
 from burnish.runs.spec import TargetSpec
 from burnish.system.workspaces import count_changed_lines
-from burnish.system.workspaces.paths import covers
+from burnish.system.workspaces.snapshots import covers
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import HOLDOUT, TASK, TEST, HeldOut, Runner, Scoring, Task
 

@@ -1,8 +1,12 @@
-"""The description of a task, and its validation."""
+"""The description of a task, and its validation.
+
+The files of a task that runs right away, as a starting point.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, TypeAlias
 
@@ -13,14 +17,37 @@ from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_ke
 from burnish.metrics.files import AgentMetric, metric_name
 from burnish.models.factory import ModelBlock
 from burnish.projects.dialects import likely_of
+from burnish.projects.schemas import schema_file, schema_text
 from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec, TargetSpec
+from burnish.system import read_bytes
 from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.settings import Settings, Text
-from burnish.system.workspaces.paths import covers, matches, pattern_problem
+from burnish.system.workspaces.snapshots import covers, matches, pattern_problem
 from burnish.system.yaml import TreePath, value_in
-from burnish.targets.artifacts.scorer_code import function_problem, missing_script
+from burnish.targets.artifacts.new_files import function_problem, missing_script
 from burnish.targets.artifacts.task import HOLDOUT, RUNTIME, TASK, TEST, HeldOut, Runner, Scoring
+
+TASK_FILE = "task.yaml"
+_SCHEMA = schema_file("task")
+_NAMES = (
+    TASK_FILE,
+    _SCHEMA,
+    "SKILL.md",
+    "rubric.md",
+    "README.md",
+    "scripts/run_task.py",
+    "scripts/score_task.py",
+    "scripts/edit_task.py",
+)
+
+
+def starter_files() -> dict[str, bytes]:
+    """The files by name."""
+    shipped = Path(str(files("burnish.projects.artifacts") / "starter"))
+    content = {name: read_bytes(shipped / name) for name in _NAMES if name != _SCHEMA}
+    return {**content, _SCHEMA: schema_text("task").encode()}
+
 
 NumericSurface: TypeAlias = NumberSurface | ChoiceSurface
 

@@ -9,12 +9,12 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.content import AboveZero, Json, NoneOrMore, Places, Share
 from burnish.core.errors import ConfigError, Problem
-from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.criteria import EvalConfig
 from burnish.metrics.judge_shapes import JudgeModel, Positive, Shape, block
 from burnish.projects.dialects import Dialect, Document, Flags, likely_of
 from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.runs.plugins import StrategyPlugin
-from burnish.strategies.reflective.settings import FieldSelection, FrontierType, ParentSelection
+from burnish.strategies.reflective.attempts import FieldSelection, FrontierType, ParentSelection
 from burnish.system import Redactor, YamlTree, validate_config
 from burnish.system.config import near
 from burnish.system.yaml import TreePath

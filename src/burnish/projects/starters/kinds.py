@@ -10,12 +10,11 @@ from typing import ClassVar
 
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError, Problem
-from burnish.projects.artifacts.starter_folder import TASK_FILE, starter_files
+from burnish.projects.artifacts.spec import TASK_FILE, starter_files
 from burnish.projects.schemas import editor_line, schema_file, schema_text
-from burnish.projects.starters.cases import StarterCases
-from burnish.projects.starters.models import ModelChoice
-from burnish.projects.starters.programs import find_program, find_prompts
+from burnish.projects.starters.programs import ModelChoice, find_program, find_prompts
 from burnish.projects.starters.texts import (
+    StarterCases,
     agent_text,
     called_text,
     graph_text,

@@ -50,11 +50,11 @@ from burnish.projects.measurements import (
     measurement_doors,
 )
 from burnish.projects.measures import named_user, read_metrics
-from burnish.projects.structures import read_structure
+from burnish.projects.schemas import read_structure
+from burnish.runs.breakers import STOP_FILE
 from burnish.runs.build import build, building_of
 from burnish.runs.draft import refuse_literals
 from burnish.runs.plugins import Building, TargetParts, target_plugin
-from burnish.runs.stoppers import STOP_FILE
 from burnish.server.apps.projects import (
     ColumnRequest,
     EvaluationSettings,

@@ -25,16 +25,21 @@ from burnish.pages.document import (
     static_file,
 )
 from burnish.pages.live import LivePanel, RunControls
-from burnish.pages.served import FIRST_PARTS, Query, ServedPages, first, joined
-from burnish.pages.steering import ACTIONS, note_in
+from burnish.pages.served import ACTIONS, FIRST_PARTS, Query, ServedPages, first, joined, note_in
 from burnish.projects.clients import NotAllowed
+from burnish.runs.breakers import STOP_FILE
 from burnish.runs.directory import LOCK
-from burnish.runs.stoppers import STOP_FILE
-from burnish.server.attempts import TooManyAttempts
-from burnish.server.following import LiveRuns
-from burnish.server.guards import log_trouble, retry_after, status_of
-from burnish.server.host_paths import public
-from burnish.server.library import ServiceLibrary
+from burnish.server.guards import (
+    VISITOR,
+    PageAccess,
+    Sessions,
+    Visitor,
+    log_trouble,
+    retry_after,
+    session_cookie,
+    status_of,
+)
+from burnish.server.library import LiveRuns, ServiceLibrary
 from burnish.server.manager import RunManager
 from burnish.server.page_requests import (
     LIMITS,
@@ -58,8 +63,7 @@ from burnish.server.page_requests import (
 )
 from burnish.server.routes.refinement import RefineBody, Refinements
 from burnish.server.routes.runs import EventStream
-from burnish.server.security import NameRefused, address_of
-from burnish.server.sessions import VISITOR, PageAccess, Sessions, Visitor, session_cookie
+from burnish.server.security import NameRefused, TooManyAttempts, address_of, public
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import LOCAL
 from burnish.system import is_held, validate_config

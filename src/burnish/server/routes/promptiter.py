@@ -24,11 +24,10 @@ from burnish.server.guards import (
     plain_message,
     status_of,
 )
-from burnish.server.host_paths import public
 from burnish.server.manager import RunManager
 from burnish.server.results import go_json, run_result
 from burnish.server.runs import AppMissing, ManagerClosed
-from burnish.server.security import is_plain
+from burnish.server.security import is_plain, public
 from burnish.server.stores.records import RunMissing, RunNotRunning, RunStatus, StoredRun
 from burnish.server.work import App
 

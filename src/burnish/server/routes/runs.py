@@ -17,17 +17,16 @@ from burnish.core.errors import BurnishError
 from burnish.datasets.case_files import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
-from burnish.runs.tags import set_tags, tags_of
+from burnish.runs.spec import set_tags, tags_of
 from burnish.server import runs
 from burnish.server.accounting import limits_of
 from burnish.server.apps.projects import JobRequest
 from burnish.server.guards import CLIENT
-from burnish.server.host_paths import public, relative
 from burnish.server.manager import RunManager
 from burnish.server.metrics import CONTENT_TYPE, exposition
 from burnish.server.results import run_result
 from burnish.server.runs import Datasets, FileMissing, RunPlace, is_dataset_name
-from burnish.server.security import Name, NameFilter, NameRefused
+from burnish.server.security import Name, NameFilter, NameRefused, public, relative
 from burnish.server.shapes import (
     AccountShape,
     AppList,

@@ -6,26 +6,27 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TypeVar
 
+from burnish.core.cases import Step, Trace
 from burnish.core.evaluations import Evaluation
 from burnish.core.money import Spend, total
-from burnish.core.outcomes import Step, Trace
 from burnish.core.protocols import Role
-from burnish.core.structures import Structure
-from burnish.core.surfaces import Candidate
+from burnish.core.surfaces import Candidate, Structure
 from burnish.core.trials import Proposal
 from burnish.journal.executors import AsyncioExecutor
 from burnish.metrics.turns import FailureClass, failure_class
 from burnish.runs.roles import Asked
 from burnish.runs.run import Run
-from burnish.strategies.backprop.losses import Losses, trace_of
 from burnish.strategies.backprop.packets import (
+    BackpropSettings,
     CaseLoss,
+    Losses,
     Lost,
     MergedGradient,
     Packet,
     Round,
     SurfaceGradient,
     rank,
+    trace_of,
 )
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
@@ -36,7 +37,6 @@ from burnish.strategies.backprop.prompts import (
     StepRequests,
     sanitised,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 
 _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")

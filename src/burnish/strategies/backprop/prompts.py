@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 
+from burnish.core.cases import Step, ToolCall
 from burnish.core.content import Json, canonical
-from burnish.core.outcomes import Step, ToolCall
-from burnish.core.structures import Structure
-from burnish.core.surfaces import Candidate, Surface
+from burnish.core.surfaces import Candidate, Structure, Surface
 from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient

@@ -11,8 +11,7 @@ from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.leaks import LeakWatch
 from burnish.core.protocols import Role
-from burnish.core.structures import Structure
-from burnish.core.surfaces import Candidate, Value, value_key
+from burnish.core.surfaces import Candidate, Origin, Structure, Value, value_key
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
 from burnish.metrics.text_matching import without_middle
 from burnish.runs.roles import Asked
@@ -59,6 +58,12 @@ class Patched:
     refused: tuple["_Refused", ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
+
+    def on(self, parent: Candidate) -> Candidate:
+        """A candidate with the patches; the parent itself if there are none."""
+        values = {patch.surface: patch.value for patch in self.patches}
+        origin = Origin(kind="proposal", by="backprop", note=f"patch {', '.join(values)}")
+        return parent.child(values, origin=origin) if values else parent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,10 @@ from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.gates import guarded, min_gain, sigma
+from burnish.core.gates import best_incumbent, guarded, min_gain, sigma, strict
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Role
-from burnish.core.strict_gate import best_incumbent, strict
-from burnish.core.structures import Structured
-from burnish.core.surfaces import EPSILON, Candidate, Origin, value_key
+from burnish.core.surfaces import EPSILON, Candidate, Structured, value_key
 from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Trial, Verdict
 from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, EventData, Warned
@@ -21,7 +19,7 @@ from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.runs.steering import Suggestion
 from burnish.strategies.backprop.backward import Learner
-from burnish.strategies.backprop.packets import Round, shown_value
+from burnish.strategies.backprop.packets import BackpropSettings, Round, shown_value
 from burnish.strategies.backprop.prompts import (
     BackwardAnswer,
     BackwardRequest,
@@ -39,7 +37,6 @@ from burnish.strategies.backprop.rounds import (
     crash_words,
     why_missing,
 )
-from burnish.strategies.backprop.settings import BackpropSettings
 from burnish.strategies.pruning import Winner
 from burnish.strategies.race import BLOCK, Course, Heat, Stopped, may_end_early, race
 
@@ -190,7 +187,7 @@ class Watcher(Protocol):
         ...
 
 
-_DRAWS = 1_000_000
+DRAWS = 1_000_000
 """Draws set aside for each round."""
 
 
@@ -272,7 +269,7 @@ class Search:
             return self._without_losses(current)
         if self._run.stop_reason(self._learner.need(current) + self._judge.need) is not None:
             return ""
-        draw = _DRAWS * self.number
+        draw = DRAWS * self.number
         current = await self._learner.walked(current, draw=draw)
         self._show("round_backward", current)
         current = await self._learner.merged(current, draw=draw)
@@ -342,7 +339,7 @@ class Search:
             merged,
             current.parent,
             sets=self._settings.candidates_per_round if merged else 1,
-            draw=_DRAWS * self.number,
+            draw=DRAWS * self.number,
         )
         attempts: list[Attempt] = []
         ids: set[str] = set()
@@ -360,11 +357,9 @@ class Search:
         self, current: Round, patched: Patched, *, first: bool, alone: bool = False
     ) -> Attempt:
         parent = self._run.incumbent
-        changed = {patch.surface: patch.value for patch in patched.patches}
-        origin = Origin(kind="proposal", by="backprop", note=f"patch {', '.join(changed)}")
         attempt = Attempt(
             round=current,
-            candidate=parent.child(changed, origin=origin) if changed else parent,
+            candidate=patched.on(parent),
             patches=patched.patches,
             refused=patched.refused,
             lost=patched.lost,
@@ -372,7 +367,7 @@ class Search:
             first=first,
             alone=alone,
         )
-        if not changed:
+        if not patched.patches:
             return replace(attempt, problems=(Problem(message="there is no patch to try"),))
         problems = await self._run.check(attempt.candidate, parent=parent)
         return replace(attempt, problems=tuple(problems))

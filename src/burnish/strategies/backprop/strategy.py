@@ -7,14 +7,18 @@ from typing import Any
 from burnish.core.cases import Dataset, Split
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.gates import OfferRule
+from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Metric, Role, Target
-from burnish.core.strict_gate import OfferRule
-from burnish.core.structures import Structured
-from burnish.core.surfaces import DemosSurface
+from burnish.core.surfaces import DemosSurface, Structured
 from burnish.models.references import ModelRef
 from burnish.runs.events import ByLuck, SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
+from burnish.runs.proposers import Proposed, ProposerEvidence, Tried
+from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
+from burnish.strategies.backprop.backward import Learner
+from burnish.strategies.backprop.packets import BackpropSettings, Round, shown_value
 from burnish.strategies.backprop.prompts import (
     AGGREGATOR,
     BACKWARDER,
@@ -26,9 +30,10 @@ from burnish.strategies.backprop.prompts import (
     PatchAnswer,
     PatchRequest,
 )
-from burnish.strategies.backprop.search import Search, Watcher
-from burnish.strategies.backprop.settings import BackpropSettings
+from burnish.strategies.backprop.rounds import Patched, Patcher, RejectedPatches
+from burnish.strategies.backprop.search import DRAWS, Search, Watcher
 from burnish.strategies.pruning import Pruner
+from burnish.strategies.race import Stopped
 from burnish.system.config import dotted, near
 from burnish.system.yaml import TreePath
 
@@ -131,6 +136,79 @@ class Backprop:
             if pruned.changed:
                 search.lead(pruned.leader)
             search_on = pruned.search_on and not ended
+
+
+class BackpropProposer:
+    """Patches what the walk back blames, for a search that combines proposers."""
+
+    def __init__(self, run: Run, *, strategy: Backprop) -> None:
+        structure = run.target.structure if isinstance(run.target, Structured) else None
+        self._run = run
+        self._rejected = RejectedPatches(secrets=run.secrets)
+        self._learner = Learner(
+            run,
+            strategy.settings,
+            strategy.backwarder,
+            strategy.aggregator,
+            targets=strategy.targets(run.target),
+            structure=structure,
+        )
+        self._patcher = Patcher(
+            run,
+            strategy.patcher,
+            self._rejected,
+            structure=structure,
+            parallel=strategy.settings.patch_parallelism,
+        )
+        self._failures = 0
+        """Rounds in a row without a usable answer."""
+        self._last = Patched()
+
+    @property
+    def need(self) -> Spend:
+        """Nothing yet: what the walk costs is known once there are losses."""
+        return NOTHING
+
+    async def propose(self, evidence: ProposerEvidence) -> Proposed:
+        """The incumbent with the patches for the failures of a minibatch."""
+        self._last = Patched()
+        if self._failures >= GIVE_UP_AFTER:
+            return Proposed(nothing_left="patcher_failed")
+        current = Round(number=evidence.round, parent=evidence.parent, train=evidence.before)
+        current = self._learner.with_losses(current)
+        if not current.losses:
+            return Proposed(problems=(Problem(message="no run failed in a way to walk back"),))
+        if self._run.stop_reason(self._learner.need(current)) is not None:
+            raise Stopped
+        draw = DRAWS * evidence.round
+        current = await self._learner.walked(current, draw=draw)
+        current = await self._learner.merged(current, draw=draw)
+        merged = current.merged or {}
+        free = {name: merged[name] for name in self._run.steering.free(merged)}
+        (self._last,) = await self._patcher.patched(free, evidence.parent, sets=1, draw=draw)
+        return self._proposed(current)
+
+    def _proposed(self, current: Round) -> Proposed:
+        patched = self._last
+        proposals = (*current.proposals, *patched.proposals)
+        failed = bool(proposals) and all(each.answer is None for each in proposals)
+        self._failures = self._failures + 1 if failed else 0
+        nothing = Problem(message="there is no patch to try")
+        return Proposed(
+            candidate=patched.on(current.parent) if patched.patches else None,
+            touched=tuple(patch.surface for patch in patched.patches),
+            proposals=proposals,
+            problems=() if patched.patches else (nothing,),
+            source={"reasons": {patch.surface: patch.reason for patch in patched.patches}},
+        )
+
+    def learn(self, tried: Tried) -> None:
+        """Remember a patch that was no improvement by itself, for later requests."""
+        if tried.accepted or len(self._last.patches) != 1:
+            return
+        (patch,) = self._last.patches
+        why = tried.decision.reason if tried.decision else "; ".join(map(str, tried.problems))
+        self._rejected.add(patch.surface, shown_value(patch.value), why)
 
 
 _PANEL = "Graphs of agents"

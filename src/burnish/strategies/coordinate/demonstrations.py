@@ -7,10 +7,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias, cast
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, ToolCall
 from burnish.core.content import Json, short_id
 from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.outcomes import Outcome, ToolCall
 from burnish.core.surfaces import (
     ChoiceSurface,
     DemonstratedCall,
@@ -56,7 +55,7 @@ class _Suggested:
 
 
 @dataclass(kw_only=True, eq=False)
-class _PointPhase(Phase):
+class PointPhase(Phase):
     """A phase that searches a space of points with a fresh study."""
 
     space: SearchSpace = field(init=False)
@@ -65,6 +64,8 @@ class _PointPhase(Phase):
     observations: list[Observation] = field(default_factory=list[Observation], init=False)
     """What the study knows, the incumbent's own point first."""
     seen: set[Hashable] = field(default_factory=set[Hashable], init=False)
+    queue: list[Point] = field(default_factory=list[Point], init=False)
+    """Points to try before the study is asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,20 +98,34 @@ class _PointPhase(Phase):
     async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
         reason = _STEERED
         while reason == _STEERED:
-            self.observations.clear()
-            self.seen.clear()
-            incumbent, reason = await self.begin(incumbent) if self.free else (incumbent, PINNED)
+            reason = await self.begin(incumbent)
+            if not reason:
+                incumbent, reason = await self._search(incumbent)
         return incumbent, reason
 
-    @abstractmethod
-    async def begin(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
-        """Search with a fresh study; who leads then, and why it ended."""
+    async def begin(self, incumbent: Incumbent) -> str:
+        """Begin a fresh study; why there is nothing to search, if so."""
+        self.observations.clear()
+        self.seen.clear()
+        self.queue.clear()
+        return await self.open_study(incumbent) if self.free else PINNED
 
-    async def search(
-        self, incumbent: Incumbent, first: Sequence[Point] = ()
-    ) -> tuple[Incumbent, str]:
+    @abstractmethod
+    async def open_study(self, incumbent: Incumbent) -> str:
+        """Lay out the space and the first points; why there is nothing to search, if so."""
+
+    async def next(self, incumbent: Incumbent) -> tuple[Point, CoordinateAttempt]:
+        """The next point to try: one of the first, or what the study suggests."""
+        by, point = ("start", self.queue.pop(0)) if self.queue else await self._ask()
+        attempt = CoordinateAttempt(
+            values=self.values(point),
+            note=self.note(point, incumbent),
+            details=self._explained(point, by),
+        )
+        return point, attempt
+
+    async def _search(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
         """Ask the study, try, and report back, until there is a reason to end."""
-        queue = list(first)
         while not (reason := self.over(incumbent)):
             free, own = self.free, await self.steered(incumbent)
             incumbent = incumbent if own is None else own.incumbent
@@ -119,12 +134,7 @@ class _PointPhase(Phase):
                 return incumbent, _STEERED
             if own is not None:
                 continue
-            by, point = ("start", queue.pop(0)) if queue else await self._ask()
-            attempt = CoordinateAttempt(
-                values=self.values(point),
-                note=self.note(point, incumbent),
-                details=self._explained(point, by),
-            )
+            point, attempt = await self.next(incumbent)
             result = await self.runner.attempt(attempt, incumbent)
             worst = max([1.0, *(each.loss for each in self.observations)])
             self.observe(point, worst if result.unfit else result.loss)
@@ -184,7 +194,7 @@ class _PointPhase(Phase):
         return TrialDetails(proposal_source=source)
 
 
-class NumericPhase(_PointPhase):
+class NumericPhase(PointPhase):
     """Numbers and choices together, from the incumbent's own point."""
 
     name: ClassVar[str] = "numeric"
@@ -193,7 +203,7 @@ class NumericPhase(_PointPhase):
     def free(self) -> list[str]:
         return self.run.steering.free(self.settings.numbers)
 
-    async def begin(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
+    async def open_study(self, incumbent: Incumbent) -> str:
         named = [
             surface
             for name in self.free
@@ -201,13 +211,13 @@ class NumericPhase(_PointPhase):
         ]
         axes = await self.alive(named, incumbent)
         if not axes:
-            return incumbent, DEAD_AXES
+            return DEAD_AXES
         self.space = SearchSpace(axes=axes)
         self.size = self.space.size
         here = {axis.id: cast("Scalar", incumbent.candidate.values[axis.id]) for axis in axes}
         if self.space.contains(here):
             self.observe(here, incumbent.loss)
-        return await self.search(incumbent)
+        return ""
 
     def values(self, point: Point) -> Mapping[str, Value]:
         return {**point}
@@ -378,7 +388,7 @@ def _room(surface: DemosSurface) -> float:
     return math.inf if surface.max_chars is None else surface.max_chars
 
 
-class DemonstrationPhase(_PointPhase):
+class DemonstrationPhase(PointPhase):
     """Which worked examples to show, and in which order."""
 
     name: ClassVar[str] = "demonstrations"
@@ -387,7 +397,7 @@ class DemonstrationPhase(_PointPhase):
     def free(self) -> list[str]:
         return self.run.steering.free([self.settings.demonstrations])
 
-    async def begin(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
+    async def open_study(self, incumbent: Incumbent) -> str:
         surface = self.surfaces[self.settings.demonstrations]
         assert isinstance(surface, DemosSurface)
         self.surface: DemosSurface = surface
@@ -397,20 +407,19 @@ class DemonstrationPhase(_PointPhase):
             self.run.dataset.train, incumbent.train, self.metrics, surface, shown=shown
         )
         if not self.pool or not surface.max_demos:
-            return incumbent, "no_examples"
+            return "no_examples"
         self.space = space_of(self.pool, surface)
         self.size = ways_to_show(self.pool, surface)
         here = point_of(self.pool, shown, surface)
         if here is not None:
             self.observe(here, incumbent.loss)
-        new: list[Point] = []
         for point in first_points(self.pool, surface, shown=shown):
             candidate = incumbent.candidate.child(self.values(point), origin=Origin()).id
             if candidate in self.memory.losses:
                 self.observe(point, self.memory.losses[candidate])
             else:
-                new.append(point)
-        return await self.search(incumbent, new)
+                self.queue.append(point)
+        return ""
 
     async def _ask(self) -> tuple[_Chooser, Point]:
         """The study's next point; if that shows what was tried before, another one by chance.

@@ -17,8 +17,7 @@ from burnish.datasets.checks import smallest_difference
 from burnish.runs.events import Event, EventData, read_all
 from burnish.runs.progress import asking, shown_by
 from burnish.runs.run import Run
-from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.trials import Incumbent
+from burnish.strategies.coordinate.trials import CoordinateSettings, Incumbent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,19 +23,20 @@ from burnish.core.surfaces import (
 from burnish.core.trials import TrialDetails
 from burnish.models.roles import ModelRole
 from burnish.runs.events import PERSON
-from burnish.runs.probe import Probed
+from burnish.runs.offer import Probed
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.headroom import DeadAxis
-from burnish.strategies.coordinate.settings import CoordinateSettings, PhaseLimits
 from burnish.strategies.coordinate.trials import (
     AttemptResult,
     CoordinateAttempt,
+    CoordinateSettings,
     CritiqueRequest,
     Edit,
     EditRequest,
     Gradient,
     Incumbent,
     Memory,
+    PhaseLimits,
     TrialRunner,
     trace_texts,
     with_room,

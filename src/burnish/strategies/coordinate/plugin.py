@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 
-from burnish.core.drawings import Drawing
-from burnish.core.formatting import Section, Text, padded, visible
+from burnish.core.formatting import Drawing, Section, Text, padded, visible
 from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event, PhaseStarted, TrialRecorded, read_all
@@ -22,15 +21,15 @@ from burnish.runs.progress import (
     trial_label,
     wrapped,
 )
+from burnish.runs.proposers import ProposerOffer
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.coordinate.headroom import DeadAxis, Headroom, headroom_lines
 from burnish.strategies.coordinate.numeric import WARM_UP, warm_up
-from burnish.strategies.coordinate.plan import plan_lines, search_cost, search_limits
+from burnish.strategies.coordinate.proposers import point_proposers
 from burnish.strategies.coordinate.report import ENDS, gains_by_phase, report
-from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.coordinate.settings import CoordinateSettings
-from burnish.strategies.coordinate.trials import applier, critic
+from burnish.strategies.coordinate.search import Coordinate, plan_lines, search_cost, search_limits
+from burnish.strategies.coordinate.trials import CoordinateSettings, applier, critic
 
 _TITLES = {"numeric": "numeric phase", "textual": "textual phase"}
 """Other phases are called by their name."""
@@ -95,6 +94,10 @@ class CoordinatePlugin(StrategyPlugin):
             client=None if applier_parts is None else applier_parts[0],
             notes=tuple(notes),
         )
+
+    def proposers(self, building: Building, parts: TargetParts) -> Iterable[ProposerOffer]:
+        del building
+        return point_proposers(parts)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         return plan_lines(setup, _strategy(setup))

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from burnish.core.drawings import Drawing
 from burnish.core.formatting import (
+    Drawing,
     Facts,
     Heading,
     Listing,
@@ -25,7 +25,7 @@ from burnish.runs.events import BASELINE, PRUNE, PhaseEnded, PhaseStarted, read_
 from burnish.runs.ledger import axis_target
 from burnish.runs.progress import ended_words
 from burnish.strategies.coordinate.headroom import dead_axes, headroom_points
-from burnish.strategies.coordinate.plan import changed_files, fall, rationales
+from burnish.strategies.coordinate.search import changed_files, fall, rationales
 from burnish.strategies.pruning_report import pruning
 
 _PER_LINE = 64

@@ -9,9 +9,9 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.false_accepts import NullRuns, false_accepts
+from burnish.core.gates import OfferRule, best_incumbent, is_less_broken
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Role, Target, new_file_problem
-from burnish.core.strict_gate import OfferRule, best_incumbent, is_less_broken
 from burnish.core.surfaces import Candidate, FileSurface
 from burnish.core.trials import Decision, SplitResult, Trial
 from burnish.journal.executors import together
@@ -27,6 +27,7 @@ from burnish.strategies.edits.attempts import (
     MAX_MISSING,
     EditAttempt,
     EditDetails,
+    EditsSettings,
     crashed,
     decision_of,
     disagreements,
@@ -37,7 +38,6 @@ from burnish.strategies.edits.attempts import (
     size_problems,
 )
 from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest, carried_out
-from burnish.strategies.edits.settings import EditsSettings
 from burnish.strategies.pruning import Pruner, Winner
 
 LOAD_TASK = "load_task"

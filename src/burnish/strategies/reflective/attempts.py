@@ -1,19 +1,96 @@
-"""Attempts: a rewrite or a merge on its way to a verdict, which a race over holdout decides."""
+"""Attempts: a rewrite or a merge on its way to a verdict.
 
-from collections.abc import Mapping, Sequence
+The settings of reflective search.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from burnish.core.cases import Case, Split
-from burnish.core.content import Json
+from pydantic import Field
+
+from burnish.core.cases import Case, Dataset
+from burnish.core.content import AtLeastOne, Json, NoneOrMore
 from burnish.core.errors import Problem
-from burnish.core.evaluations import Evaluation, Objective, Penalties
-from burnish.core.money import Spend
+from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails, Verdict
-from burnish.runs.run import Run
-from burnish.strategies.race import BLOCK, Course, Heat, may_end_early, race
-from burnish.strategies.reflective.settings import ReflectiveSettings
+from burnish.strategies.race import Heat
+from burnish.strategies.settings import PruningSettings
+from burnish.system.settings import Door
+
+ParentSelection: TypeAlias = Literal[
+    "trail", "pareto", "current_best", "epsilon_greedy", "top_k_pareto"
+]
+"""`trail` builds on the last candidate that beat its parent on a minibatch, and uses holdout
+only now and then; the others build on candidates that were run over holdout."""
+FieldSelection: TypeAlias = Literal["round_robin", "all", "random"]
+FrontierType: TypeAlias = Literal["instance", "objective", "hybrid", "cartesian"]
+LEAST_HOLDOUT = 8
+"""The fewest cases of holdout that a search decides on, if there are so many."""
+ROUNDS_AHEAD = 14
+"""Rounds that the limits should leave room for beside the decisions on holdout."""
+DECISIONS_AHEAD = 3
+"""Runs over holdout that they should leave room for: the baseline, and a winner twice."""
+
+
+class ReflectiveSettings(PruningSettings):
+    """How the search works."""
+
+    fields: Annotated[tuple[str, ...], Door(file=False)] = ()
+    """The text surfaces to rewrite; all of the target's if none is named."""
+    parent_selection: ParentSelection = "trail"
+    """Which candidate a round builds on."""
+    field_selection: FieldSelection = "round_robin"
+    """Which texts a round rewrites."""
+    frontier: FrontierType = "instance"
+    """What candidates are compared by when parents are chosen."""
+    minibatch: AtLeastOne = 3
+    """Train cases that a round reflects on."""
+    history_top_k: Annotated[int, Field(ge=0, le=5)] = 2
+    """Earlier replies to each case, best first, that the reflector sees."""
+    perfect_score: float = 1.0
+    """The score at which there is nothing to learn from a case."""
+    skip_perfect: bool = True
+    """Leave out cases with `perfect_score`, and rounds in which all cases have it."""
+    merge: bool = False
+    """Now and then merge two candidates that are good at different cases."""
+    max_merges: NoneOrMore = 5
+    """The most merges in a run."""
+    merge_overlap: AtLeastOne = 5
+    """Holdout cases that both sides of a merge must have in common."""
+    reuse: bool = True
+    """Reuse measurements of a candidate; otherwise each evaluation is a new draw."""
+    racing: bool = True
+    """Stop evaluating when the verdict is clear; run a provisional winner again."""
+    proposals_per_round: AtLeastOne = 1
+    """Rewrites that are proposed side by side."""
+
+    @property
+    def may_use_part_of_holdout(self) -> bool:
+        """Whether small limits make it decide on a part of holdout; pruning needs all of it."""
+        return self.racing and self.parent_selection == "trail" and not self.prune
+
+
+def deciding_cases(whole: int, fits: Callable[[int], bool]) -> int:
+    """On how many cases of holdout to decide: as many as fit, but not fewer than the least."""
+    counts = range(whole, LEAST_HOLDOUT, -1)
+    return next((count for count in counts if fits(count)), min(whole, LEAST_HOLDOUT))
+
+
+def budget_floor(
+    dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int, confirm: bool = False
+) -> int:
+    """The metric calls for the baseline, one round and what is measured after the search."""
+    held = len(dataset.holdout)
+    held = min(held, LEAST_HOLDOUT) if settings.may_use_part_of_holdout else held
+    looks = 2 * min(settings.minibatch, len(dataset.train)) * settings.proposals_per_round
+    raced = 1 if settings.parent_selection == "trail" else settings.proposals_per_round
+    runs = raced * (2 if settings.racing else 1)
+    round_and_baseline = settings.repeats * (held * (1 + runs) + looks)
+    last = dataset.test or (dataset.holdout if confirm else ())
+    return round_and_baseline + 2 * len(last) * test_repeats
+
 
 REFLECTIVE, MERGE = "reflective", "merge"
 """Kinds of attempts, which are the phases of their trials; a person's own is another."""
@@ -112,62 +189,3 @@ class ReflectiveDetails(TrialDetails):
     def holdout_is_whole(self) -> bool:
         """Whether all of holdout was run; true for trials that do not say, such as the baseline."""
         return self.whole_holdout is not False
-
-
-class Holdout:
-    """Runs candidates over holdout, all of them in one order."""
-
-    def __init__(self, run: Run, settings: ReflectiveSettings) -> None:
-        self._run = run
-        self._settings = settings
-        order = list(run.dataset.holdout)
-        if settings.racing:
-            run.rng("race order").shuffle(order)
-        self._order = tuple(order)
-        self._early = settings.racing and run.objective.penalties == Penalties()
-
-    @property
-    def first_need(self) -> Spend:
-        first = self._order[:BLOCK] if self._early else self._order
-        return self._run.estimate(Split.HOLDOUT, cases=first, repeats=self._settings.repeats)
-
-    @property
-    def least(self) -> Spend:
-        """The least it costs to make a candidate lead: little more than one run if the target is
-        deterministic."""
-        once = self._run.estimate(Split.HOLDOUT, repeats=self._settings.repeats)
-        return once + self.first_need if self._settings.racing else once
-
-    @property
-    def need(self) -> Spend:
-        """The most it costs to make a candidate lead."""
-        runs = 2 if self._settings.racing else 1
-        return self._run.estimate(Split.HOLDOUT, repeats=runs * self._settings.repeats)
-
-    async def heats(
-        self,
-        candidates: Sequence[Candidate],
-        incumbent: Evaluation,
-        *,
-        draw: int = 0,
-        earlier: Evaluation | None = None,
-    ) -> list[Heat]:
-        """Race candidates against the incumbent's results, side by side."""
-        early = self._settings.racing and may_end_early(incumbent, self._run.objective)
-        course = Course(
-            order=self._order,
-            incumbent=incumbent,
-            repeats=self._settings.repeats,
-            block=BLOCK if early else len(self._order),
-            early=early,
-            draw=draw,
-            earlier=earlier,
-        )
-        return await race(self._run, candidates, course)
-
-    async def again(self, candidate: Candidate, first: Evaluation, incumbent: Evaluation) -> Heat:
-        """Run a provisional winner a second time: half of what looked like a gain is often luck."""
-        if not self._settings.racing:
-            return Heat(evaluation=first, whole=True)
-        draw = self._settings.repeats
-        return (await self.heats([candidate], incumbent, draw=draw, earlier=first))[0]

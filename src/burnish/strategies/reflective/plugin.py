@@ -1,9 +1,10 @@
 """Reflective search as a plug-in: how it is built, its plan, its lines, its report and files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from functools import partial
 from typing import ClassVar
 
+from burnish.core.content import short_id
 from burnish.core.formatting import Section, number
 from burnish.core.trials import Trial, TrialRow
 from burnish.journal.limits import Budget
@@ -18,12 +19,17 @@ from burnish.runs.plugins import (
     TargetParts,
 )
 from burnish.runs.progress import ProgressLines
+from burnish.runs.proposers import ProposerOffer
 from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.reflective.attempts import ReflectiveDetails
-from burnish.strategies.reflective.reflection import ROLE, reflector
+from burnish.strategies.reflective.attempts import (
+    ReflectiveDetails,
+    ReflectiveSettings,
+    budget_floor,
+)
+from burnish.strategies.reflective.reflection import ROLE, ReflectionProposer, reflector
 from burnish.strategies.reflective.report import (
     ENDS,
     ReflectiveLines,
@@ -32,11 +38,8 @@ from burnish.strategies.reflective.report import (
     search_cost,
 )
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import ReflectiveSettings, budget_floor
+from burnish.strategies.settings import budget_with_an_end
 
-_PATIENCE = 10
-"""Trials in a row without an accept that end a search which nothing else would end."""
-_GOALS = ("score_threshold", "pass_rate_threshold", "required_metrics", "metric_thresholds")
 _REFLECTOR = RoleNeed(
     name=ROLE,
     help="The model that rewrites texts: provider:name.",
@@ -61,7 +64,7 @@ class ReflectivePlugin(StrategyPlugin):
         settings: ReflectiveSettings = spec.strategy.settings.model_copy(
             update={"fields": parts.texts()}
         )
-        budget, notes = _with_an_end(spec.budget.budget())
+        budget, notes = budget_with_an_end(spec.budget.budget())
         if not spec.output.baseline_only:
             _check_budget(building, budget, parts, settings)
         ref = building.writer(_REFLECTOR, parts)
@@ -73,6 +76,28 @@ class ReflectivePlugin(StrategyPlugin):
             budget=budget,
             client=client[0],
             notes=(*notes, *_notes(parts, settings)),
+        )
+
+    def proposers(self, building: Building, parts: TargetParts) -> Iterable[ProposerOffer]:
+        texts, name = parts.texts(), "reflection"
+        if not texts:
+            return
+        if building.named(_REFLECTOR) is None and parts.own_model is None:
+            why = f"{parts.no_model}: name one with {ROLE}: or --{ROLE} PROVIDER:NAME"
+            yield ProposerOffer(name=name, surfaces=texts, left_out=why)
+            return
+        ref = building.writer(_REFLECTOR, parts)
+        client = None if ref is None else building.asked(ROLE, ref)
+        if client is None:
+            return
+        role = reflector(*client)
+        yield ProposerOffer(
+            name=name,
+            surfaces=texts,
+            begin=partial(ReflectionProposer, reflector=role, fields=texts),
+            fingerprint=short_id([name, 1, list(texts)]),
+            roles=(role,),
+            client=client[0],
         )
 
     def plan(self, setup: Setup) -> Iterable[str]:
@@ -113,18 +138,6 @@ class ReflectivePlugin(StrategyPlugin):
             before, after = number(details.parent_score), number(details.candidate_score)
             cases = ", ".join(details.minibatch)
             yield f"minibatch {cases}: score of parent {before}, candidate {after}"
-
-
-def _with_an_end(budget: Budget) -> tuple[Budget, tuple[str, ...]]:
-    """The budget, with patience if nothing else would end the search, and a note about that.
-
-    A reflector never runs out of words, and a goal may never be reached.
-    """
-    limits = [getattr(budget, each.name) for each in fields(budget) if each.name not in _GOALS]
-    if any(limit is not None for limit in limits):
-        return budget, ()
-    note = f"the search ends after {_PATIENCE} trials in a row without an accept"
-    return replace(budget, patience=_PATIENCE), (f"no limit is set: {note}",)
 
 
 def _check_budget(

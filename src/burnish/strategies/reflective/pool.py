@@ -8,15 +8,19 @@ from itertools import combinations
 from typing import TypeAlias
 
 from burnish.core.cases import Case, Split
-from burnish.core.comparisons import Pair, cases, compare, decide, versus
+from burnish.core.comparisons import Pair, cases, compare, decide, paired, versus
 from burnish.core.evaluations import Evaluation, Objective
-from burnish.core.pairing import paired
 from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, diff
 from burnish.core.trials import Decision
 from burnish.runs.run import Run
 from burnish.strategies.race import Heat, Stopped
-from burnish.strategies.reflective.attempts import MERGE, ReflectiveAttempt
-from burnish.strategies.reflective.settings import FrontierType, ParentSelection, ReflectiveSettings
+from burnish.strategies.reflective.attempts import (
+    MERGE,
+    FrontierType,
+    ParentSelection,
+    ReflectiveAttempt,
+    ReflectiveSettings,
+)
 
 Standards: TypeAlias = Mapping[Hashable, float]
 """How one candidate scores on each thing that the frontier compares."""

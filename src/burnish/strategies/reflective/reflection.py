@@ -1,22 +1,18 @@
-"""Reflection: minibatches of train, what the reflector is shown of them, and what it proposes."""
+"""Reflection: what the reflector is shown of a minibatch, and what it proposes."""
 
-import random
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from burnish.core.cases import Case, Split, spelled_labels
+from burnish.core.cases import Case, ToolCall, answer_form, has_form, spelled_labels
 from burnish.core.content import canonical
 from burnish.core.errors import Problem
-from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score, mean
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import Spend, total
-from burnish.core.outcomes import ToolCall
 from burnish.core.protocols import Role
-from burnish.core.surfaces import EPSILON, NO_LIMIT, Candidate, Origin, TextSurface
-from burnish.journal.executors import together
+from burnish.core.surfaces import NO_LIMIT, Origin, TextSurface
 from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient
@@ -27,212 +23,15 @@ from burnish.models.roles import (
     RoleMessage,
     RolePrompt,
 )
-from burnish.runs.roles import Asked
+from burnish.runs.proposers import Proposed, ProposerEvidence, Tried
+from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
-from burnish.strategies.reflective.attempts import ReflectiveAttempt
-from burnish.strategies.reflective.settings import ReflectiveSettings
-
-Minibatch: TypeAlias = tuple[Case, ...]
+from burnish.strategies.minibatches import Reply, SearchMemory, score_of
+from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveAttempt, ReflectiveSettings
 
 ROLE = "reflector"
 MOST_IN_ALL = 24_000
 """Characters of all records of a request."""
-
-
-# -- Minibatches ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply:
-    """An earlier reply to a case, and its score."""
-
-    score: float
-    text: str
-
-
-@dataclass
-class SearchMemory:
-    """What the search has seen on train; the same again on a replay."""
-
-    objective: Objective
-    train: dict[str, dict[str, list[CaseResult]]] = field(
-        default_factory=lambda: defaultdict[str, dict[str, list[CaseResult]]](dict)
-    )
-    """By candidate and case, every run on train."""
-    replies: dict[str, list[Reply]] = field(
-        default_factory=lambda: defaultdict[str, list[Reply]](list)
-    )
-    """By case, best first."""
-    rejected: dict[tuple[str, str], list[str]] = field(
-        default_factory=lambda: defaultdict[tuple[str, str], list[str]](list)
-    )
-    """By parent and field, each rejected diagnosis with the reason, as a line."""
-
-    def add(self, evaluation: Evaluation) -> None:
-        by_case = self.train[evaluation.candidate]
-        for result in evaluation.results:
-            runs = by_case.setdefault(result.case, [])
-            if any(run.draw == result.draw for run in runs):
-                continue
-            runs.append(result)
-            score = score_of(result, self.objective)
-            if score is not None and result.outcome.output:
-                replies = self.replies[result.case]
-                replies.append(Reply(score=score, text=result.outcome.output))
-                replies.sort(key=lambda reply: -reply.score)
-
-    def next_draw(self, candidate: str, cases: Sequence[Case]) -> int:
-        """The first draw that none of these cases has been run under."""
-        runs = [run for case in cases for run in self.train[candidate].get(case.id, ())]
-        return max((run.draw for run in runs), default=-1) + 1
-
-    def failing(self, candidate: str, *, below: float) -> set[str]:
-        """The train cases on which a candidate is known to score less than this."""
-        cases: set[str] = set()
-        for case, runs in self.train[candidate].items():
-            scores = [score_of(run, self.objective) for run in runs]
-            numbers = [score for score in scores if score is not None]
-            if numbers and mean(numbers) < below:
-                cases.add(case)
-        return cases
-
-    def best_replies(self, case: str, most: int, *, besides: str = "") -> list[Reply]:
-        """The best distinct replies to a case other than the current one."""
-        each = {reply.text: reply for reply in self.replies[case][::-1] if reply.text != besides}
-        return list(each.values())[::-1][:most]
-
-    def rejections(self, parent: str, name: str) -> str:
-        """The latest three rejections of rewrites of this text."""
-        return "\n".join(self.rejected[parent, name][-3:])
-
-
-def minibatch(
-    cases: Sequence[Case], size: int, number: int, shuffle: Callable[[int], random.Random]
-) -> Minibatch:
-    """The cases of one minibatch; the last of a pass is filled up from the start of the pass."""
-    size = min(size, len(cases))
-    in_a_pass = -(-len(cases) // size)
-    number_of_pass, place = divmod(number, in_a_pass)
-    order = list(cases)
-    shuffle(number_of_pass).shuffle(order)
-    chosen = order[place * size : (place + 1) * size]
-    return (*chosen, *order[: size - len(chosen)])
-
-
-class Train:
-    """Evaluates candidates on a few cases of train, several side by side.
-
-    Each proposal of a round has a slot. What a slot sees and chooses must not depend on which
-    of them is faster: all choose before any looks, and results are taken in the slots' order.
-    """
-
-    def __init__(self, run: Run, settings: ReflectiveSettings, memory: SearchMemory) -> None:
-        self._run = run
-        self._settings = settings
-        self._memory = memory
-        self._cases = run.dataset.train
-        self._looked: dict[int, int] = {}
-        """By slot, how many minibatches were taken."""
-        self.in_a_pass = -(-len(self._cases) // settings.minibatch)
-        """Minibatches that cover every case."""
-
-    def cost(self, size: int) -> Spend:
-        """What a look at so many cases is expected to cost."""
-        batch = self._cases[:size]
-        return self._run.estimate(Split.TRAIN, cases=batch, repeats=self._settings.repeats)
-
-    async def instructive(
-        self, parents: Sequence[Candidate], number: int, *, room: Callable[[int], None]
-    ) -> list[tuple[Minibatch, Evaluation]]:
-        """The next minibatch of each parent; where results are reused, the next with a failure.
-
-        `number` is the round; `room` is called with the number of looks before each repetition.
-        """
-        settings = self._settings
-        choosy = settings.reuse and settings.skip_perfect
-        looks: dict[int, tuple[Minibatch, Evaluation]] = {}
-        for turn in range(self.in_a_pass):
-            slots = [
-                slot
-                for slot in range(len(parents))
-                if slot not in looks or (choosy and self.perfect(looks[slot][1]))
-            ]
-            if not slots:
-                break
-            if turn:
-                room(len(slots))
-            batches = [
-                self._known_failures(parents[slot], number, slot) or self._next(slot)
-                for slot in slots
-            ]
-            evaluations = await self.look(
-                [(parents[slot], batch) for slot, batch in zip(slots, batches, strict=True)]
-            )
-            looks |= dict(zip(slots, zip(batches, evaluations, strict=True), strict=True))
-        return [looks[slot] for slot in range(len(parents))]
-
-    async def look(self, looks: Sequence[tuple[Candidate, Minibatch]]) -> list[Evaluation]:
-        """Evaluate candidates; with a new draw each time, unless results are reused."""
-        evaluations = await together(
-            self._run.evaluate(
-                candidate,
-                split=Split.TRAIN,
-                cases=batch,
-                repeats=self._settings.repeats,
-                draw=0 if self._settings.reuse else self._memory.next_draw(candidate.id, batch),
-            )
-            for candidate, batch in looks
-        )
-        for each in evaluations:
-            self._memory.add(each)
-        return evaluations
-
-    def perfect(self, evaluation: Evaluation) -> bool:
-        """Whether every case has the perfect score; a missing one has not."""
-        bar = self._settings.perfect_score - EPSILON
-        scores = [self._run.objective.case_score(evaluation, case) for case in evaluation.cases]
-        return all(score is not None and score >= bar for score in scores)
-
-    def teaches_nothing(self, parent: Candidate) -> bool:
-        """Whether every case was looked at, none is known to fail, and no look would be new."""
-        if not (self._settings.reuse and self._settings.skip_perfect):
-            return False
-        seen = self._memory.train[parent.id]
-        return all(case.id in seen for case in self._cases) and not self._failing(parent)
-
-    def evidence(self, parent: Candidate, number: int) -> tuple[Minibatch, Evaluation] | None:
-        """A minibatch of cases that are known to fail, with their latest runs; for nothing."""
-        failing = self._failing(parent)
-        cases = [case for case in self._cases if case.id in failing]
-        size = min(len(cases), self._settings.minibatch)
-        batch = tuple(self._run.rng("evidence", number).sample(cases, size))
-        seen = self._memory.train[parent.id]
-        results = [run for case in batch for run in seen[case.id][-self._settings.repeats :]]
-        known = Evaluation(candidate=parent.id, split=Split.TRAIN, results=tuple(results))
-        return (batch, known) if batch else None
-
-    def _failing(self, parent: Candidate) -> set[str]:
-        return self._memory.failing(parent.id, below=self._settings.perfect_score - EPSILON)
-
-    def _known_failures(self, parent: Candidate, number: int, slot: int) -> Minibatch:
-        """Every other time, where results are reused, only cases that are known to fail."""
-        rng = self._run.rng("failures", number, slot)
-        if not self._settings.reuse or rng.random() < 0.5:
-            return ()
-        failing = self._failing(parent)
-        cases = [case for case in self._cases if case.id in failing]
-        size = self._settings.minibatch
-        return tuple(rng.sample(cases, size)) if len(cases) >= size else ()
-
-    def _next(self, slot: int) -> Minibatch:
-        looked = self._looked.get(slot, 0)
-        self._looked[slot] = looked + 1
-        return minibatch(
-            self._cases,
-            self._settings.minibatch,
-            looked * self._settings.proposals_per_round + slot,
-            lambda number: self._run.rng("minibatches", number),
-        )
 
 
 # -- Records: what the reflector reads about a case -----------------------------------------------
@@ -340,12 +139,6 @@ def worst_runs(
     return worst
 
 
-def score_of(result: CaseResult, objective: Objective) -> float | None:
-    """The score of one run."""
-    alone = Evaluation(candidate="", split=Split.TRAIN, results=(result,))
-    return objective.case_score(alone, result.case)
-
-
 # -- Proposals ------------------------------------------------------------------------------------
 
 
@@ -367,6 +160,8 @@ class ReflectRequest(HintedRequest):
     """The text's own limit; empty if it has none."""
     labels: str = ""
     """The answers that train expects again and again, as they are spelled."""
+    form: str = ""
+    """An answer in the form that those of train have, if they have one."""
 
 
 class Reflection(RoleMessage):
@@ -384,8 +179,29 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
         answer_type=Reflection,
         prompt=prompt,
         client=client,
-        rewrite=RewrittenText(part="new_text", current=lambda request: request.current_text),
+        rewrite=RewrittenText(
+            part="new_text",
+            current=lambda request: request.current_text,
+            cases=lambda request: request.records,
+            completed=_completed,
+        ),
     )
+
+
+def _completed(request: ReflectRequest, text: str) -> str:
+    """The text with the labels or the form of the answers, where its model left them out.
+
+    An agent with several texts may say it in another one.
+    """
+    line = ""
+    if any(label not in text for label in request.labels.split(", ") if request.labels):
+        line = f"Answer with exactly one of these, and nothing else: {request.labels}"
+    elif request.form and not has_form(text, request.form):
+        line = f"Write the answer in exactly this form, and nothing else: {request.form}"
+    bare = text.rstrip()
+    whole = f"{bare}\n\n{line}{text[len(bare) :]}"
+    fits = not isinstance(request.max_chars, int) or len(whole) <= request.max_chars
+    return whole if line and fits and not request.other_texts else text
 
 
 class Proposer:
@@ -414,6 +230,7 @@ class Proposer:
             secrets=run.secrets,
         )
         self._labels = ", ".join(spelled_labels(run.dataset.train))
+        self._form = "" if self._labels else answer_form(run.dataset.train)
         self.failures = 0
 
     def need(self, fields: int) -> Spend:
@@ -491,6 +308,7 @@ class Proposer:
             must_keep="\n".join(pieces),
             max_chars=surface.max_chars or NO_LIMIT,
             labels=self._labels,
+            form=self._form,
             hints=self._run.steering.hints,
         )
 
@@ -514,3 +332,61 @@ def _answered(
     texts = {name: answer.new_text for name, answer in answers.items()}
     candidate = attempt.parent.child(texts, origin=origin)
     return replace(attempt, candidate=candidate, fields=tuple(answers))
+
+
+class ReflectionProposer:
+    """Rewrites the texts of the incumbent in turn, for a search that combines proposers."""
+
+    def __init__(
+        self, run: Run, *, reflector: Role[ReflectRequest, Reflection], fields: Sequence[str]
+    ) -> None:
+        self._run = run
+        self._fields = tuple(fields)
+        self._memory = SearchMemory(objective=run.objective)
+        self._proposer = Proposer(run, ReflectiveSettings(), reflector, self._memory)
+        self._turn = 0
+        self._last: ReflectiveAttempt | None = None
+
+    @property
+    def need(self) -> Spend:
+        """One request to the reflector."""
+        return self._proposer.need(1)
+
+    async def propose(self, evidence: ProposerEvidence) -> Proposed:
+        """A rewrite of the text whose turn it is."""
+        fields, self._last = self._run.steering.free(self._fields), None
+        if not fields:
+            return Proposed(nothing_left="pinned")
+        if self._proposer.failures >= GIVE_UP_AFTER:
+            return Proposed(nothing_left="reflector_failed")
+        self._memory.add(evidence.before)
+        attempt = ReflectiveAttempt(
+            kind=REFLECTIVE,
+            round=evidence.round,
+            parents=(evidence.parent,),
+            minibatch=evidence.cases,
+            before=evidence.before,
+            fields=(fields[self._turn % len(fields)],),
+        )
+        self._turn += 1
+        (self._last,) = await self._proposer.propose([attempt])
+        return _proposed(self._last)
+
+    def learn(self, tried: Tried) -> None:
+        """Remember a rewrite that was no improvement, for later requests."""
+        if self._last is None or tried.accepted:
+            return
+        attempt = replace(self._last, decision=tried.decision)
+        problems = tried.problems or attempt.problems
+        self._proposer.remember_rejection(replace(attempt, problems=problems))
+
+
+def _proposed(attempt: ReflectiveAttempt) -> Proposed:
+    skipped = (Problem(message=attempt.skipped),) if attempt.skipped else ()
+    return Proposed(
+        candidate=attempt.candidate,
+        touched=attempt.fields,
+        proposals=attempt.proposals,
+        problems=(*skipped, *attempt.problems),
+        source={"diagnosis": dict(attempt.diagnosis)} if attempt.diagnosis else None,
+    )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from burnish.core.cases import Split
@@ -17,7 +18,7 @@ from burnish.core.formatting import (
     number,
     spending,
 )
-from burnish.core.money import Spend
+from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import HoldsPrompts
 from burnish.core.trials import Trial, TrialRow
 from burnish.runs import progress
@@ -27,9 +28,15 @@ from burnish.runs.events import BASELINE, TrialRecorded
 from burnish.runs.progress import ProgressLines
 from burnish.runs.setup import Setup
 from burnish.strategies import pruning_report
-from burnish.strategies.reflective.attempts import MERGE, ReflectiveDetails
+from burnish.strategies.reflective.attempts import (
+    DECISIONS_AHEAD,
+    MERGE,
+    ROUNDS_AHEAD,
+    ReflectiveDetails,
+    budget_floor,
+    deciding_cases,
+)
 from burnish.strategies.reflective.search import Reflective
-from burnish.strategies.reflective.settings import budget_floor
 
 ENDS = {
     "no_failures": "no failing case is left to diagnose",
@@ -84,14 +91,50 @@ def search_cost(setup: Setup, strategy: Reflective) -> str:
 
 def _measured(setup: Setup, strategy: Reflective) -> tuple[Spend, Spend, int]:
     """The cost of holdout, of a minibatch, and how often a candidate is run on holdout."""
-    settings = strategy.settings
-    baseline = progress.sweeps(setup, Split.HOLDOUT, settings.repeats)
+    settings, held = strategy.settings, _deciding(setup, strategy)
+    baseline = progress.sweeps(setup, Split.HOLDOUT, settings.repeats, most=held)
     looks = progress.sweeps(setup, Split.TRAIN, settings.repeats, most=settings.minibatch)
     return baseline, looks, 2 if settings.racing else 1
 
 
+def _deciding(setup: Setup, strategy: Reflective) -> int:
+    """How many cases of holdout decide, as far as that is known before the start."""
+    settings, whole = strategy.settings, len(setup.dataset.holdout)
+    if not settings.may_use_part_of_holdout:
+        return whole
+
+    def runs(split: Split, count: int) -> Spend:
+        cost = progress.sweeps(setup, split, settings.repeats, most=count)
+        cases = min(count, len(setup.dataset.cases(split)))
+        return replace(cost, metric_calls=settings.repeats * cases)
+
+    texts = len(strategy.fields(setup.target)) if settings.field_selection == "all" else 1
+    proposal = runs(Split.TRAIN, settings.minibatch).times(2)
+    proposal += progress.asking(strategy.roles).times(texts)
+    rounds = proposal.times(settings.proposals_per_round * ROUNDS_AHEAD)
+    last = progress.last_sweeps(setup)
+    test = setup.dataset.test or (setup.dataset.holdout if setup.confirm else ())
+    last = replace(last, metric_calls=2 * setup.test_repeats * len(test))
+
+    def fits(count: int) -> bool:
+        need = rounds + runs(Split.HOLDOUT, count).times(DECISIONS_AHEAD) + last
+        return setup.budget.spend_limit(NOTHING, need) is None
+
+    return deciding_cases(whole, fits)
+
+
+def _part_of_holdout(setup: Setup, strategy: Reflective) -> Iterator[str]:
+    held, whole = _deciding(setup, strategy), len(setup.dataset.holdout)
+    if held < whole:
+        yield (
+            f"decides   on {held} of {whole} holdout cases: beside all of them the limits leave "
+            f"no room for {ROUNDS_AHEAD} rounds"
+        )
+
+
 def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
     settings, (baseline, looks, again) = strategy.settings, _measured(setup, strategy)
+    yield from _part_of_holdout(setup, strategy)
     yield f"baseline  about {spending(baseline)}"
     per = " for each proposal:" if settings.proposals_per_round > 1 else ""
     yield f"a round  {per} about {spending(looks.times(2))} on train"
@@ -160,7 +203,18 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
         f"cases: {sections.case_numbers(run)}; train fed the reflections, holdout decided",
         "a rewrite must beat its parent on a few train cases, then the leader on holdout",
     )
-    yield Listing((*method, *sections.provenance(run), *sections.CAVEATS))
+    yield Listing((*method, *_part_that_decided(run), *sections.provenance(run), *sections.CAVEATS))
+
+
+def _part_that_decided(run: RunRecord) -> Iterator[str]:
+    """The point about a search whose limits were too small for all of holdout."""
+    baseline, whole = result_of(run.baseline, "holdout"), run.header.cases.get("holdout", 0)
+    held = 0 if baseline is None else len({*baseline.scores, *baseline.errors})
+    if 0 < held < whole:
+        yield (
+            f"{held} of {whole} holdout cases decided: the limits left too few rounds beside all "
+            "of them, so a small difference may be luck"
+        )
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:

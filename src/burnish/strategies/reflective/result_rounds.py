@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from burnish.core.cases import Outcome
 from burnish.core.content import Json, codec
 from burnish.core.evaluations import mean
 from burnish.core.money import NOTHING, Spend, total
-from burnish.core.outcomes import Outcome
 from burnish.core.trials import FINISHED, SplitResult, Trial, TrialRow
 from burnish.journal.journal import CostRow, JournalReader
 from burnish.runs.directory import RunRecord

@@ -5,42 +5,50 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from burnish.core.cases import Dataset, Split
+from burnish.core.cases import Split
 from burnish.core.comparisons import Pair, compare
 from burnish.core.content import Json, short_id
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.gates import improves_on_minibatch, min_gain
+from burnish.core.gates import OfferRule, improves_on_minibatch
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
-from burnish.core.strict_gate import OfferRule
 from burnish.core.surfaces import Candidate, TextSurface
-from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Standing, Trial, Verdict
+from burnish.core.trials import MAX_MISSING, SplitResult, Standing, Trial, Verdict
 from burnish.journal.limits import Budget
 from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, PERSON, SearchEnded
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
+from burnish.strategies.minibatches import (
+    LookSettings,
+    Minibatch,
+    SearchMemory,
+    Train,
+    require_splits,
+)
 from burnish.strategies.pruning import Pruner, Winner
-from burnish.strategies.race import Stopped
+from burnish.strategies.race import Holdout, Stopped
 from burnish.strategies.reflective.attempts import (
+    DECISIONS_AHEAD,
+    LEAST_HOLDOUT,
     OUTDONE,
     REFLECTIVE,
-    Holdout,
+    ROUNDS_AHEAD,
     ReflectiveAttempt,
+    ReflectiveSettings,
+    deciding_cases,
 )
 from burnish.strategies.reflective.pool import Merges, Pool
 from burnish.strategies.reflective.reflection import (
-    Minibatch,
     Proposer,
     Reflection,
     ReflectRequest,
-    SearchMemory,
-    Train,
 )
-from burnish.strategies.reflective.settings import ReflectiveSettings
 
 _VERSION = 1
+_PART_OF_HOLDOUT = 2
+"""The version of searches that may decide on a part of holdout."""
 IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends: so many, or two passes
 over train if that is more."""
@@ -58,7 +66,8 @@ class Reflective:
 
     @property
     def fingerprint(self) -> str:
-        return short_id([_VERSION, self.settings.fingerprinted()])
+        version = _PART_OF_HOLDOUT if self.settings.may_use_part_of_holdout else _VERSION
+        return short_id([version, self.settings.fingerprinted()])
 
     @property
     def offer_rule(self) -> OfferRule:
@@ -93,7 +102,7 @@ class Reflective:
         return problems
 
     async def search(self, run: Run) -> None:
-        require_splits(run.dataset)
+        require_splits(run.dataset, "reflective search")
         settings = self.settings
         memory = SearchMemory(objective=run.objective)
         proposer = self.proposer(run, settings, self.reflector, memory)
@@ -105,8 +114,8 @@ class Reflective:
             repeats=settings.repeats,
             active=settings.prune,
         )
-        need = run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)
-        if run.stop_reason(need) is not None:
+        await rounds.choose_holdout()
+        if run.stop_reason(rounds.baseline_cost) is not None:
             return
         await rounds.baseline()
         search_on = True
@@ -135,16 +144,15 @@ class Reflective:
         return ended
 
 
-def require_splits(dataset: Dataset) -> None:
-    """Reflection needs cases to learn from and others to decide on."""
-    splits = {"train": dataset.train, "holdout": dataset.holdout}
-    problems = [
-        Problem(where=name, message="reflective search needs cases here")
-        for name, cases in splits.items()
-        if not cases
-    ]
-    if problems:
-        raise ConfigError(problems)
+def _looks(settings: ReflectiveSettings) -> LookSettings:
+    return LookSettings(
+        minibatch=settings.minibatch,
+        repeats=settings.repeats,
+        perfect_score=settings.perfect_score,
+        skip_perfect=settings.skip_perfect,
+        reuse=settings.reuse,
+        slots=settings.proposals_per_round,
+    )
 
 
 class _Rounds:
@@ -161,8 +169,8 @@ class _Rounds:
         self._run = run
         self._settings = settings
         self._fields = tuple(fields)
-        self._train = Train(run, settings, memory)
-        self._holdout = Holdout(run, settings)
+        self._train = Train(run, _looks(settings), memory)
+        self._holdout = Holdout(run, repeats=settings.repeats, racing=settings.racing)
         self._proposer = proposer
         self._pool = Pool(run.objective, settings.frontier)
         self._trail = _Trail(run, settings, self._pool)
@@ -181,10 +189,36 @@ class _Rounds:
         """Whether limits decide how a search ends. With races and without a trail they do not: a
         run that goes on with more budget is the run that had it from the start."""
 
+    async def choose_holdout(self) -> None:
+        """Decide on a part of holdout if the limits leave too few rounds beside all of it.
+
+        The answer is kept in the journal, so that a resume with other limits goes the same way.
+        """
+        run, settings, held = self._run, self._settings, self._run.dataset.holdout
+        if not settings.may_use_part_of_holdout or len(held) <= LEAST_HOLDOUT:
+            return
+        rounds = self._round_cost().times(ROUNDS_AHEAD)
+
+        def fits(count: int) -> bool:
+            once = run.estimate(Split.HOLDOUT, cases=held[:count], repeats=settings.repeats)
+            return self._fits(rounds + once.times(DECISIONS_AHEAD))
+
+        def fitting() -> _Deciding:
+            return _Deciding(cases=deciding_cases(len(held), fits))
+
+        request: Json = {"forked_from": run.directory.header.forked_from}
+        deciding = await run.remember("deciding cases", request, _Deciding, fitting)
+        self._holdout.decide_on(deciding.cases)
+
+    @property
+    def baseline_cost(self) -> Spend:
+        """What it costs to measure the baseline."""
+        return self._holdout.once
+
     async def baseline(self) -> None:
         run, start = self._run, self._run.target.baseline
-        repeats = self._settings.repeats
-        evaluation = await run.evaluate(start, split=Split.HOLDOUT, repeats=repeats)
+        cases, repeats = self._holdout.cases, self._settings.repeats
+        evaluation = await run.evaluate(start, split=Split.HOLDOUT, cases=cases, repeats=repeats)
         result = SplitResult.of(evaluation, run.objective)
         run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
         run.advance(start)
@@ -294,7 +328,8 @@ class _Rounds:
         proposed = await self._proposer.propose(await self._start())
         screened = await self._screen(await self._check(proposed))
         room = self._round_cost() + self._holdout.need
-        return await self._race(await self._trail.follow(screened, room, asks=self._asks))
+        once, asks = self._holdout.once, self._asks
+        return await self._race(await self._trail.follow(screened, room, once=once, asks=asks))
 
     async def _reflect_again(self, screened_on: int) -> list[ReflectiveAttempt]:
         """A short round, on what is known of a parent: it pays for what is left to decide."""
@@ -447,21 +482,11 @@ class _Rounds:
         if attempt.over or attempt.candidate is None or heat is None:
             return attempt
         incumbent = self._pool.incumbent.holdout
-        decision = self._gain(heat.evaluation, incumbent)
-        if decision.accepted:
-            heat = await self._holdout.again(attempt.candidate, heat.evaluation, incumbent)
-            decision = heat.lost or self._gain(heat.evaluation, incumbent)
-            if decision.verdict is Verdict.REJECT:
-                reason = f"run again: {decision.reason}"
-                decision = replace(decision, code="luck", reason=reason)
+        heat, decision = await self._holdout.decided(attempt.candidate, heat, incumbent)
         if decision.verdict is Verdict.REJECT and not self._settings.racing:
             # The classic loop keeps every candidate that passed its minibatch.
             decision = replace(decision, verdict=Verdict.KEEP)
         return replace(attempt, heat=heat, decision=decision)
-
-    def _gain(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
-        pair = Pair(candidate=candidate, incumbent=incumbent)
-        return min_gain(objective=self._run.objective, validation=pair)
 
     def _round_cost(self, looks: int | None = None) -> Spend:
         """The most a round costs before holdout; `looks` at parents, by default one a proposal."""
@@ -482,6 +507,13 @@ class _Rounds:
     def _require_room(self, need: Spend) -> None:
         if self._run.stop_reason(need) is not None:
             raise Stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Deciding:
+    """On how many cases of holdout a search decides, as the journal keeps it."""
+
+    cases: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -522,19 +554,19 @@ class _Trail:
         return self._pool.parent(self._settings.parent_selection, rng).candidate
 
     async def follow(
-        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, asks: int
+        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, once: Spend, asks: int
     ) -> list[ReflectiveAttempt]:
         """The attempts, of which the best is the next tip; it stays open if a race is due.
 
         A race costs as much as was used since the one before, so at most half of the budget goes
-        into deciding. It is due at once if this may be the last chance.
+        into deciding: `once` is what a run over its cases costs. It is due at once if this may be
+        the last chance.
         """
         passed = [each for each in attempts if not each.over]
         if not self.active or not passed:
             return list(attempts)
         best = max(passed, key=self._minibatch_gain)
-        whole = self._run.estimate(Split.HOLDOUT, repeats=self._settings.repeats).metric_calls
-        due = self._run.runs_used - self._runs_at_race >= whole
+        due = self._run.runs_used - self._runs_at_race >= once.metric_calls
         due = due or await self.last_chance(room, asks=asks, screened=True)
         followed: list[ReflectiveAttempt] = []
         for attempt in attempts:

@@ -2,6 +2,9 @@
 
 from burnish.system.sandbox.commands import Sandbox
 from burnish.system.sandbox.isolation import (
+    CommandLimits,
+    CommandResult,
+    EndedBy,
     Isolation,
     IsolationKind,
     LandlockProbe,
@@ -11,7 +14,6 @@ from burnish.system.sandbox.isolation import (
     probe_landlock,
     resolve,
 )
-from burnish.system.sandbox.results import CommandLimits, CommandResult, EndedBy
 from burnish.system.sandbox.walls import named_paths
 
 __all__ = [

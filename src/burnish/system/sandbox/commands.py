@@ -21,13 +21,15 @@ from burnish.core.errors import BurnishError, FileTrouble
 from burnish.system.files import file_trouble, remove_stale_temporaries, remove_tree, spare_beside
 from burnish.system.processes import MARKER_VARIABLE, ChildProcesses, exit_code, kill_marked
 from burnish.system.sandbox import supervisor
-from burnish.system.sandbox.isolation import Isolation, Mode, resolve
-from burnish.system.sandbox.results import (
+from burnish.system.sandbox.isolation import (
     Capture,
     CommandLimits,
     CommandResult,
     EndedBy,
+    Isolation,
+    Mode,
     failure_reason,
+    resolve,
 )
 from burnish.system.sandbox.walls import (
     INSIDE_TMP,

@@ -16,24 +16,25 @@ from burnish.system.workspaces.copies import (
 from burnish.system.workspaces.diffs import (
     DiffSummary,
     LineCount,
+    Violation,
+    ViolationKind,
     count_changed_lines,
+    edit_violations,
+    proposal_violations,
+    run_violations,
     summarize_diff,
 )
-from burnish.system.workspaces.paths import Bounds, path_problem, pattern_problem, shown
 from burnish.system.workspaces.snapshots import (
+    Bounds,
     Entry,
     EntryChange,
     Snapshot,
     diff_snapshots,
+    path_problem,
+    pattern_problem,
     read_contents,
+    shown,
     snapshot,
-)
-from burnish.system.workspaces.violations import (
-    Violation,
-    ViolationKind,
-    edit_violations,
-    proposal_violations,
-    run_violations,
 )
 
 __all__ = [

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from burnish.core.errors import FileTrouble
 from burnish.system.files import file_trouble, remove_tree
-from burnish.system.workspaces.paths import covers, path_problem, shown
-from burnish.system.workspaces.snapshots import Entry
+from burnish.system.workspaces.snapshots import Entry, covers, path_problem, shown
 
 DEFAULT_EXCLUDE = (
     "**/.git", "**/.hg", "**/.svn", "**/.venv", "**/venv", "**/node_modules", "**/__pycache__",

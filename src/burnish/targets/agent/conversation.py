@@ -22,10 +22,21 @@ from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_core import to_jsonable_python
 
-from burnish.core.cases import Attachment, Case, Message, ToolUse
+from burnish.core.cases import (
+    Attachment,
+    Case,
+    Failure,
+    FailureKind,
+    Message,
+    Outcome,
+    Step,
+    ToolCall,
+    ToolUse,
+    Trace,
+    Usage,
+)
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, RoleFailed
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, ToolCall, Trace, Usage
 from burnish.core.protocols import Effects, Role
 from burnish.core.surfaces import Demonstration
 from burnish.journal.executors import failure_of

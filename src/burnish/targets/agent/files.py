@@ -14,8 +14,7 @@ from typing import Any, cast
 from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
-from burnish.core.structures import Position, SurfaceType, position_id
-from burnish.core.surfaces import Demonstration, Value
+from burnish.core.surfaces import Demonstration, Position, SurfaceType, Value, position_id
 from burnish.datasets.agent_cases import cases_in
 from burnish.datasets.formats import read_cases
 from burnish.models.references import ModelRef
@@ -34,14 +33,16 @@ from burnish.targets.agent.blocks import (
 from burnish.targets.agent.paths import (
     DEMONSTRATIONS,
     INSTRUCTIONS,
+    AddedValue,
+    added_values,
     demonstrations_of,
     is_instructions,
     put_at,
     unknown_tools,
     value_at,
+    with_added,
     written,
 )
-from burnish.targets.agent.provider_files import AddedValue, added_values, with_added
 
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 

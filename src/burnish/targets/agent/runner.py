@@ -12,14 +12,12 @@ from pydantic_ai import RunContext
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, ToolCall, Usage
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome, ToolCall, Usage
 from burnish.core.protocols import Call, Description, Effects, Receipt, Role
-from burnish.core.structures import node_path
-from burnish.core.surfaces import Candidate, Surface
+from burnish.core.surfaces import Candidate, Surface, node_path
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused

@@ -5,12 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Effects, Receipt
-from burnish.core.structures import Node, Position, Structure, node_path
-from burnish.core.surfaces import Candidate, Origin, Value
+from burnish.core.surfaces import Candidate, Node, Origin, Position, Structure, Value, node_path
 from burnish.metrics.turns import DEFAULT_TURNS
 from burnish.targets.agent.conversation import run_case
 from burnish.targets.agent.files import edit, export_agent, positions_of

@@ -13,12 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, FilesChanged, Problem
 from burnish.core.leaks import HeldTexts
 from burnish.core.money import Spend
-from burnish.core.outcomes import Failure, FailureKind, Outcome
 from burnish.core.protocols import Description, Effects, Receipt
 from burnish.core.surfaces import Candidate, FileSurface, Origin, Surface, Value
 from burnish.system.files import state_folder
@@ -34,11 +33,10 @@ from burnish.system.workspaces import (
     shown,
     snapshot,
 )
-from burnish.system.workspaces.paths import covers, folders_of, matches, pattern_of
+from burnish.system.workspaces.snapshots import covers, folders_of, matches, pattern_of
 from burnish.system.yaml import value_in
-from burnish.targets.artifacts.held_files import HeldFiles, doubts, read_held_files
+from burnish.targets.artifacts.held_files import HeldFiles, StartRecord, doubts, read_held_files
 from burnish.targets.artifacts.new_files import NewFiles, files_only
-from burnish.targets.artifacts.start_records import StartRecord
 from burnish.targets.artifacts.task import (
     HOLDOUT,
     RUNTIME,

@@ -34,7 +34,7 @@ from burnish.system.workspaces import (
     snapshot,
     write_files,
 )
-from burnish.system.workspaces.paths import covers, folders_of, pattern_of
+from burnish.system.workspaces.snapshots import covers, folders_of, pattern_of
 from burnish.system.yaml import with_values
 
 Axis: TypeAlias = NumberSurface | ChoiceSurface

@@ -1,7 +1,6 @@
 """Agents that are called: a Python function, an HTTP endpoint or a command."""
 
-from burnish.targets.callables.commands import CommandTarget
-from burnish.targets.callables.functions import CallableTarget
+from burnish.targets.callables.functions import CallableTarget, CommandTarget
 from burnish.targets.callables.http import HttpTarget
 from burnish.targets.callables.target import CallingTarget
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from burnish.core.cases import Outcome
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.outcomes import Outcome
 from burnish.core.protocols import Description
 from burnish.metrics.json_matching import path_problem
 from burnish.metrics.text_matching import spelled

@@ -9,11 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from burnish.core.cases import Case, Message
+from burnish.core.cases import Case, Failure, FailureKind, Message, Outcome, Step, Trace, Usage
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, to_nano
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace, Usage
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.surfaces import Candidate
 from burnish.metrics.json_matching import parse_json, read_path

@@ -7,10 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, Step, Trace
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.outcomes import Outcome, Step, Trace
 from burnish.core.protocols import Description, Effects, Receipt
 from burnish.core.surfaces import Candidate, Origin, Surface
 from burnish.targets.callables import CallableTarget, CallingTarget

@@ -25,8 +25,7 @@ from burnish.targets.agent.blocks import (
     expanded,
 )
 from burnish.targets.agent.files import Instructions, load_agent, read_instructions
-from burnish.targets.graph.flow import Flow, reachable
-from burnish.targets.graph.functions import Condition, GraphFunction, Skill
+from burnish.targets.graph.functions import Condition, Flow, GraphFunction, Skill, reachable
 from burnish.targets.graph.graphs import (
     MAX_VISITS,
     AgentNode,

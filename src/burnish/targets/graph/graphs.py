@@ -9,12 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from burnish.core.cases import Message
+from burnish.core.cases import Message, Outcome
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.outcomes import Outcome
-from burnish.core.structures import NodeKind
-from burnish.core.surfaces import Demonstration
+from burnish.core.surfaces import Demonstration, NodeKind
 from burnish.models.factory import model_keys
 from burnish.system import YamlTree
 from burnish.system.config import nearest
@@ -25,8 +23,7 @@ from burnish.targets.agent.files import (
     read_block,
     sound_agent,
 )
-from burnish.targets.graph.flow import Flow
-from burnish.targets.graph.functions import Condition, GraphFunction, Skill, first_parameter
+from burnish.targets.graph.functions import Condition, Flow, GraphFunction, Skill, first_parameter
 
 QUESTION = "question"
 """The name of the question in templates."""

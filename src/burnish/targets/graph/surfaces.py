@@ -9,23 +9,21 @@ from typing import Any, cast
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.structures import (
-    Edge,
-    Node,
-    Position,
-    Structure,
-    SurfaceType,
-    node_path,
-    position_id,
-)
 from burnish.core.surfaces import (
     ChoiceSurface,
     DemosSurface,
+    Edge,
+    Node,
     NumberSurface,
+    Position,
+    Structure,
     Surface,
+    SurfaceType,
     TextSurface,
     Value,
+    node_path,
     placeholders_in,
+    position_id,
 )
 from burnish.models.factory import model_keys
 from burnish.models.references import ModelRef

@@ -5,14 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from burnish.core.cases import Attachment, Case, Message
+from burnish.core.cases import Attachment, Case, Failure, FailureKind, Message, Outcome, Step, Trace
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, total
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Trace
 from burnish.core.protocols import Description, Effects, Receipt, Role
-from burnish.core.structures import Structure
-from burnish.core.surfaces import Candidate, Origin, Surface, Value
+from burnish.core.surfaces import Candidate, Origin, Structure, Surface, Value
 from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
@@ -20,8 +18,7 @@ from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
 from burnish.targets.agent.runner import AgentRunner, beyond, forecast, rehearse_case
 from burnish.targets.graph.files import flow_of
-from burnish.targets.graph.flow import Flow
-from burnish.targets.graph.functions import skill_section
+from burnish.targets.graph.functions import Flow, skill_section
 from burnish.targets.graph.graphs import (
     AgentNode,
     FunctionNode,

@@ -7,13 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from burnish.core.cases import Attachment, Case, Message, Turn
+from burnish.core.cases import (
+    Attachment,
+    Case,
+    Failure,
+    FailureKind,
+    Message,
+    Outcome,
+    Step,
+    Turn,
+    Usage,
+)
 from burnish.core.errors import BurnishError
-from burnish.core.outcomes import Failure, FailureKind, Outcome, Step, Usage
 from burnish.core.protocols import Effects
 from burnish.journal.executors import failure_of
 from burnish.targets.agent.conversation import AgentParts, run_case
-from burnish.targets.graph.flow import Flow
+from burnish.targets.graph.functions import Flow
 from burnish.targets.graph.graphs import (
     QUESTION,
     AgentNode,

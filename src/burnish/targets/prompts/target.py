@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Outcome, Trace
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
-from burnish.core.outcomes import Outcome, Trace
 from burnish.core.protocols import Description, Receipt, Scope, Target, calls_function
 from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.system.files import state_folder

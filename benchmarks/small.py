@@ -1,0 +1,237 @@
+"""Searches side by side where every call is paid for: 60, 150 and 300 calls, at equal total cost.
+
+Calls of the agent and reflections share one budget: a reflection costs as much as three calls,
+unless `--price` says otherwise; with `--price 0` the searches are compared at equal calls.
+`make bench-small` prints markdown. `ARGS="--tuning"` runs the worlds that the search was tuned on,
+`--draw PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was
+broken off goes on, and only seeds that are complete are reported.
+"""
+
+import argparse
+import hashlib
+import inspect
+import json
+import multiprocessing
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.search_report import mean_error, table
+from benchmarks.small_searches import BURNISH, GEPA, GEPA_MERGE, MINIBATCH, SYSTEMS, Result, Task
+from benchmarks.small_worlds import REPORT, TUNING
+from burnish.core.content import stream
+from burnish.strategies.reflective.attempts import ReflectiveSettings
+
+BUDGETS = (60, 150, 300)
+PRICE = 3.0
+"""What a reflection costs, in calls of the agent: it reads several answers and writes a text."""
+_RESAMPLES = 2_000
+_TIED = 1e-9
+_PASSED = ("seed", "trainset", "valset", "adapter", "stop_callbacks", "callbacks")
+_OUTPUT = ("logger", "wandb", "mlflow", "run_dir", "track", "display", "pickle", "raise_on")
+
+
+def main() -> None:
+    """Make the searches, then print what came of them."""
+    options = _options()
+    tasks = [
+        Task(system=system, world=world, seed=seed, budget=budget, price=options.price)
+        for seed in options.seeds
+        for budget in options.budget
+        for world in options.world
+        for system in options.system
+    ]
+    done = _saved(options.save) if options.save else {}
+    left = [task for task in tasks if task not in done]
+    for result in () if options.report_only else _counted(left, options.processes):
+        done[result.task] = result
+        if options.save:
+            with options.save.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(asdict(result))}\n")
+    whole = [seed for seed in options.seeds if all(t in done for t in tasks if t.seed == seed)]
+    results = [done[task] for task in tasks if task.seed in whole]
+    print(report(results, command=f'make bench-small ARGS="{shlex.join(sys.argv[1:])}"'))
+
+
+def _saved(path: Path) -> dict[Task, Result]:
+    """The results of a file, so that a run that was broken off goes on."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    results = [Result(task=Task(**row.pop("task")), **row) for row in rows]
+    return {each.task: each for each in results}
+
+
+def drawn(phrase: str, count: int) -> list[int]:
+    """Seeds that nobody can have chosen: each is the start of a hash of the phrase."""
+    hashes = (hashlib.sha256(f"{phrase} {n}".encode()).digest() for n in range(count))
+    return [int.from_bytes(each[:4], "big") for each in hashes]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.small", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=30, help="searches of each kind")
+    parser.add_argument("--draw", metavar="PHRASE", help="draw the seeds; otherwise 1, 2, 3 …")
+    parser.add_argument("--price", type=float, default=PRICE, help="calls that a reflection costs")
+    parser.add_argument("--budget", type=int, action="append", help="60, 150 and 300 unless named")
+    parser.add_argument("--tuning", action="store_true", help="the worlds to tune on")
+    parser.add_argument("--world", action="append", choices=[*REPORT, *TUNING])
+    parser.add_argument("--system", action="append", choices=SYSTEMS, help="all unless named")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep each result, and go on")
+    parser.add_argument("--report-only", action="store_true", help="of the seeds that are saved")
+    options = parser.parse_args()
+    count = options.seeds
+    options.seeds = drawn(options.draw, count) if options.draw else list(range(1, count + 1))
+    options.budget = options.budget or list(BUDGETS)
+    options.world = options.world or list(TUNING if options.tuning else REPORT)
+    options.system = options.system or list(SYSTEMS)
+    return options
+
+
+def _counted(tasks: Sequence[Task], processes: int) -> Iterator[Result]:
+    """The results in order; how far they are goes to stderr."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=processes, mp_context=spawn) as pool:
+        for done, result in enumerate(pool.map(Task.search, tasks), start=1):
+            print(f"\r{done} of {len(tasks)} searches", end="", file=sys.stderr, flush=True)
+            yield result
+    print(file=sys.stderr)
+
+
+# -- The report -----------------------------------------------------------------------------------
+
+
+def report(results: Sequence[Result], *, command: str) -> str:
+    """Every table, with what its columns mean."""
+    seeds = len({each.task.seed for each in results})
+    price = results[0].task.price
+    unit = f"a reflection costs {price:g} calls" if price else "reflections cost nothing"
+    budgets = dict.fromkeys(each.task.budget for each in results)
+    systems = list(dict.fromkeys(each.task.system for each in results))
+    others = [name for name in systems if name != BURNISH]
+    parts = [
+        f"Made with `{command}`: {seeds} seeds a row, {unit}, ± is one standard error.",
+        *(_scores([e for e in results if e.task.budget == each], systems) for each in budgets),
+        *(_against(results, other) for other in others if BURNISH in systems),
+        _spending(results, systems),
+        _settings(systems),
+    ]
+    return "\n\n".join(parts)
+
+
+def _scores(results: Sequence[Result], systems: Sequence[str]) -> str:
+    budget = results[0].task.budget
+    rows = [
+        [
+            world,
+            f"{fmean(each.start for each in group):.3f}",
+            f"{fmean(each.best for each in group):.3f}",
+            *(mean_error([e.truth for e in group if e.task.system == name]) for name in systems),
+        ]
+        for world, group in _by_world(results)
+    ]
+    lead = f"True score of what led when a budget of {budget} was used"
+    return f"{lead}:\n\n{table(['world', 'start', 'best', *systems], rows)}"
+
+
+def _against(results: Sequence[Result], other: str) -> str:
+    """The differences from another search, seed by seed."""
+    head = ["budget", "world", "difference", "won", "tied", "lost"]
+    head += ["difference from what it returned"]
+    rows: list[list[str]] = []
+    for budget in dict.fromkeys(each.task.budget for each in results):
+        here = [each for each in results if each.task.budget == budget]
+        pairs = {world: _pairs(group, other) for world, group in _by_world(here)}
+        rows += [[str(budget), world, *_compared(each)] for world, each in pairs.items()]
+        low, high = _interval(list(pairs.values()))
+        every = [ours.truth - theirs.truth for each in pairs.values() for ours, theirs in each]
+        overall = f"**{fmean(every):+.3f}** (95 %: {low:+.3f} to {high:+.3f})"
+        rows.append(
+            [f"**{budget}**", "**all worlds**", overall, *_compared(_all(pairs.values()))[1:]]
+        )
+    lead = f"**{BURNISH}** less **{other}**, seed by seed"
+    return f"{lead}:\n\n{table(head, rows)}"
+
+
+def _compared(pairs: Sequence[tuple[Result, Result]]) -> list[str]:
+    gaps = [ours.truth - theirs.truth for ours, theirs in pairs]
+    won, lost = sum(gap > _TIED for gap in gaps), sum(gap < -_TIED for gap in gaps)
+    over = [ours.returned - theirs.returned for ours, theirs in pairs]
+    counts = [str(won), str(len(gaps) - won - lost), str(lost)]
+    return [mean_error(gaps, sign="+"), *counts, mean_error(over, sign="+")]
+
+
+def _all(groups: Iterable[Sequence[tuple[Result, Result]]]) -> list[tuple[Result, Result]]:
+    return [pair for group in groups for pair in group]
+
+
+def _interval(groups: Sequence[Sequence[tuple[Result, Result]]]) -> tuple[float, float]:
+    """Where the mean over all worlds lies when the seeds of each are drawn again."""
+    rng = stream(0, "small report")
+    gaps = [[ours.truth - theirs.truth for ours, theirs in group] for group in groups]
+    means = sorted(
+        fmean(fmean(rng.choices(each, k=len(each))) for each in gaps) for _ in range(_RESAMPLES)
+    )
+    return means[round(0.025 * (_RESAMPLES - 1))], means[round(0.975 * (_RESAMPLES - 1))]
+
+
+def _pairs(results: Sequence[Result], other: str) -> list[tuple[Result, Result]]:
+    """The search of burnish and the other one, for each seed."""
+    theirs = {each.task.seed: each for each in results if each.task.system == other}
+    return [(each, theirs[each.task.seed]) for each in results if each.task.system == BURNISH]
+
+
+def _spending(results: Sequence[Result], systems: Sequence[str]) -> str:
+    head = ["budget", "search", "calls", "reflections", "cost", "most", "tokens"]
+    rows: list[list[str]] = []
+    for budget in dict.fromkeys(each.task.budget for each in results):
+        for name in systems:
+            here = [e for e in results if (e.task.budget, e.task.system) == (budget, name)]
+            means = [fmean(e.calls for e in here), fmean(e.reflections for e in here)]
+            means += [fmean(e.cost for e in here), max(e.cost for e in here)]
+            tokens = f"{fmean(e.tokens for e in here):,.0f}"
+            rows.append([str(budget), name, *(f"{each:.1f}" for each in means), tokens])
+    lead = (
+        "What was used, as means over all worlds and seeds, and the most that any search cost; "
+        "tokens are those that the agent and the reflector read and write, at four characters each"
+    )
+    return f"{lead}:\n\n{table(head, rows)}"
+
+
+def _settings(systems: Sequence[str]) -> str:
+    """Every setting of the searches; all are their defaults, apart from what is named."""
+    lines: list[str] = []
+    if BURNISH in systems:
+        values = ReflectiveSettings().model_dump()
+        lines.append(f"{BURNISH}: {_listed(values.items())}")
+    if find_spec("gepa") and (GEPA in systems or GEPA_MERGE in systems):
+        parameters = inspect.signature(import_module("gepa").optimize).parameters.values()
+        skipped = (*_PASSED, *_OUTPUT)
+        values = {
+            each.name: each.default
+            for each in parameters
+            if not any(word in each.name for word in skipped) and each.default is not None
+        }
+        values |= {"reflection_minibatch_size": MINIBATCH, "use_merge": "false, or true"}
+        lines.append(f"gepa 0.1.4: {_listed(values.items())}")
+    return "\n\n".join(["Settings:", *lines])
+
+
+def _listed(values: Iterable[tuple[str, object]]) -> str:
+    return ", ".join(f"`{name}` {json.dumps(value, default=str)}" for name, value in values)
+
+
+def _by_world(results: Sequence[Result]) -> Iterator[tuple[str, list[Result]]]:
+    for world in dict.fromkeys(each.task.world for each in results):
+        yield world, [each for each in results if each.task.world == world]
+
+
+if __name__ == "__main__":
+    main()

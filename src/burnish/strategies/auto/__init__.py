@@ -1,0 +1,1 @@
+"""Automatic search: several proposers over one incumbent, and a bandit between them."""

@@ -1,0 +1,328 @@
+"""Automatic search as a plug-in: which proposers take part, its plan, its lines, its report."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from burnish.core.cases import Split
+from burnish.core.formatting import (
+    Facts,
+    Heading,
+    Listing,
+    Section,
+    Table,
+    Text,
+    alternatives,
+    cell,
+    counted,
+    number,
+    spending,
+)
+from burnish.core.money import Spend
+from burnish.core.surfaces import AGENT_SURFACES, Surface
+from burnish.core.trials import Trial, TrialRow
+from burnish.runs import progress
+from burnish.runs import report_sections as sections
+from burnish.runs.directory import RunRecord, loss_of
+from burnish.runs.events import BASELINE, PERSON, PRUNE, Event, read_all
+from burnish.runs.plugins import (
+    Building,
+    RoleNeed,
+    StrategyParts,
+    StrategyPlugin,
+    TargetParts,
+    fitting,
+    lack,
+    strategy_names,
+    strategy_plugin,
+    target_plugin,
+)
+from burnish.runs.progress import ProgressLines
+from burnish.runs.proposers import ProposerOffer
+from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
+from burnish.strategies import pruning_report
+from burnish.strategies.auto.search import (
+    NOT_PAID,
+    Auto,
+    AutoDetails,
+    AutoSettings,
+    ProposerStopped,
+    gain_of,
+)
+from burnish.strategies.settings import budget_with_an_end
+
+_ENDS = {
+    "no_failures": "no failing case is left to learn from",
+    "nothing_left": "no proposer has anything left to propose",
+    "nothing_to_gain": "holdout is solved: no candidate could be better",
+    "nothing_new": "too many rounds without a candidate worth running",
+    "baseline_missing": "the baseline could not be measured",
+}
+_STOPS = {
+    NOT_PAID: "too many tries in a row without an accept",
+    "pinned": "people pinned everything that it may change",
+    "reflector_failed": "the reflector no longer gives usable answers",
+    "patcher_failed": "the models that walk losses back no longer give usable answers",
+    "dead_axes": "no change of its surfaces reaches the agent",
+    "no_examples": "there is no example to show",
+    "space_exhausted": "everything was tried",
+    "converged": "no point promises a gain",
+}
+"""By code, why a proposer stops, in words."""
+_WRITERS = ("proposer", "reflector", "critic")
+_GRAPHS = "Graphs of agents"
+_ROLES = (
+    RoleNeed(
+        name="reflector",
+        help="The model that rewrites texts: provider:name.",
+        instead=_WRITERS,
+        panel="Prompts of any agent",
+    ),
+    RoleNeed(
+        name="proposer",
+        help="The model that writes what is proposed: provider:name.",
+        instead=_WRITERS[1:],
+        panel=_GRAPHS,
+    ),
+    *(
+        RoleNeed(name=name, help=f"The model that {what}.", instead=_WRITERS, panel=_GRAPHS)
+        for name, what in (
+            ("backwarder", "walks losses back"),
+            ("aggregator", "merges gradients"),
+            ("patcher", "writes patches"),
+        )
+    ),
+)
+
+
+class AutoPlugin(StrategyPlugin):
+    """Automatic search for the command line, run.json and report.md."""
+
+    name: ClassVar[str] = Auto.name
+    Settings: ClassVar[type[StrategySettings]] = AutoSettings
+    roles: ClassVar[tuple[RoleNeed, ...]] = _ROLES
+    needs: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
+    needs_holdout: ClassVar[bool] = True
+    ends: ClassVar[Mapping[str, str]] = _ENDS
+    rationales: ClassVar[Mapping[str, Sequence[str]]] = {
+        "reflector": ("diagnosis",),
+        "patcher": ("reason",),
+    }
+    offers_fork: ClassVar[bool] = False
+
+    def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
+        if not parts.dataset.holdout and not building.problems.found:
+            message = "'auto' needs cases of holdout to decide on, and there are none"
+            building.problems.add("target", message, f"add some, or {_others(building)}")
+            return None
+        every = list(_offers(building, parts))
+        offers = tuple(each for each in every if each.begin is not None)
+        left_out = [f"{each.name}: {each.left_out}" for each in every if each.begin is None]
+        if not offers:
+            if not building.problems.found:
+                why = "; ".join(left_out) or "there is nothing here that one may change"
+                message = f"no proposer of 'auto' can work on this target ({why})"
+                remedy = f"name a model: proposer: openai:gpt-4o, or {_others(building)}"
+                building.problems.add("target", message, remedy)
+            return None
+        budget, notes = budget_with_an_end(building.spec.budget.budget())
+        clients = [each.client for each in offers if each.client is not None]
+        return StrategyParts(
+            strategy=Auto(offers=offers, settings=building.spec.strategy.settings),
+            budget=budget,
+            client=clients[0] if clients else None,
+            notes=(*notes, *(f"left out of the search: {each}" for each in left_out)),
+        )
+
+    def plan(self, setup: Setup) -> Iterable[str]:
+        return _plan_lines(setup, _strategy(setup))
+
+    def search_cost(self, setup: Setup) -> str:
+        look, holdout = _costs(setup, _strategy(setup))
+        return f"a try up to {spending(look.times(2) + holdout.times(2), tokens=False)}"
+
+    def repeats(self, setup: Setup) -> int:
+        return _strategy(setup).settings.repeats
+
+    def progress(self) -> ProgressLines:
+        return _AutoLines(self.ends)
+
+    def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
+        del quiet
+        table = sections.score_table(run)
+        return () if table is None else (table,)
+
+    def report(self, run: RunRecord) -> Iterable[Section]:
+        return _report(run, self.reason(run))
+
+    def turn(self, trial: Trial) -> str:
+        return "cycle" if trial.phase == BASELINE else "round"
+
+    def trial_lines(self, row: TrialRow) -> Iterable[str]:
+        details = AutoDetails.of(row.trial)
+        if details.minibatch:
+            before, after = number(details.parent_score), number(details.candidate_score)
+            cases = ", ".join(details.minibatch)
+            yield f"proposer {row.trial.phase}, {counted(details.calls, 'call')}"
+            yield f"minibatch {cases}: score of incumbent {before}, candidate {after}"
+
+
+def _offers(building: Building, parts: TargetParts) -> Iterator[ProposerOffer]:
+    """What the other strategies offer for this target."""
+    target = target_plugin(building.spec.target.kind)
+    for name in strategy_names():
+        plugin = strategy_plugin(name)
+        if name != AutoPlugin.name and not lack(plugin, target.surfaces, target.abilities):
+            yield from plugin.proposers(building, parts)
+
+
+def _others(building: Building) -> str:
+    """The other strategies for such a target, as a remedy."""
+    target = target_plugin(building.spec.target.kind)
+    names = [n for n in fitting(target.surfaces, target.abilities) if n != AutoPlugin.name]
+    return f"take the strategy {alternatives(names)}" if names else target.unsearched
+
+
+def _strategy(setup: Setup) -> Auto:
+    assert isinstance(setup.strategy, Auto)
+    return setup.strategy
+
+
+# -- The plan and the lines -----------------------------------------------------------------------
+
+
+def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
+    settings, (look, holdout) = strategy.settings, _costs(setup, strategy)
+    yield from progress.agent_line(setup)
+    yield f"strategy  auto, seed {setup.seed}"
+    yield f"score     the mean of {', '.join(setup.objective.weights)}"
+    yield f"proposers {len(strategy.offers)}, of which what pays gets more of the budget"
+    for offer in strategy.offers:
+        labels = [label for role in offer.roles if (label := progress.role_label(role))]
+        asks = f" (asks {', '.join(dict.fromkeys(labels))})" if labels else ""
+        yield f"  {offer.name}: {', '.join(offer.surfaces)}{asks}"
+    yield from progress.case_lines(setup, settings.repeats)
+    yield f"stops     a proposer after {settings.unpaid_tries} tries in a row without an accept"
+    limits = [*progress.budget_limits(setup.budget), *progress.time_limits(setup)]
+    yield f"limits    {', '.join(limits) or 'none'}"
+    yield f"baseline  about {spending(holdout)}"
+    yield f"a try     about {spending(look.times(2))} on train"
+    if strategy.roles:
+        yield f"          + {spending(progress.asking(strategy.roles[:1]))} if a model writes"
+    yield f"          + up to {spending(holdout.times(2))} on holdout"
+    yield from progress.reserved(setup)
+    yield from pruning_report.plan_lines(setup, settings)
+    yield from progress.notes(setup)
+    yield progress.NOTHING_PAID
+
+
+def _costs(setup: Setup, strategy: Auto) -> tuple[Spend, Spend]:
+    """The cost of a minibatch, and of holdout."""
+    settings = strategy.settings
+    look = progress.sweeps(setup, Split.TRAIN, settings.repeats, most=settings.minibatch)
+    return look, progress.sweeps(setup, Split.HOLDOUT, settings.repeats)
+
+
+class _AutoLines(ProgressLines):
+    """Trials with their proposers, and who stops."""
+
+    def lines(self, event: Event, width: int) -> list[str]:
+        if stopped := event.read(ProposerStopped):
+            words = _STOPS.get(stopped.reason, stopped.reason)
+            return progress.wrapped(f"{progress.INDENT}{stopped.proposer} stops: {words}", width)
+        return super().lines(event, width)
+
+
+# -- The report -----------------------------------------------------------------------------------
+
+
+def _report(run: RunRecord, reason: str) -> Iterator[Section]:
+    yield from sections.headline(run)
+    yield Heading("Result")
+    yield Facts(tuple(_summary(run, reason)))
+    yield from _who_found_what(run)
+    yield from sections.changes_made(run)
+    yield from pruning_report.pruning(run)
+    yield from _trials(run)
+    yield from sections.adoption(run)
+    yield Heading("Method")
+    method = (
+        sections.started_with(run),
+        f"cases: {sections.case_numbers(run)}; train fed the proposals, holdout decided",
+        "a proposal must beat the incumbent on a few train cases, then on holdout, where a "
+        "winner is run twice",
+        "a bandit chose who proposes, by the gain on holdout for each call",
+    )
+    yield Listing((*method, *sections.provenance(run), *sections.CAVEATS))
+
+
+def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
+    yield from sections.status_rows(run, reason)
+    yield from sections.alarm_rows(run)
+    losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
+    yield "holdout loss", " → ".join(losses)
+    yield "trials", f"{run.trials}, {run.accepted} accepted"
+    yield from sections.cost_rows(run)
+
+
+def _who_found_what(run: RunRecord) -> Iterator[Section]:
+    """By proposer, what it tried, what that gained and cost, and when it stopped."""
+    yield Heading("Who found what")
+    names = [row.trial.phase for row in run.rows]
+    names += [each.proposer for each in read_all(run.events, ProposerStopped)]
+    proposers = [n for n in dict.fromkeys(names) if n not in (BASELINE, PERSON, PRUNE)]
+    if not proposers:
+        yield Text.of("Nothing was tried.")
+        return
+    yield Table(
+        ("proposer", "tries", "accepted", "gain", "calls", "reflections", "stopped"),
+        tuple(_proposer_row(run, name) for name in proposers),
+    )
+    yield Text.of(
+        "The gain is in score on holdout, added up over accepted candidates. Calls are runs of "
+        "cases and requests to models; reflections are the requests."
+    )
+
+
+def _proposer_row(run: RunRecord, name: str) -> tuple[str, ...]:
+    rows = [row for row in run.rows if row.trial.phase == name]
+    gains = [gain for row in rows if (gain := gain_of(row.trial)) is not None]
+    return (
+        name,
+        str(len(rows)),
+        str(len(gains)),
+        f"{sum(gains):+.3f}" if gains else "—",
+        str(sum(AutoDetails.of(row.trial).calls for row in rows)),
+        str(sum(len(row.trial.proposals) for row in rows)),
+        _stop_words(run, name, rows[-1].number if rows else 0),
+    )
+
+
+def _stop_words(run: RunRecord, name: str, last: int) -> str:
+    """When and why a proposer stopped; nothing if it had tries after that."""
+    stops = [each for each in read_all(run.events, ProposerStopped) if each.proposer == name]
+    if not stops or stops[-1].trial <= last:
+        return "—"
+    reason = stops[-1].reason
+    return f"before trial {stops[-1].trial}: {cell(_STOPS.get(reason, reason), 80)}"
+
+
+def _trials(run: RunRecord) -> Iterator[Section]:
+    rows: list[tuple[str, ...]] = []
+    for row in run.rows:
+        trial, details = row.trial, AutoDetails.of(row.trial)
+        batch = "—"
+        if details.parent_score is not None and details.candidate_score is not None:
+            batch = f"{number(details.parent_score)} → {number(details.candidate_score)}"
+        held = None if trial.holdout is None else trial.holdout.measurement
+        part = "" if held is None or details.whole_holdout is not False else f" ({held.cases})"
+        decision = f"{'✓ ' if trial.accepted else ''}{cell(sections.why(trial), 160)}"
+        what = cell(trial.candidate.origin.note or ", ".join(trial.touched) or "—", 60)
+        score = "—" if held is None else f"{number(held.score)}{part}"
+        rows.append((str(row.number), what, batch, score, decision))
+    yield Heading("Every trial")
+    yield Table(("#", "what", "minibatch", "holdout", "decision"), tuple(rows))
+    yield Text.of(
+        "Scores, higher is better: on the minibatch, of the incumbent and the candidate; on "
+        "holdout, of all cases or of the number in brackets. ✓ leads from here on."
+    )
