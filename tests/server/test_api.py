@@ -159,6 +159,38 @@ async def test_cancel_and_resume(tmp_path: Path) -> None:
     assert run["status"] == "succeeded"
 
 
+async def test_a_run_is_resumed_while_its_last_files_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, closing, may_close = Door(after=2), asyncio.Event(), asyncio.Event()
+    manager = manager_of(tmp_path, desk_app(tmp_path, door))
+    settle, get = manager.accounting.settle, manager.store.get
+
+    async def settle_late(*args: Any) -> None:
+        closing.set()
+        await may_close.wait()
+        await settle(*args)
+
+    async def seen(*args: Any, **more: Any) -> Any:
+        record = await get(*args, **more)
+        asyncio.get_running_loop().call_soon(may_close.set)  # after the next step of who asked
+        return record
+
+    monkeypatch.setattr(manager.accounting, "settle", settle_late)
+    async with listening(create_app(manager)) as client:
+        new = {"id": "r", "kind": "promptiter", "promptiter": RUN}
+        place = (await client.post(f"{API}/apps/desk/runs", json=new)).headers["location"]
+        await knocked(door)
+        await client.post(f"{place}/cancel")
+        await closing.wait()
+        door.open.set()
+        monkeypatch.setattr(manager.store, "get", seen)
+        resumed = await client.post(f"{place}/resume")
+        run = await ended(client, place)
+    assert resumed.status_code == 202
+    assert run["status"] == "succeeded"
+
+
 async def test_datasets_and_evaluations(tmp_path: Path) -> None:
     async with listening(create_app(manager_of(tmp_path))) as client:
         place = f"{API}/datasets/sums.jsonl"

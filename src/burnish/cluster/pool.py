@@ -18,15 +18,16 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
+    Generator,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic import JsonValue
 
@@ -51,6 +52,8 @@ _LOOK_AGAIN = 2.0
 """Seconds between two looks at which workers are there."""
 _PATIENCE = 120.0
 """Seconds without any worker before the run gives up."""
+_Name: TypeAlias = tuple[str, str, int]
+"""Of a unit of work, by which its losses are counted."""
 _JSON: Codec[Json] = codec(cast("type[Json]", JsonValue))
 
 
@@ -90,7 +93,9 @@ class RemotePool:
         self._order = order
         self._limits = limits
         self._members: dict[str, _Member] = {}
-        self._losses: Counter[tuple[str, str, int]] = Counter()
+        self._ran_by: dict[str, _Member] = {}
+        """By content of the case, the worker that ran it last."""
+        self._losses: Counter[_Name] = Counter()
         self._trouble: WorkerTrouble | None = None
         self._news = asyncio.Condition()
         self._watch: asyncio.Task[None] | None = None
@@ -100,23 +105,45 @@ class RemotePool:
         return _RemoteWork(self, metrics, call_limit)
 
     @asynccontextmanager
-    async def member(self, unit: tuple[str, str, int]) -> AsyncGenerator["_Member", None]:
-        """The worker with the least to do, for one unit of work."""
-        member = await self._free()
-        member.load += 1
+    async def to_run(self, unit: WorkUnit, name: _Name) -> AsyncGenerator["_Member", None]:
+        """The worker that runs the fewest cases now, for one more."""
+        member = min(await self._there(), key=lambda each: (each.runs, each.grades))
+        self._ran_by[unit.case.content_id] = member
+        member.runs += 1
         try:
-            yield member
-        except WorkerLost:
-            self._losses[unit] += 1
-            raise
+            with self._counting_losses(name):
+                yield member
         finally:
-            member.load -= 1
+            member.runs -= 1
 
-    def losses(self, unit: tuple[str, str, int]) -> int:
+    @asynccontextmanager
+    async def to_grade(self, case: Case, name: _Name) -> AsyncGenerator["_Member", None]:
+        """The worker that ran the case last: one that is slow holds up its own cases only."""
+        members = await self._there()
+        member = self._ran_by.get(case.content_id)
+        if member is None or member not in members:
+            member = min(members, key=lambda each: (each.grades, each.runs))
+        member.grades += 1
+        try:
+            with self._counting_losses(name):
+                yield member
+        finally:
+            member.grades -= 1
+
+    @contextmanager
+    def _counting_losses(self, name: _Name) -> Generator[None, None, None]:
+        try:
+            yield
+        except WorkerLost:
+            self._losses[name] += 1
+            raise
+
+    def losses(self, name: _Name) -> int:
         """How many workers were lost during this unit of work; too many end it."""
-        return self._losses[unit]
+        return self._losses[name]
 
-    async def _free(self) -> "_Member":
+    async def _there(self) -> "Collection[_Member]":
+        """The workers, as soon as there is one."""
         if self._watch is None:
             self._watch = asyncio.create_task(self._look())
         try:
@@ -126,7 +153,7 @@ class RemotePool:
             raise NeverBegun from None
         if self._trouble is not None:
             raise WorkerUnready(self._trouble.message, remedy=self._trouble.remedy)
-        return min(self._members.values(), key=lambda each: each.load)
+        return self._members.values()
 
     async def _look(self) -> None:
         """Take in workers as they come, and notice those that are gone."""
@@ -203,8 +230,10 @@ class _Member:
         *,
         lost: Callable[[str], Awaitable[None]],
     ) -> None:
-        self.load = 0
-        """Units of work that it has now."""
+        self.runs = 0
+        """Cases that it runs now."""
+        self.grades = 0
+        """Outcomes that it scores now."""
         self._address = address
         self._transport = transport
         self._limits = limits
@@ -331,7 +360,7 @@ class _RemoteWork:
                 attempts=_ENOUGH_LOSSES,
             )
             return Receipt(value=Outcome(failure=failure), spend=ONE_RUN, missing=True)
-        async with self._pool.member(name) as member:
+        async with self._pool.to_run(unit, name) as member:
             receipt = await member.do("run", effects, unit, self._call_limit)
         return replace(receipt, value=codec(Outcome).decode(receipt.value))  # pyright: ignore[reportReturnType, reportArgumentType]
 
@@ -343,7 +372,7 @@ class _RemoteWork:
                 f"{_ENOUGH_LOSSES} workers ended while they scored '{case.id}'",
                 remedy="score it in this process: resume with --executor local",
             )
-        async with self._pool.member(name) as member:
+        async with self._pool.to_grade(case, name) as member:
             spelled = codec(Outcome).encode(outcome)
             receipt = await member.do("grade", effects, case, spelled, self._metrics)
         return replace(receipt, value=codec(Scores).decode(receipt.value))  # pyright: ignore[reportReturnType, reportArgumentType]

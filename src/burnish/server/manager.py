@@ -277,11 +277,7 @@ class RunManager:
         record = await self.store.get(*key, result=False)
         if client is not None:
             await self.accounting.check_owner(client, key)
-        if record.status is RunStatus.SUCCEEDED and not limits:
-            raise RunSucceeded(run_id)
-        if limits and not record.status.finished:
-            message = f'run "{run_id}" is not over, so its limits cannot change'
-            raise ResumeRefused(message, remedy="stop it first")
+        await self._check_resumable(record, limits)
         place = self.places.of(record)
         if key in self.launcher.tasks:
             return record
@@ -308,6 +304,17 @@ class RunManager:
         else:
             await self.launcher.offer(key, work)
         return record
+
+    async def _check_resumable(self, record: StoredRun, limits: Mapping[str, float] | None) -> None:
+        """Refuse what cannot go on, and wait until a run that is over has closed its files."""
+        if record.status is RunStatus.SUCCEEDED and not limits:
+            raise RunSucceeded(record.run_id)
+        if limits and not record.status.finished:
+            message = f'run "{record.run_id}" is not over, so its limits cannot change'
+            raise ResumeRefused(message, remedy="stop it first")
+        task = self.launcher.tasks.get((record.app_name, record.run_id))
+        if record.status.finished and task is not None:
+            await asyncio.wait([task])
 
     async def _limit_again(
         self, client: Client | None, key: _Key, work: RunWork, *, finished: bool
