@@ -17,7 +17,7 @@ from burnish.metrics.computed import (
     Numeric,
     ToolTrajectory,
 )
-from burnish.metrics.json_matching import JsonRule
+from burnish.metrics.document_matching import JsonRule
 from burnish.metrics.overlap import Bleu, Chrf, Meteor, ResponseMatch, RougeMetric
 from burnish.metrics.turns import ComputedMetric
 

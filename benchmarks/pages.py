@@ -22,8 +22,8 @@ from burnish.journal.journal import Journal
 from burnish.journal.sqlite_store import JOURNAL_FILE
 from burnish.pages.document import Place
 from burnish.pages.library import Library, run_key
-from burnish.pages.live import LivePanel, rest_after
 from burnish.pages.run_page import Adoption
+from burnish.pages.run_status import LivePanel, rest_after
 from burnish.pages.served import ServedPages
 from burnish.pages.viewer import Viewer
 from burnish.runs.directory import LOCK, RunRecord

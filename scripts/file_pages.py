@@ -17,7 +17,7 @@ from source_reading import row
 from burnish.core.errors import ConfigError
 from burnish.models.factory import ModelBlock
 from burnish.projects.dialects import GROUP, Dialect, Document, dialect_of, role_names
-from burnish.projects.schemas import file_schema
+from burnish.projects.file_structure import file_schema
 from burnish.runs.plugins import strategy_names, strategy_plugin
 from burnish.system import YamlTree, read_tree
 

@@ -25,7 +25,7 @@ import burnish
 import burnish.testing
 from burnish.cli.program import app
 from burnish.core import errors, protocols
-from burnish.projects.schemas import PROGRESS, schema_file, schema_text
+from burnish.projects.file_structure import PROGRESS, schema_file, schema_text
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "docs" / "reference"

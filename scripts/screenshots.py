@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from burnish.pages.library import Library, run_key
 from burnish.pages.run_page import Adoption
 from burnish.pages.viewer import Viewer
-from burnish.projects.measures import stored_cases
+from burnish.projects.evaluation_setup import stored_cases
 from burnish.runs.directory import RunRecord
 
 if TYPE_CHECKING:

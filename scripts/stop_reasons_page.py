@@ -9,7 +9,7 @@ from source_reading import row
 from burnish.core.money import Spend
 from burnish.core.trials import FINISHED, Standing, StopReason
 from burnish.journal.limits import Budget
-from burnish.runs import breakers
+from burnish.runs import stoppers
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "burnish"
 
@@ -19,7 +19,7 @@ def _spends(budget: Budget, spent: Spend) -> Callable[[], StopReason | None]:
 
 
 def _stands(budget: Budget, standing: Standing) -> Callable[[], StopReason | None]:
-    return lambda: next(breakers.pure_reasons(budget, standing))
+    return lambda: next(stoppers.pure_reasons(budget, standing))
 
 
 _NANO = 10**9
@@ -75,7 +75,7 @@ REASONS: tuple[tuple[str, str, Callable[[], StopReason | None]], ...] = (
     (
         "max_minutes",
         "Minutes of active time, all sessions together.",
-        breakers.out_of_time(lambda: 10, lambda: 660).look,
+        stoppers.out_of_time(lambda: 10, lambda: 660).look,
     ),
     (
         "stop_file",
@@ -110,7 +110,7 @@ def stop_reasons() -> str:
         if reason is None or reason.code != code:
             raise SystemExit(f"the example of '{code}' does not give that reason")
         parts.append(row(f"`{code}`", when, reason.detail))
-    asked = breakers.callback_stopper("nightly window", lambda: True).look()
+    asked = stoppers.callback_stopper("nightly window", lambda: True).look()
     assert asked is not None
     label = "*your label*"
     parts.append(row(label, "A callable of `Setup.stop_callbacks` gave True.", asked.detail))

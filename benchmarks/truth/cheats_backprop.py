@@ -11,7 +11,7 @@ from burnish.core.cases import Case, Dataset, Outcome, Step, Trace
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.delegation.training.epochs import Epochs, TextGrad, TextGradRequest
-from burnish.delegation.training.suites import EpochSettings
+from burnish.delegation.training.setup import EpochSettings
 from burnish.journal.journal import JournalReader
 from burnish.runs.directory import trial_rows
 from burnish.runs.driver import Ending, drive

@@ -12,8 +12,8 @@ from burnish.core.evaluations import Objective
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import RetryPolicy
 from burnish.metrics.geval import Fluency
-from burnish.metrics.judge_shapes import Judge, Panel
 from burnish.metrics.judged import judged_again
+from burnish.metrics.judges import Judge, Panel
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.truth.cheats import Attempt, Cheat
-from burnish.delegation.pages import delegate
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import Session
-from burnish.delegation.refine.workflows import RefineSettings
+from burnish.delegation.refine.setup import RefineSettings
+from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.testing.delegation_world import (
     REFINE_FLOW,

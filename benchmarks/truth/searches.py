@@ -8,7 +8,7 @@ from benchmarks.truth.worlds import START, SURFACE, AnswerWorld, TaskWorld, Worl
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import FileSurface, Surface, TextSurface
 from burnish.delegation.training.epochs import Epochs, TextGrad, TextGradRequest
-from burnish.delegation.training.suites import EpochSettings
+from burnish.delegation.training.setup import EpochSettings
 from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup, Strategy
 from burnish.strategies.backprop.packets import BackpropSettings

@@ -23,11 +23,11 @@ from burnish.core.formatting import (
     Text,
 )
 from burnish.metrics.files import MetricBlock, MetricPlugin
-from burnish.metrics.judge_shapes import MetricMaking
+from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import ComputedMetric, Exchange, TurnMetric, Verdict
 from burnish.models.providers import Provider
 from burnish.projects.dialects import Dialect, Document, Translation
-from burnish.projects.measures import read_metrics, read_splits, simulated_user
+from burnish.projects.evaluation_setup import read_metrics, read_splits, simulated_user
 from burnish.runs.directory import RunRecord
 from burnish.runs.homes import FileChange, FileHome, FileHomes, Homes
 from burnish.runs.plugins import (

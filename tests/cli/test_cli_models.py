@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 import pytest
 import typer
 
-from burnish.cli.model_chat import Conversation, talk
+from burnish.cli.model_access import Conversation, talk
 from burnish.core.errors import BurnishError
 from burnish.journal.limits import ONCE
 from burnish.models.chat import ChatReply, ChatRequest

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.watch_checks import viewed_folders
+from burnish.cli.browser_pages import viewed_folders
 from burnish.pages.library import run_key
 from burnish.runs.directory import LOCK
 from burnish.system import FileLock

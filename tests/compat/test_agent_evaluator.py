@@ -8,7 +8,7 @@ import pytest
 
 import burnish
 from burnish.compat import AgentEvaluator, Callback, CallbackResult, Callbacks, Moment
-from burnish.compat.callbacks import CallbackFailed
+from burnish.compat.agent_calls import CallbackFailed
 from burnish.compat.eval_sets import CasesFailed
 from burnish.core.errors import ConfigError
 from burnish.models.chat import ChatRequest

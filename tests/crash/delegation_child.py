@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from burnish.delegation.pages import delegate
+from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.testing.delegation_world import (
     COMPLETE,

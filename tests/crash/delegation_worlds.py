@@ -10,10 +10,10 @@ from pydantic import JsonValue
 from burnish.core.content import Json, codec
 from burnish.core.errors import SeedRefused
 from burnish.core.money import Spend
-from burnish.delegation.pages import delegate
 from burnish.delegation.policy import PolicyRegistry, PolicyTexts
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
-from burnish.delegation.refine.workflows import RefineSettings
+from burnish.delegation.refine.setup import RefineSettings
+from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.projects import load_project, reload_project
 from burnish.projects.launch import optimize

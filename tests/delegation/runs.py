@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from burnish.delegation.pages import delegate
 from burnish.delegation.result import DelegationResult
+from burnish.delegation.runs import delegate
 from burnish.delegation.team import Workflow, load_workflow
 from burnish.testing.delegation_world import FLOW, DelegationWorld
 

@@ -21,8 +21,8 @@ from burnish.metrics.geval import (
     Groundedness,
     Relevance,
 )
-from burnish.metrics.judge_shapes import Judge, Panel, PanelRule
 from burnish.metrics.judged import JudgedMetric
+from burnish.metrics.judges import Judge, Panel, PanelRule
 from burnish.metrics.numbered_judges import (
     AnswerRelevancy,
     ContextualPrecision,

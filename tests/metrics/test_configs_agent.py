@@ -11,8 +11,8 @@ from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.protocols import Metric
 from burnish.journal.once import DirectEffects
 from burnish.metrics.files import MetricList, make_agent_metrics, metric_name
-from burnish.metrics.judge_shapes import MetricMaking
 from burnish.metrics.judged import JudgedMetric
+from burnish.metrics.judges import MetricMaking
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.system import validate_config

@@ -10,10 +10,10 @@ from burnish.core.cases import Case, Outcome, Turn
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Score
 from burnish.journal.once import DirectEffects
-from burnish.metrics.criteria import EvalConfig, MetricItem, ignored_keys, read_metrics
 from burnish.metrics.eval_factory import make_metrics
-from burnish.metrics.judge_shapes import MetricMaking, PanelRule
+from burnish.metrics.eval_metrics import EvalConfig, MetricItem, ignored_keys, read_metrics
 from burnish.metrics.judged import JudgedMetric
+from burnish.metrics.judges import MetricMaking, PanelRule
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 

@@ -8,7 +8,7 @@ import pytest
 from burnish.core.cases import Case, Outcome, Turn
 from burnish.core.errors import ConfigError
 from burnish.metrics.geval import GEval
-from burnish.metrics.judge_shapes import Panel
+from burnish.metrics.judges import Panel
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable
 from tests.journal.journals import effects_in

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from burnish.core.cases import Case, Message, Outcome, Step, ToolCall, Trace, Turn
-from burnish.metrics.judge_shapes import Panel
+from burnish.metrics.judges import Panel
 from burnish.metrics.numbered_judges import Hallucinations
 from tests.metrics.judge_bench import CASE, panel, prompt, score, scores, scripted
 

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.cases import Case, Outcome, Rubric, Turn
 from burnish.core.errors import ConfigError
-from burnish.metrics.judge_shapes import Panel
+from burnish.metrics.judges import Panel
 from burnish.metrics.rubrics import PairwiseVerifier
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from burnish.core.cases import Case, Scenario, Turn
 from burnish.core.errors import ConfigError
 from burnish.metrics.geval import Coherence
-from burnish.metrics.judge_shapes import Judge, Panel, PanelRule, of_judges, of_samples
+from burnish.metrics.judges import Judge, Panel, PanelRule, of_judges, of_samples
 from burnish.metrics.turns import Verdict
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable

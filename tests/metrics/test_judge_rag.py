@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.cases import Case, Outcome, Step, ToolCall, Trace, Turn
-from burnish.metrics.judge_shapes import Panel
+from burnish.metrics.judges import Panel
 from burnish.metrics.numbered_judges import (
     AnswerRelevancy,
     ContextualPrecision,

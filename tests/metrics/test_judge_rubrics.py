@@ -9,7 +9,7 @@ import pytest
 from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.metrics.judge_shapes import Panel
+from burnish.metrics.judges import Panel
 from burnish.metrics.rubrics import (
     RubricCritic,
     RubricKnowledgeRecall,

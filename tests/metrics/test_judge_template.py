@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.errors import ConfigError
-from burnish.metrics.judge_shapes import BindingField, BindingScope, Panel
+from burnish.metrics.judges import BindingField, BindingScope, Panel
 from burnish.metrics.templates import (
     Binding,
     BooleanScore,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, MissingExtra
-from burnish.metrics.json_matching import (
+from burnish.metrics.document_matching import (
     JsonRule,
     check_schema,
     compare_json,

@@ -3,7 +3,7 @@
 import pytest
 
 from burnish.core.content import Json
-from burnish.metrics.json_matching import path_problem, read_path
+from burnish.metrics.document_matching import path_problem, read_path
 
 TREE: Json = {
     "answer": 5,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.cases import ToolCall
-from burnish.metrics.json_matching import JsonRule
+from burnish.metrics.document_matching import JsonRule
 from burnish.metrics.text_matching import TextRule
 from burnish.metrics.tool_matching import STRICT, ToolRule, TrajectoryRule, compare_trajectories
 from tests.metrics.exchange_of import call

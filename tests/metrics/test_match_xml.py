@@ -2,7 +2,7 @@
 
 import pytest
 
-from burnish.metrics.tool_matching import XmlRule, compare_xml
+from burnish.metrics.document_matching import XmlRule, compare_xml
 
 EXACT = XmlRule(match="exact")
 BOMB = '<!DOCTYPE r [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><r>&b;</r>'

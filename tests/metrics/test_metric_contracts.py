@@ -13,10 +13,10 @@ from burnish.metrics.computed import (
     Numeric,
     ToolTrajectory,
 )
-from burnish.metrics.json_matching import JsonRule
+from burnish.metrics.document_matching import JsonRule, XmlRule
 from burnish.metrics.rouge import RougeRule
 from burnish.metrics.text_matching import LengthRule, TextRule
-from burnish.metrics.tool_matching import ToolRule, TrajectoryRule, XmlRule
+from burnish.metrics.tool_matching import ToolRule, TrajectoryRule
 from burnish.metrics.turns import ComputedMetric
 from burnish.testing.doubles import check_metric
 from tests.metrics.exchange_of import call

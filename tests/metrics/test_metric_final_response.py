@@ -3,10 +3,9 @@
 import pytest
 
 from burnish.metrics.computed import FinalResponse
-from burnish.metrics.json_matching import JsonRule
+from burnish.metrics.document_matching import JsonRule, XmlRule
 from burnish.metrics.rouge import RougeRule
 from burnish.metrics.text_matching import LengthRule, TextRule
-from burnish.metrics.tool_matching import XmlRule
 from tests.metrics.exchange_of import exchange_of, verdict_of
 
 LENGTH = TextRule(match="skip", length=LengthRule(max=12))

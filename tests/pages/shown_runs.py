@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from burnish.cli.watch_checks import ProjectAdopter
+from burnish.cli.browser_pages import ProjectAdopter
 from burnish.core.cases import Case, Dataset, Outcome, Split, Step, ToolCall, Trace, Turn
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import (
@@ -19,8 +19,8 @@ from burnish.core.surfaces import (
 )
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, Verdict
 from burnish.delegation.experiments import Experiment, TaskBest
-from burnish.delegation.pages import StoredDelegations
 from burnish.delegation.policy import PolicyRegistry, PolicyTexts
+from burnish.delegation.runs import StoredDelegations
 from burnish.delegation.training.target import Epoch, TrainingLog, TrialSource
 from burnish.models.chat import ChatRequest, Prices
 from burnish.models.factory import Models

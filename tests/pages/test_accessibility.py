@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.watch_checks import ProjectAdopter
-from burnish.delegation.pages import StoredDelegations
+from burnish.cli.browser_pages import ProjectAdopter
+from burnish.delegation.runs import StoredDelegations
 from burnish.pages.document import Place, render, static_file
-from burnish.pages.evaluation_page import EvaluationPage
 from burnish.pages.library import Library, run_key
-from burnish.pages.live import RunControls
+from burnish.pages.measurement_pages import EvaluationPage
 from burnish.pages.run_page import html_report
+from burnish.pages.run_status import RunControls
 from burnish.pages.served import ServedPages
 from burnish.runs.directory import RunRecord
 from tests.pages.shown_runs import DATASET

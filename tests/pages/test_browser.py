@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from burnish.datasets.labels import Labels
-from burnish.pages.evaluation_page import EvaluationPage
 from burnish.pages.library import run_key
+from burnish.pages.measurement_pages import EvaluationPage
 from burnish.pages.run_page import html_report
 from burnish.pages.viewer import LABELS
 from burnish.runs.directory import RunRecord

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.surfaces import Candidate, Demonstration
-from burnish.pages.changes import shown_changes, word_pieces
+from burnish.pages.run_result import shown_changes, word_pieces
 
 _TEXTS = st.text(alphabet="ab .,\n", max_size=60)
 

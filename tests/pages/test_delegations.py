@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from burnish.delegation.experiments import Experiment, TaskBest
-from burnish.delegation.pages import StoredDelegations
 from burnish.delegation.policy import PolicyRegistry
+from burnish.delegation.runs import StoredDelegations
 from burnish.delegation.training.target import TrainingLog
 from burnish.pages.library import run_key
 from tests.delegation.refine.run_folders import plain_run, put

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.money import Spend
-from burnish.pages.live import CostLine, RunCosts
+from burnish.pages.run_status import CostLine, RunCosts
 from burnish.pages.served import checked_judges
 from burnish.runs.directory import RunRecord, look_into
 

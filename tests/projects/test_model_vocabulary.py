@@ -10,8 +10,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from burnish.core.cases import Usage
 from burnish.core.errors import ConfigError
 from burnish.delegation.workflow_spec import WorkflowSpec
-from burnish.metrics.criteria import EvalConfig
-from burnish.metrics.judge_shapes import JudgeModel
+from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.judges import JudgeModel
 from burnish.models.chat import Prices
 from burnish.models.factory import ModelBlock
 from burnish.models.providers import Price

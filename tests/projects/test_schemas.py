@@ -11,8 +11,8 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.projects.artifacts.spec import starter_files
 from burnish.projects.dialects import Document, dialect_named, dialect_names, dialect_of
-from burnish.projects.schemas import editor_line, file_schema
-from burnish.projects.starters.texts import write_new
+from burnish.projects.file_structure import editor_line, file_schema
+from burnish.projects.starters.files import write_new
 from burnish.system import read_tree
 
 ROOT = Path(__file__).parents[2]

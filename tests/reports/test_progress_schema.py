@@ -52,7 +52,9 @@ def test_a_tick_keeps_it_and_another_type_does_not() -> None:
 
 @pytest.mark.slow
 def test_it_does_not_depend_on_what_was_imported_first() -> None:
-    schema = "from burnish.projects.schemas import schema_text; print(schema_text('progress'))"
+    schema = (
+        "from burnish.projects.file_structure import schema_text; print(schema_text('progress'))"
+    )
     first = "import burnish.strategies.edits.strategy, burnish.delegation.training.epochs"
     texts = [
         subprocess.run(

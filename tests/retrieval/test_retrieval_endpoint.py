@@ -13,7 +13,7 @@ from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.retrieval.endpoint import EndpointEmbedder, embedder_for
+from burnish.retrieval.embedders import EndpointEmbedder, embedder_for
 from tests.journal.journals import effects_in
 from tests.retrieval.corpus import EmbeddingServer, hits, names, opened, shop
 

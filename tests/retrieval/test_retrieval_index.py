@@ -15,7 +15,7 @@ from burnish.core.errors import ConfigError
 from burnish.journal.once import DirectEffects
 from burnish.models.references import ModelRef
 from burnish.retrieval import Index, Indexes, SourceSettings
-from burnish.retrieval.endpoint import EndpointEmbedder
+from burnish.retrieval.embedders import EndpointEmbedder
 from burnish.testing.doubles import CallCounter
 from tests.journal.journals import effects_in, small_files
 from tests.models.test_embedded_files import as_nobody, open_to_all

@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from burnish.cli.model_chat import model_entries
+from burnish.cli.model_access import model_entries
 from burnish.journal.once import DirectEffects
 from burnish.models.embedded.files import (
     EMBEDDING,
@@ -17,7 +17,7 @@ from burnish.models.embedded.files import (
 )
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
-from burnish.retrieval.endpoint import MiniLmEmbedder, as_unit_rows, usual_embedder
+from burnish.retrieval.embedders import MiniLmEmbedder, as_unit_rows, usual_embedder
 from tests.retrieval.corpus import SHOP, hits, names, opened, write
 
 FILES = EMBEDDING["minilm"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from burnish.core.errors import ConfigError
 from burnish.core.protocols import Effects
 from burnish.models.errors import ModelRefused
-from burnish.retrieval.endpoint import Vector
+from burnish.retrieval.embedders import Vector
 from burnish.retrieval.index import Index, Ranking, SearchSettings, fuse
 from tests.retrieval.corpus import MeaningEmbedder, hits, names, opened, shop, write
 

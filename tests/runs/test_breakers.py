@@ -19,11 +19,11 @@ from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import SplitResult, Trial
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
-from burnish.runs.breakers import GIVE_UP_AFTER_ALIKE, Outages
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, fork
+from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, Outages
 from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
 from tests.runs.small import Agent, add_letters, answer, driven, longer, small
 

@@ -16,11 +16,11 @@ import pytest
 from burnish.core.errors import BaselineUnmeasured, BurnishError, EndpointDown, ProposerFailed
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import TextSurface
-from burnish.delegation.pages import delegate
+from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.journal.limits import Budget, RetryPolicy
 from burnish.metrics.geval import Coherence
-from burnish.metrics.judge_shapes import Judge, Panel
+from burnish.metrics.judges import Judge, Panel
 from burnish.models.chat import ModelClient, Prices
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models

@@ -13,9 +13,9 @@ from burnish.core.gates import OfferRule, not_worse
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
 from burnish.projects.adopt import chosen_trial
+from burnish.runs.candidate_checks import IncumbentResults
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Withheld, read_all
-from burnish.runs.offer import IncumbentResults
 from tests.strategies.coordinate_runs import driven
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.run_pages import send_file, send_hint, send_pins
+from burnish.cli.stored_runs import send_file, send_hint, send_pins
 from burnish.core.errors import BurnishError, ConfigError, SteeringRefused
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord

@@ -15,9 +15,9 @@ from burnish.core.evaluations import Objective
 from burnish.core.trials import SplitResult, Standing, Trial
 from burnish.journal.journal import Journal
 from burnish.journal.limits import Budget
-from burnish.runs.breakers import Stops, callback_stopper, out_of_time, pure_reasons
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.runs.stoppers import Stops, callback_stopper, out_of_time, pure_reasons
 from burnish.testing import check_metric, check_strategy, check_target
 from burnish.testing import toy as toy_world
 from burnish.testing.toy import Climb, proposer

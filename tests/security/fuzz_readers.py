@@ -19,7 +19,7 @@ from burnish.core.cases import Attachment
 from burnish.datasets.client_cases import read_client_cases
 from burnish.datasets.formats import read_cases
 from burnish.datasets.labels import read_labelled
-from burnish.metrics.criteria import read_metrics
+from burnish.metrics.eval_metrics import read_metrics
 from burnish.metrics.files import read_metric_file
 from burnish.models.references import read_dotenv
 from burnish.projects.launch import load_project

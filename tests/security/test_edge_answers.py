@@ -18,7 +18,7 @@ from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
 from burnish.projects.measurements import load_measurement, measured
-from burnish.retrieval.endpoint import EndpointEmbedder
+from burnish.retrieval.embedders import EndpointEmbedder
 from burnish.server.stores.records import pack, unpack
 from burnish.targets.callables.http import LONGEST_BODY, HttpTarget
 from burnish.targets.callables.target import TurnInput

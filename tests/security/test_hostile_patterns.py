@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.cases import Case, Outcome
 from burnish.core.errors import ConfigError
-from burnish.metrics.json_matching import check_schema
+from burnish.metrics.document_matching import check_schema
 from burnish.metrics.text_matching import TextRule, compare_texts
 from burnish.metrics.tool_matching import compare_argument
 from burnish.runs.case_work import _score  # pyright: ignore[reportPrivateUsage]

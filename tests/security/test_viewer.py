@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from burnish.cli.watch_checks import ProjectAdopter
+from burnish.cli.browser_pages import ProjectAdopter
 from burnish.pages.library import Library, run_key
 from burnish.pages.viewer import Viewer
 from tests.projects.adopting_runs import TEMPERATURE, agent_run

@@ -15,8 +15,8 @@ import pytest
 from burnish.pages import document
 from burnish.pages.document import Place as PagePlace
 from burnish.pages.served import ACTIONS, ServedPages
-from burnish.runs.breakers import STOP_FILE
 from burnish.runs.directory import LOCK
+from burnish.runs.stoppers import STOP_FILE
 from burnish.server import Datasets, FileApp, Security, TokenBook, create_app
 from burnish.server.guards import HOURS, Sessions
 from burnish.server.library import ServiceLibrary

@@ -10,8 +10,8 @@ from burnish.core.gates import OfferRule
 from burnish.core.surfaces import Candidate
 from burnish.datasets.checks import smallest_difference
 from burnish.journal.limits import Budget
-from burnish.runs.breakers import STOP_FILE
 from burnish.runs.events import PRUNE, PhaseEnded, PhaseStarted, read_all
+from burnish.runs.stoppers import STOP_FILE
 from burnish.strategies.pruning import ALL_TRIED, NO_NOISE, OUT_OF_BUDGET
 from burnish.testing import CallCounter, ScriptedTarget
 from tests.strategies.pruning_world import SPLITS, Effects, Told, made, pruned, rules_of, setup

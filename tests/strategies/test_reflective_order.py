@@ -14,9 +14,9 @@ from burnish.core.evaluations import Objective, Penalties
 from burnish.core.money import NOTHING
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
-from burnish.runs.breakers import STOP_FILE
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, fork
+from burnish.runs.stoppers import STOP_FILE
 from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective

@@ -15,7 +15,7 @@ from burnish.core.errors import ConfigError
 from burnish.journal.executors import is_infrastructure
 from burnish.system.processes import process_entry
 from burnish.targets.callables import CommandTarget
-from burnish.targets.callables.functions import LONGEST_OUTPUT
+from burnish.targets.callables.programs import LONGEST_OUTPUT
 from burnish.testing import check_target
 from tests.targets.calling_agents import SCENARIO, TWO_TURNS, outcome, receipt, user
 

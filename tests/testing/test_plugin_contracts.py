@@ -11,7 +11,7 @@ import pytest
 
 from burnish.core.cases import Case, Outcome
 from burnish.metrics.files import METRICS
-from burnish.metrics.judge_shapes import MetricMaking
+from burnish.metrics.judges import MetricMaking
 from burnish.models.references import ModelRef
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.runs.plugins import STRATEGIES, TARGETS

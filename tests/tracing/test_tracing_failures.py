@@ -11,7 +11,7 @@ from burnish.core.cases import Outcome
 from burnish.runs.case_work import CasePolicy
 from burnish.strategies.backprop.packets import terminal_steps
 from burnish.strategies.measure import Measure
-from burnish.targets.callables.functions import CallableTarget
+from burnish.targets.callables.programs import CallableTarget
 from burnish.testing.doubles import ExpectedText
 from burnish.tracing.recorder import recording
 

@@ -71,7 +71,7 @@ def import_traces(
     Keys, e-mail addresses, telephone and card numbers are removed. A question that comes twice
     is taken once. Broken lines are counted.
     """
-    from burnish.cli.labelling import TraceImport, kinds_kept
+    from burnish.cli.case_files import TraceImport, kinds_kept
 
     TraceImport(
         source=source,
@@ -112,7 +112,7 @@ def convert(
     force: _Force = False,
 ) -> None:
     """Write cases in another format. Stops if the format cannot hold everything."""
-    from burnish.cli.case_reports import convert_cases
+    from burnish.cli.case_files import convert_cases
 
     convert_cases(source, target, read_as=read_as, write_as=write_as, lossy=lossy, force=force)
 
@@ -134,7 +134,7 @@ def split(
     force: _Force = False,
 ) -> None:
     """Create train, holdout and test files. Near-duplicates stay together, labels are balanced."""
-    from burnish.cli.case_reports import split_cases
+    from burnish.cli.case_files import split_cases
 
     split_cases(source, (train, holdout, test), seed=seed, near=near, out=out, force=force)
 
@@ -152,7 +152,7 @@ def check(
 
     Exit code 1 if a case is in two files or a name occurs twice.
     """
-    from burnish.cli.case_reports import check_cases
+    from burnish.cli.case_files import check_cases
 
     check_cases(files, near=near, as_json=as_json)
 
@@ -174,7 +174,7 @@ def audit(
 
     Measurements of different agents are the best evidence: models, prompts, versions.
     """
-    from burnish.cli.case_reports import audit_measured_cases
+    from burnish.cli.case_files import audit_measured_cases
 
     audit_measured_cases(measurements, as_json=as_json)
 
@@ -262,7 +262,7 @@ def grow(
     A model writes them. Near-duplicates and cases that would leak between files are left out. Run
     the same command again to continue; nothing is paid twice.
     """
-    from burnish.cli.labelling import grow_cases, growth_options
+    from burnish.cli.case_curation import grow_cases, growth_options
 
     chosen = growth_options(
         files,
@@ -321,7 +321,7 @@ def accept(
 
     Without --case or --all, the proposals are shown and nothing is added.
     """
-    from burnish.cli.labelling import accept_cases, show_proposals
+    from burnish.cli.case_curation import accept_cases, show_proposals
     from burnish.datasets.proposals import acceptances
 
     if not cases and not everything:
@@ -359,7 +359,7 @@ def label(
 
     Labels are in FILE.labels.jsonl. Several people can label; nobody sees the others' labels.
     """
-    from burnish.cli.labelling import forget_labels, label_cases
+    from burnish.cli.case_curation import forget_labels, label_cases
 
     if forget:
         forget_labels(cases)
@@ -377,7 +377,7 @@ def agreement(
     as_json: options.AsJson = False,
 ) -> None:
     """Show how far people agree on their labels: raw, beyond chance, and where they do not."""
-    from burnish.cli.labelling import print_agreement
+    from burnish.cli.case_curation import print_agreement
 
     print_agreement(cases, as_json=as_json)
 
@@ -412,7 +412,7 @@ def judge_check(
 
     Run the same command again to continue; nothing is paid twice.
     """
-    from burnish.cli.case_reports import check_judges
+    from burnish.cli.case_curation import check_judges
 
     flags: dict[str, Any] = {
         "metrics": str(metrics.absolute()),

@@ -1,7 +1,4 @@
-"""Running `burnish delegate`: from flags to a delegation, its progress, and its summary.
-
-Running `burnish refine`: from flags to a session, its progress, and its summary.
-"""
+"""Running `burnish delegate` and `burnish refine`: from flags to a run, its progress, its end."""
 
 import contextlib
 import json
@@ -26,7 +23,6 @@ from burnish.core.errors import (
 )
 from burnish.core.formatting import counted, shorten, spending
 from burnish.delegation.experiments import find_task
-from burnish.delegation.pages import describe_task, run_delegation
 from burnish.delegation.plugin import Delegate, attach, would_attach
 from burnish.delegation.record import COMPLETION, is_delegation, new_run_id
 from burnish.delegation.refine.gradients import RunGradient
@@ -41,8 +37,9 @@ from burnish.delegation.refine.plugin import (
 )
 from burnish.delegation.refine.report import outcome
 from burnish.delegation.refine.sessions import Iteration, Session
-from burnish.delegation.refine.workflows import RefineSettings
+from burnish.delegation.refine.setup import RefineSettings
 from burnish.delegation.result import DelegationResult, ending_words, next_step
+from burnish.delegation.runs import describe_task, run_delegation
 from burnish.delegation.team import Workflow, workflow_document
 from burnish.delegation.workspace import StartingFiles
 from burnish.models.factory import Models

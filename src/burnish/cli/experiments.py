@@ -1,9 +1,4 @@
-"""`burnish experiments`: tasks that belong together, their runs, and the best of each.
-
-`burnish view`: pages about runs in the browser.
-
-`burnish why`: what the record of a run says about its result.
-"""
+"""`burnish experiments`: tasks that belong together, their runs, and the best of each."""
 
 import json
 from pathlib import Path
@@ -12,64 +7,6 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
-
-
-def why(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            autocompletion=options.run_ids,
-            help="The id of a run, the beginning of its id, or its folder.",
-        ),
-    ],
-    *,
-    as_json: options.AsJson = False,
-) -> None:
-    """Explain a run: why this candidate won, which cases it fixed and broke, what to do next.
-
-    Everything comes from the run's record. No model is asked, and nothing is paid.
-    """
-    from burnish.cli.run_pages import print_explanation
-
-    print_explanation(run, as_json=as_json)
-
-
-def view(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="[RUN|FOLDER]",
-            help="A run, or a folder with runs; without it, every run of this machine.",
-        ),
-    ] = "",
-    *,
-    label: Annotated[
-        list[Path] | None,
-        typer.Option("--label", metavar="FILE", help="Label these cases there; may be repeated."),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCALE", help="Of labels: pass-fail, score, or classes such as good,bad."
-        ),
-    ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="The port; by default a free one.")
-    ] = 0,
-    browser: Annotated[
-        bool, typer.Option(help="Open the page in the browser, not only print its link.")
-    ] = True,
-) -> None:
-    """Look at runs in the browser: verdicts, changes, cases, trials, money.
-
-    Only this machine can open the pages, with a link that works once.
-    Nothing is changed, unless you adopt a result, steer a run or label cases there. Ctrl-C ends it.
-    """
-    from burnish.cli.watch_checks import serve_pages
-
-    serve_pages(run, port=port, browser=browser, labelled=label or [], scale=scale)
-
 
 app = typer.Typer(no_args_is_help=True, help="Tasks that belong together, and the best of each.")
 

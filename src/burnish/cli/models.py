@@ -21,7 +21,7 @@ _Port = Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.
 @app.command("list", rich_help_panel=_LOOK)
 def list_models(*, as_json: options.AsJson = False) -> None:
     """List the kinds of models: what is available, what is missing, and how to get it."""
-    from burnish.cli.model_chat import print_models
+    from burnish.cli.model_access import print_models
 
     _know_keys()
     print_models(as_json=as_json)
@@ -40,7 +40,7 @@ def check(
     A plain answer, a structured answer, a tool, and the number of tokens. Exit code 1 if not even
     the plain answer comes.
     """
-    from burnish.cli.model_chat import check_model
+    from burnish.cli.model_access import check_model
     from burnish.models.references import ModelRef
 
     _know_keys()
@@ -81,7 +81,7 @@ def chat(
     api_key_env: options.KeyVariable = "",
 ) -> None:
     """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
-    from burnish.cli.model_chat import Conversation, talk
+    from burnish.cli.model_access import Conversation, talk
     from burnish.core.content import MOST
     from burnish.core.errors import ConfigError, Problem
     from burnish.models.references import ModelRef, ModelSettings

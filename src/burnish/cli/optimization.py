@@ -1,7 +1,4 @@
-"""Running `burnish optimize`: from flags to a run, a plan, a report or a block to paste.
-
-Running a project from the command line: new, resumed or forked.
-"""
+"""Running `burnish optimize`: new, resumed and forked runs, and what it prints instead of a run."""
 
 import textwrap
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence

@@ -176,6 +176,6 @@ def put(
 
 
 def _registry(db: Path | None, experiment: str | None) -> "PolicyRegistry":
-    from burnish.delegation.training.suites import find_registry
+    from burnish.delegation.training.setup import find_registry
 
     return find_registry(db, experiment)

@@ -11,15 +11,15 @@ from burnish.cli import (
     adopt,
     data,
     experiments,
-    init,
+    improve_commands,
+    measure_commands,
     models,
-    optimize,
     policy,
-    runs,
-    serve,
+    run_commands,
+    service_commands,
+    setup_commands,
     tokens,
 )
-from burnish.cli import eval as measuring
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.system.restoration import restore_abandoned
 from burnish.version import VERSION
@@ -41,38 +41,44 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
         raise typer.Exit
 
 
-app.command("optimize", cls=optimize.OptimizeCommand, rich_help_panel="Make it better")(
-    optimize.optimize
+app.command("optimize", cls=improve_commands.OptimizeCommand, rich_help_panel="Make it better")(
+    improve_commands.optimize
 )
-app.command("delegate", cls=optimize.TaskCommand, rich_help_panel="Make it better")(
-    optimize.delegate
+app.command("delegate", cls=improve_commands.TaskCommand, rich_help_panel="Make it better")(
+    improve_commands.delegate
 )
-app.command("refine", cls=optimize.RefineCommand, rich_help_panel="Make it better")(optimize.refine)
+app.command("refine", cls=improve_commands.RefineCommand, rich_help_panel="Make it better")(
+    improve_commands.refine
+)
 app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
-app.command("eval", cls=measuring.EvalCommand, rich_help_panel="Measure it")(measuring.evaluate)
-measuring.test.command("optimize", cls=optimize.OptimizeCommand)(optimize.optimize)
+app.command("eval", cls=measure_commands.EvalCommand, rich_help_panel="Measure it")(
+    measure_commands.evaluate
+)
+measure_commands.test.command("optimize", cls=improve_commands.OptimizeCommand)(
+    improve_commands.optimize
+)
 app.add_typer(
-    measuring.test,
+    measure_commands.test,
     name="test",
     help="`test run` is `eval` and `test optimize` is `optimize`, by their HoloDeck names.",
     rich_help_panel="Measure it",
 )
 app.add_typer(data.app, name="data", rich_help_panel="Measure it")
-app.command("watch", rich_help_panel="Measure it")(measuring.watch)
-app.command("structure", rich_help_panel="Set up")(init.structure)
-app.add_typer(runs.app, name="runs", rich_help_panel="Look back")
-app.command("view", rich_help_panel="Look back")(experiments.view)
-app.command("why", rich_help_panel="Look back")(experiments.why)
-app.command("serve", rich_help_panel="Serve it")(serve.serve)
-app.command("mcp", rich_help_panel="Serve it")(serve.mcp)
+app.command("watch", rich_help_panel="Measure it")(measure_commands.watch)
+app.command("structure", rich_help_panel="Set up")(setup_commands.structure)
+app.add_typer(run_commands.app, name="runs", rich_help_panel="Look back")
+app.command("view", rich_help_panel="Look back")(run_commands.view)
+app.command("why", rich_help_panel="Look back")(run_commands.why)
+app.command("serve", rich_help_panel="Serve it")(service_commands.serve)
+app.command("mcp", rich_help_panel="Serve it")(service_commands.mcp)
 app.add_typer(tokens.app, name="tokens", rich_help_panel="Serve it")
 app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
 app.add_typer(policy.app, name="policy", rich_help_panel="Look back")
-app.add_typer(init.app, name="init", rich_help_panel="Set up")
+app.add_typer(setup_commands.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
-app.add_typer(init.roles_app, name="roles", rich_help_panel="Set up")
-app.command("schema", rich_help_panel="Set up")(init.schema)
-app.command("doctor", rich_help_panel="Set up")(init.doctor)
+app.add_typer(setup_commands.roles_app, name="roles", rich_help_panel="Set up")
+app.command("schema", rich_help_panel="Set up")(setup_commands.schema)
+app.command("doctor", rich_help_panel="Set up")(setup_commands.doctor)
 
 
 @cache

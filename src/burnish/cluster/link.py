@@ -1,6 +1,6 @@
 """Calls between a run and a worker, in both directions, over any way to send messages.
 
-Keys that only one worker can read, whatever passes them on or logs them.
+Keys are sealed for one worker, so that nobody who passes messages on or logs them can read one.
 """
 
 import asyncio

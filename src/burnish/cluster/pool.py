@@ -1,9 +1,7 @@
-"""The side of a run: a pool of workers that do the work on its cases.
+"""The side of a run: the executors `processes` and `dask`, each a pool of workers for its cases.
 
 The run stays the only one that writes its journal, and holds the limits of endpoints for all
 workers together.
-
-The executors `processes` and `dask`: what workers get, and the pool that holds them.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The public names of AgentOptimizer and AgentEvaluator."""
 
-from burnish.compat.callbacks import Callback, CallbackResult, Callbacks, Moment
+from burnish.compat.agent_calls import Callback, CallbackResult, Callbacks, Moment
 from burnish.compat.eval_sets import AgentEvaluator, EvaluateResult
 from burnish.compat.optimizer.base import BaseOptimizer
 from burnish.compat.optimizer.callbacks import LabeledStopper

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from burnish.compat.callbacks import (
+from burnish.compat.agent_calls import (
     CallbackDispatcher,
     Callbacks,
     RunnerAgent,
@@ -19,17 +19,18 @@ from burnish.compat.eval_types import (
     EvalSet,
     EvalStatus,
     PassNC,
+    case_results,
     pass_at_k,
     pass_hat_k,
 )
-from burnish.compat.evaluators import EVALUATOR_REGISTRY, LLM_EVALUATOR_REGISTRY, case_results
+from burnish.compat.evaluators import EVALUATOR_REGISTRY, LLM_EVALUATOR_REGISTRY
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.protocols import Metric, Target
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.formats import read_cases, read_folder
-from burnish.metrics.criteria import EvalConfig
-from burnish.metrics.judge_shapes import MetricMaking
+from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import EPSILON
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef

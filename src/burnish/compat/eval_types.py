@@ -1,9 +1,9 @@
-"""The types of EvalSets and of their results, with the fields and the JSON of tRPC-Agent."""
+"""EvalSets and their results: the types, fields and JSON of tRPC-Agent."""
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
@@ -11,13 +11,15 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import Field, ValidationError, model_validator
 
-from burnish.core.cases import Outcome, Trace
+from burnish.core.cases import Case, Outcome, ToolCall, Trace
 from burnish.core.content import Json
+from burnish.core.evaluations import CaseResult, Score
 from burnish.datasets.case_files import CaseFile
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
     EvalSetShape,
     EvalShape,
+    FunctionCallShape,
     IntermediateShape,
     InvocationShape,
     ScenarioShape,
@@ -26,9 +28,13 @@ from burnish.datasets.evalset_shapes import (
     as_python,
 )
 from burnish.datasets.evalsets import evalset_in, recorded_outcome
-from burnish.metrics.criteria import MetricItem
+from burnish.metrics.eval_metrics import MetricItem
+from burnish.metrics.turns import EPSILON, Exchange, exchanges
+from burnish.projects.measurements import Evaluated
 from burnish.system import write_atomic
 from burnish.system.yaml import tree_of
+
+Thresholds = Mapping[str, float | None]
 
 _SUFFIX = ".evalset.json"
 
@@ -292,3 +298,115 @@ class LocalEvalSetsManager:
 
 class NotFoundError(Exception):
     """There is no such EvalSet or case."""
+
+
+def case_results(
+    eval_set_id: str, evaluated: Evaluated, thresholds: Thresholds
+) -> dict[str, list[EvalCaseResult]]:
+    """The runs of each case, in order."""
+    cases = {case.id: case for case in evaluated.cases}
+    evaluation = evaluated.evaluation
+    return {
+        name: [
+            _case_result(eval_set_id, cases[name], result, thresholds)
+            for result in sorted(evaluation.of_case(name), key=lambda each: each.draw)
+        ]
+        for name in evaluation.cases
+    }
+
+
+def _case_result(
+    eval_set_id: str, case: Case, result: CaseResult, thresholds: Thresholds
+) -> EvalCaseResult:
+    overall = list(_overall(result, thresholds))
+    statuses = {each.eval_status for each in overall}
+    failure = result.outcome.failure
+    if failure is not None and not result.outcome.failed:
+        status = EvalStatus.NOT_EVALUATED
+    elif failure is not None or EvalStatus.FAILED in statuses:
+        status = EvalStatus.FAILED
+    else:
+        status = EvalStatus.PASSED if statuses == {EvalStatus.PASSED} else EvalStatus.NOT_EVALUATED
+    return EvalCaseResult(
+        eval_set_id=eval_set_id,
+        eval_id=case.id,
+        run_id=result.draw + 1,
+        final_eval_status=status,
+        error_message=None if failure is None else failure.message,
+        overall_eval_metric_results=overall,
+        eval_metric_result_per_invocation=_turns(case, result, thresholds),
+    )
+
+
+def _overall(result: CaseResult, thresholds: Thresholds) -> Iterator[EvalMetricResult]:
+    """Each metric that applies, over the turns of a run: its mean decides."""
+    for metric, threshold in thresholds.items():
+        if not result.applies(metric):
+            continue
+        scores = [score for score in result.scores if score.metric == metric]
+        value = result.value(metric)
+        passed = all(score.passed is not False for score in scores) and not result.outcome.failed
+        if value is not None and threshold is not None:
+            passed = value >= threshold - EPSILON
+        reasons = [score.reason for score in scores if score.reason]
+        yield _metric_result(metric, threshold, value, "\n".join(reasons), passed=passed)
+
+
+def _turns(
+    case: Case, result: CaseResult, thresholds: Thresholds
+) -> list[EvalMetricResultPerInvocation]:
+    turns = exchanges(case, result.outcome)
+    return [
+        EvalMetricResultPerInvocation(
+            actual_invocation=actual_of(exchange),
+            expected_invocation=None if exchange.expected is None else expected_of(exchange),
+            eval_metric_results=[
+                _of_score(score, thresholds.get(score.metric))
+                for score in result.scores
+                if score.turn == exchange.index or (score.turn is None and len(turns) == 1)
+            ],
+        )
+        for exchange in turns
+    ]
+
+
+def _of_score(score: Score, threshold: float | None) -> EvalMetricResult:
+    return _metric_result(score.metric, threshold, score.value, score.reason, passed=score.passed)
+
+
+def _metric_result(
+    metric: str, threshold: float | None, value: float | None, reason: str, *, passed: bool | None
+) -> EvalMetricResult:
+    return EvalMetricResult(
+        metric_name=metric,
+        threshold=1.0 if threshold is None else threshold,
+        score=value,
+        eval_status=EvalStatus.of(None if value is None else passed),
+        details=EvalMetricResultDetails(reason=reason or None, score=value),
+    )
+
+
+def actual_of(exchange: Exchange) -> Invocation:
+    """The turn as it went."""
+    return _invocation(exchange, exchange.reply, exchange.tools)
+
+
+def expected_of(exchange: Exchange) -> Invocation:
+    """The turn as it is expected."""
+    return _invocation(exchange, exchange.expected, exchange.turn.expected_calls or ())
+
+
+def _invocation(exchange: Exchange, reply: str | None, calls: Sequence[ToolCall]) -> Invocation:
+    final = None if reply is None else {"role": "model", "parts": [{"text": reply}]}
+    return Invocation.model_validate(
+        {
+            "invocation_id": f"{exchange.case.id}-{exchange.index + 1}",
+            "user_content": {"role": "user", "parts": [{"text": exchange.asked}]},
+            "final_response": final,
+            "intermediate_data": IntermediateData(tool_uses=function_calls(calls)),
+        }
+    )
+
+
+def function_calls(calls: Sequence[ToolCall]) -> list[FunctionCallShape]:
+    return [FunctionCallShape(name=each.name, args=dict(each.arguments)) for each in calls]

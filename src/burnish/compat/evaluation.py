@@ -38,14 +38,14 @@ from burnish.compat.evaluators import (
 from burnish.compat.evaluators import EvaluatorBase as Evaluator
 from burnish.compat.optimizer.base import BaseOptimizer
 from burnish.compat.optimizer.entry import OPTIMIZER_REGISTRY, AgentOptimizer
-from burnish.metrics.criteria import (
+from burnish.metrics.eval_metrics import (
     EvalConfig,
     FinalResponseCriterion,
     TextCriterion,
     ToolTrajectoryCriterion,
 )
-from burnish.metrics.criteria import JsonCriterion as JSONCriterion
-from burnish.metrics.judge_shapes import LlmJudgeCriterion as LLMJudgeCriterion
+from burnish.metrics.eval_metrics import JsonCriterion as JSONCriterion
+from burnish.metrics.judges import LlmJudgeCriterion as LLMJudgeCriterion
 from burnish.targets.prompts import TargetPrompt
 
 __all__ = [

@@ -1,11 +1,8 @@
-"""Registries of evaluators, criteria and tools of judges: what a program brings of its own.
-
-An evaluation as the runs of each case, in the words of tRPC-Agent's results.
-"""
+"""Registries of evaluators, criteria and tools of judges: what a program brings of its own."""
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, cast
@@ -13,39 +10,31 @@ from typing import Any, ClassVar, TypeAlias, cast
 from pydantic_core import ValidationError, to_jsonable_python
 
 from burnish.compat.eval_types import (
-    EvalCaseResult,
-    EvalMetricResult,
-    EvalMetricResultDetails,
-    EvalMetricResultPerInvocation,
     EvalStatus,
-    IntermediateData,
     Invocation,
     MetricEvaluation,
+    actual_of,
+    expected_of,
+    function_calls,
 )
-from burnish.core.cases import Case, ToolCall
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.evaluations import CaseResult, Score
 from burnish.core.protocols import Effects, Metric
-from burnish.datasets.evalset_shapes import FunctionCallShape
-from burnish.metrics.criteria import MetricItem
 from burnish.metrics.eval_factory import make_metrics, metric_kinds
+from burnish.metrics.eval_metrics import MetricItem
 from burnish.metrics.geval import FinalResponseJudge
-from burnish.metrics.judge_shapes import MetricMaking
 from burnish.metrics.judged import JudgedMetric, as_text
+from burnish.metrics.judges import MetricMaking
 from burnish.metrics.rubrics import RubricKnowledgeRecall, RubricResponse
 from burnish.metrics.turns import (
-    EPSILON,
     TOOLS_UNKNOWN,
     ComputedMetric,
     Exchange,
     TurnMetric,
     Verdict,
-    exchanges,
 )
 from burnish.models.chat import ToolSpec
 from burnish.models.roles import RoleTool
-from burnish.projects.measurements import Evaluated
 from burnish.targets.user_code import qualified_name, source_hash
 
 Compare: TypeAlias = Callable[[Any, Any], bool]
@@ -241,7 +230,7 @@ class _Compared(ComputedMetric):
                 return None
             if not exchange.tools_known:
                 return Verdict.missing(TOOLS_UNKNOWN)
-            pair = _calls(exchange.tools), _calls(exchange.turn.expected_calls)
+            pair = function_calls(exchange.tools), function_calls(exchange.turn.expected_calls)
         elif exchange.expected is None:
             return None
         else:
@@ -283,123 +272,9 @@ def _fingerprint(metric: TurnMetric, function: Any) -> str:
     return short_id([type(metric).__name__, metric.name, metric.threshold, *source])
 
 
-def actual_of(exchange: Exchange) -> Invocation:
-    """The turn as it went."""
-    return _invocation(exchange, exchange.reply, exchange.tools)
-
-
-def expected_of(exchange: Exchange) -> Invocation:
-    """The turn as it is expected."""
-    return _invocation(exchange, exchange.expected, exchange.turn.expected_calls or ())
-
-
-def _invocation(exchange: Exchange, reply: str | None, calls: Sequence[ToolCall]) -> Invocation:
-    final = None if reply is None else {"role": "model", "parts": [{"text": reply}]}
-    return Invocation.model_validate(
-        {
-            "invocation_id": f"{exchange.case.id}-{exchange.index + 1}",
-            "user_content": {"role": "user", "parts": [{"text": exchange.asked}]},
-            "final_response": final,
-            "intermediate_data": IntermediateData(tool_uses=_calls(calls)),
-        }
-    )
-
-
-def _calls(calls: Sequence[ToolCall]) -> list[FunctionCallShape]:
-    return [FunctionCallShape(name=each.name, args=dict(each.arguments)) for each in calls]
-
-
 EVALUATOR_REGISTRY = EvaluatorRegistry()
 """The registry that AgentEvaluator uses."""
 LLM_EVALUATOR_REGISTRY = LLMEvaluatorRegistry()
 """The tools of the judges of AgentEvaluator and AgentOptimizer."""
 CRITERION_REGISTRY = CriterionRegistry(EVALUATOR_REGISTRY)
 """The comparisons that AgentEvaluator uses."""
-
-Thresholds = Mapping[str, float | None]
-
-
-def case_results(
-    eval_set_id: str, evaluated: Evaluated, thresholds: Thresholds
-) -> dict[str, list[EvalCaseResult]]:
-    """The runs of each case, in order."""
-    cases = {case.id: case for case in evaluated.cases}
-    evaluation = evaluated.evaluation
-    return {
-        name: [
-            _case_result(eval_set_id, cases[name], result, thresholds)
-            for result in sorted(evaluation.of_case(name), key=lambda each: each.draw)
-        ]
-        for name in evaluation.cases
-    }
-
-
-def _case_result(
-    eval_set_id: str, case: Case, result: CaseResult, thresholds: Thresholds
-) -> EvalCaseResult:
-    overall = list(_overall(result, thresholds))
-    statuses = {each.eval_status for each in overall}
-    failure = result.outcome.failure
-    if failure is not None and not result.outcome.failed:
-        status = EvalStatus.NOT_EVALUATED
-    elif failure is not None or EvalStatus.FAILED in statuses:
-        status = EvalStatus.FAILED
-    else:
-        status = EvalStatus.PASSED if statuses == {EvalStatus.PASSED} else EvalStatus.NOT_EVALUATED
-    return EvalCaseResult(
-        eval_set_id=eval_set_id,
-        eval_id=case.id,
-        run_id=result.draw + 1,
-        final_eval_status=status,
-        error_message=None if failure is None else failure.message,
-        overall_eval_metric_results=overall,
-        eval_metric_result_per_invocation=_turns(case, result, thresholds),
-    )
-
-
-def _overall(result: CaseResult, thresholds: Thresholds) -> Iterator[EvalMetricResult]:
-    """Each metric that applies, over the turns of a run: its mean decides."""
-    for metric, threshold in thresholds.items():
-        if not result.applies(metric):
-            continue
-        scores = [score for score in result.scores if score.metric == metric]
-        value = result.value(metric)
-        passed = all(score.passed is not False for score in scores) and not result.outcome.failed
-        if value is not None and threshold is not None:
-            passed = value >= threshold - EPSILON
-        reasons = [score.reason for score in scores if score.reason]
-        yield _metric_result(metric, threshold, value, "\n".join(reasons), passed=passed)
-
-
-def _turns(
-    case: Case, result: CaseResult, thresholds: Thresholds
-) -> list[EvalMetricResultPerInvocation]:
-    turns = exchanges(case, result.outcome)
-    return [
-        EvalMetricResultPerInvocation(
-            actual_invocation=actual_of(exchange),
-            expected_invocation=None if exchange.expected is None else expected_of(exchange),
-            eval_metric_results=[
-                _of_score(score, thresholds.get(score.metric))
-                for score in result.scores
-                if score.turn == exchange.index or (score.turn is None and len(turns) == 1)
-            ],
-        )
-        for exchange in turns
-    ]
-
-
-def _of_score(score: Score, threshold: float | None) -> EvalMetricResult:
-    return _metric_result(score.metric, threshold, score.value, score.reason, passed=score.passed)
-
-
-def _metric_result(
-    metric: str, threshold: float | None, value: float | None, reason: str, *, passed: bool | None
-) -> EvalMetricResult:
-    return EvalMetricResult(
-        metric_name=metric,
-        threshold=1.0 if threshold is None else threshold,
-        score=value,
-        eval_status=EvalStatus.of(None if value is None else passed),
-        details=EvalMetricResultDetails(reason=reason or None, score=value),
-    )

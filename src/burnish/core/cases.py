@@ -1,7 +1,4 @@
-"""Cases, their messages, turns and labels, and the splits that keep them apart.
-
-Outcomes of single runs of cases, with trace, cost and failure.
-"""
+"""Cases with their messages, turns, labels and splits, and the outcomes of running them."""
 
 import json
 import re

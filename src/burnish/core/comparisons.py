@@ -1,7 +1,5 @@
 """Comparing two evaluations on the cases that both sides have, overall and case by case.
 
-Pairing: which scores of a candidate can be compared with the incumbent's.
-
 A metric without a score does not apply to a case. If it applied to the incumbent's run and not
 to the candidate's, the candidate caused that: it retrieved nothing, or called no tool. Such a
 score is *lost*. It is missing, and every comparison takes it at its worst, so that no candidate

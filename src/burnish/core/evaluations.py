@@ -1,7 +1,4 @@
-"""Scores, evaluations over cases × repeats, and the objective that reduces them.
-
-What notebooks show of results: small tables in HTML.
-"""
+"""Scores, evaluations over cases × repeats, the objective that reduces them, and HTML tables."""
 
 import math
 import operator

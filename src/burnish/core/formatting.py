@@ -1,9 +1,4 @@
-"""Formats numbers and texts for people, and defines the sections of reports.
-
-Differences between two texts by words: as lines for people, and in a few words.
-
-Drawings that a strategy brings for the pages about its runs: numbers with names, and no look.
-"""
+"""Numbers, texts and differences for people, and the sections and drawings of reports."""
 
 import difflib
 import re

@@ -1,7 +1,4 @@
-"""Gates: acceptance rules, each a pure function from evaluations to a Decision.
-
-The gate of the artifact loop: constraints first, then one number, then tie-breakers.
-"""
+"""Gates: acceptance rules, each a pure function from evaluations to a Decision."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,15 +1,11 @@
-"""Statistics of few cases: intervals, pass@k and pass^k, races.
+"""Statistics of few cases: intervals, pass@k and pass^k, races, savings, and a control chart.
 
-What a candidate costs beside another, and whether its score stays within a margin.
-
-A control chart for a stream of scores: has it fallen, or is that noise?
-
-The chart is a one-sided CUSUM. Each score moves a sum by how far it lies below the mean of a
-baseline, less half of the fall that should be noticed; the sum never goes below 0, and above a
-limit it is an alarm. The limit is not taken from a table, because tables know the true mean: here
-it is estimated from the baseline, and that error causes most false alarms. So whole histories
-without any change are drawn, baseline included, and the limit is the one that the promised share
-of them crosses.
+The chart is a one-sided CUSUM: has a stream of scores fallen, or is that noise? Each score moves a
+sum by how far it lies below the mean of a baseline, less half of the fall that should be noticed;
+the sum never goes below 0, and above a limit it is an alarm. The limit is not taken from a table,
+because tables know the true mean: here it is estimated from the baseline, and that error causes
+most false alarms. So whole histories without any change are drawn, baseline included, and the limit
+is the one that the promised share of them crosses.
 """
 
 import math

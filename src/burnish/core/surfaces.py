@@ -1,7 +1,4 @@
-"""Surfaces: what may be edited, with bounds; candidates: values for them; demonstrations.
-
-The structure of an agent: its nodes, how they are joined, and what can be edited at each.
-"""
+"""Surfaces, the candidates that are values for them, and the structure of an agent."""
 
 import difflib
 import hashlib

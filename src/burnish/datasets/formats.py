@@ -1,9 +1,4 @@
-"""The formats of case files: reading, writing, converting.
-
-What a format cannot hold of a case.
-
-Which columns of a file are the parts of a case: a proposal, and reading by it.
-"""
+"""The formats of case files: reading, writing, converting, columns, and what one cannot hold."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""Exports of Langfuse and LangSmith, and lines of plain logs, as traces.
-
-Exports of tracing services and plain logs: recognising, reading, counting what is broken.
-"""
+"""Exports of Langfuse and LangSmith and lines of plain logs: recognised, and read as traces."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,9 +1,4 @@
-"""Logged traces of agents, and the cases that are made of them.
-
-Which traces become cases: conditions, samples, no question twice, nothing private.
-
-Messages as other systems log them: chat APIs, GenAI conventions, LangChain.
-"""
+"""Logged traces of agents: their messages, and which of them become cases."""
 
 import json
 import re

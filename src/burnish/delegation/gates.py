@@ -15,7 +15,7 @@ from typing import Any
 
 from burnish.core.content import Json, from_json
 from burnish.core.errors import ConfigError
-from burnish.metrics.json_matching import check_schema
+from burnish.metrics.document_matching import check_schema
 from burnish.metrics.text_matching import cut
 from burnish.system.patterns import SlowPattern
 from burnish.system.yaml import parse_tree

@@ -1,7 +1,4 @@
-"""The manager's loop, and the workers of one iteration.
-
-A completion passing through the chain of gates.
-"""
+"""The manager's loop: the workers of each iteration, and a completion passing through the gates."""
 
 import asyncio
 import json

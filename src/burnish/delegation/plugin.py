@@ -45,7 +45,7 @@ from burnish.delegation.refine.seeds import read_seed
 from burnish.delegation.result import WEIGHTS, DelegationResult, ending_words
 from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, outcome_of
 from burnish.delegation.team import Team
-from burnish.delegation.training.suites import texts_for_refining, texts_to_read
+from burnish.delegation.training.setup import texts_for_refining, texts_to_read
 from burnish.delegation.workflow_spec import DelegateSettings, WorkflowSpec
 from burnish.runs.directory import RunRecord, loss_of
 from burnish.runs.events import BASELINE, Exported, SearchEnded, SessionBegun, TrialRecorded

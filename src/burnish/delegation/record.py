@@ -1,7 +1,4 @@
-"""The run folder as other tools read it, written while a delegation runs.
-
-The folder of a delegation: what it was started with, and its policy texts.
-"""
+"""The folder of a delegation: what it was started with, and the files that other tools read."""
 
 import json
 import math

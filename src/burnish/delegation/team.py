@@ -43,7 +43,7 @@ from burnish.delegation.workflow_spec import (
     WorkflowOverrides,
     WorkflowSpec,
 )
-from burnish.metrics.json_matching import require_schema_library
+from burnish.metrics.document_matching import require_schema_library
 from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
 from burnish.models.factory import ModelBlock, Models

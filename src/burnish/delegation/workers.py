@@ -1,7 +1,4 @@
-"""Workers: a model with tools, or a program.
-
-The blackboard: notes that workers leave for each other and for the manager.
-"""
+"""Workers, which are a model with tools or a program, and the board where they leave notes."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field
 
 from burnish.core.content import AtLeastOne, NotNegative, Share
+from burnish.metrics.document_matching import JsonPath
 from burnish.metrics.files import MetricBlock, MetricPlugin
-from burnish.metrics.json_matching import JsonPath
-from burnish.metrics.judge_shapes import MetricMaking
+from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import TurnMetric
 
 if TYPE_CHECKING:

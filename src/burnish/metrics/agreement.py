@@ -1,7 +1,4 @@
-"""How far a judge agrees with labels, and what it leans towards.
-
-How far people agree on labels, and whether a judge, as one more of them, can be trusted.
-"""
+"""How far judges and people agree on labels, and what a judge leans towards."""
 
 import json
 import math

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.metrics.json_matching import (
+from burnish.metrics.document_matching import (
     JsonReading,
     JsonRule,
+    XmlRule,
     compare_json_texts,
+    compare_xml,
     parse_json,
     path_problem,
     read_path,
@@ -37,11 +39,9 @@ from burnish.metrics.text_matching import (
 from burnish.metrics.tool_matching import (
     STRICT,
     TrajectoryRule,
-    XmlRule,
     compare_expected_tools,
     compare_no_tools,
     compare_trajectories,
-    compare_xml,
 )
 from burnish.metrics.turns import (
     NEEDS_REFERENCE,

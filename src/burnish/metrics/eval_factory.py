@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.metrics.computed import FinalResponse, LengthCompliance, ToolTrajectory
-from burnish.metrics.criteria import MetricItem
+from burnish.metrics.eval_metrics import MetricItem
 from burnish.metrics.geval import FinalResponseJudge
-from burnish.metrics.judge_shapes import MetricMaking, TemplateShape, VariableBinding, check_names
 from burnish.metrics.judged import JudgedMetric
+from burnish.metrics.judges import MetricMaking, TemplateShape, VariableBinding, check_names
 from burnish.metrics.numbered_judges import Hallucinations
 from burnish.metrics.overlap import ResponseMatch
 from burnish.metrics.rubrics import (

@@ -13,8 +13,8 @@ from burnish.core.cases import Case
 from burnish.core.content import Json, short_id
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.protocols import Metric
-from burnish.metrics.criteria import EvalConfig, MetricItem, ignored_keys
-from burnish.metrics.judge_shapes import MetricMaking, check_names
+from burnish.metrics.eval_metrics import EvalConfig, MetricItem, ignored_keys
+from burnish.metrics.judges import MetricMaking, check_names
 from burnish.metrics.turns import Layered, TurnMetric
 from burnish.models.factory import ModelBlock
 from burnish.models.references import ModelRef

@@ -17,7 +17,7 @@ from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend
 from burnish.core.protocols import Effects, Metric
 from burnish.journal.executors import together
-from burnish.metrics.judge_shapes import Judge, Panel, of_judges, of_samples
+from burnish.metrics.judges import Judge, Panel, of_judges, of_samples
 from burnish.metrics.turns import EPSILON, Exchange, Layered, TurnMetric, Verdict
 from burnish.models.answers import Explanation
 from burnish.models.roles import ModelRole, RolePrompt

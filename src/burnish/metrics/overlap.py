@@ -1,6 +1,6 @@
 """Metrics of shared words: BLEU, chrF, METEOR and ROUGE.
 
-Sentence BLEU and chrF, with exactly the numbers of sacrebleu, which would install numpy.
+BLEU and chrF of a sentence are exactly the numbers of sacrebleu, which would install numpy.
 """
 
 import math

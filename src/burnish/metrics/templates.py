@@ -13,8 +13,7 @@ from burnish.core.cases import Rubric
 from burnish.core.content import Json
 from burnish.core.errors import Problem
 from burnish.core.evaluations import mean
-from burnish.metrics.json_matching import path_problem, read_path
-from burnish.metrics.judge_shapes import BindingField, BindingScope
+from burnish.metrics.document_matching import path_problem, read_path
 from burnish.metrics.judged import (
     REASON,
     Evidence,
@@ -29,6 +28,7 @@ from burnish.metrics.judged import (
     tags_in,
     unmatched,
 )
+from burnish.metrics.judges import BindingField, BindingScope
 from burnish.metrics.rubrics import clash, rubric_problems, rubrics_for
 from burnish.metrics.turns import Exchange, Verdict
 from burnish.models.answers import Explanation

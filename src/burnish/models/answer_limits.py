@@ -13,7 +13,7 @@ from typing import cast
 from httpx2 import AsyncByteStream, Response, TransportError
 
 from burnish.core.content import MOST
-from burnish.models.received import note_bytes, note_response, note_usage
+from burnish.models.http_calls import note_bytes, note_response, note_usage
 
 ENCODINGS = "gzip, deflate"
 """The value of Accept-Encoding: what can be unpacked here."""

@@ -1,8 +1,7 @@
-"""Asking a model: the request and the reply as data, and one journaled call.
+"""Asking a model: the request and the reply as data, one journaled call, and what it costs.
 
-The journal key is made of the request, so a model is sent nothing else.
-
-What model calls cost, in whole nano-dollars; an unknown price is None, never 0.
+The journal key is made of the request, so a model is sent nothing else. Prices are in whole
+nano-dollars; an unknown price is None, never 0.
 """
 
 import asyncio
@@ -21,8 +20,8 @@ from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.core.protocols import Call, Effects, Receipt
 from burnish.journal.limits import Limits, RetryPolicy, retry
 from burnish.models.errors import ModelRejected, ModelUnavailable
+from burnish.models.http_calls import receiving
 from burnish.models.providers import Price, Provider, cost
-from burnish.models.received import receiving
 from burnish.models.references import ModelRef, is_here, is_providers_own
 from burnish.system.config import nearest
 

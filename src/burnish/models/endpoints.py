@@ -21,8 +21,8 @@ from burnish.models.errors import (
     wait_of,
     words_of,
 )
+from burnish.models.http_calls import post_directly
 from burnish.models.providers import ProviderProtocol
-from burnish.models.received import post_directly
 from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor, expand_variables
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from burnish.core.formatting import Drawing
-from burnish.pages.changes import ShownChange
 from burnish.pages.charts import Chart, drawn
+from burnish.pages.run_result import ShownChange
 
 REFINEMENTS = "refinements"
 """The part of an address between a delegation and one of its refinements."""

@@ -1,6 +1,6 @@
-"""Renders templates to HTML: stand-alone files and served pages, under a strict policy.
+"""Renders templates and sections of reports to HTML, for files and served pages.
 
-Sections of a report as HTML: the same Markdown that report.md has, with nothing live in it.
+A strict policy holds for both, and nothing in a section is live.
 """
 
 import base64
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from markupsafe import Markup
 
-    from burnish.pages.live import RunControls
+    from burnish.pages.run_status import RunControls
 
 _MARKS = {"+": "ins", "-": "del", "@": "hunk", CHANGED: "changed"}
 _WORDS = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
@@ -304,8 +304,8 @@ def _environment() -> "Environment":
     from markupsafe import Markup, escape
 
     from burnish.core import formatting
-    from burnish.pages.trials import shown
-    from burnish.reports.case_audit import GROUPS
+    from burnish.pages.run_details import shown
+    from burnish.reports.cases import GROUPS
     from burnish.reports.evaluation_cases import CaseRow
 
     environment = Environment(

@@ -1,9 +1,4 @@
-"""The page about one run: verdict, changes, cases, search, money, data.
-
-report.html: the page about a run as one file that can be mailed.
-
-The graph of an agent's steps as a drawing, with a weight on each node.
-"""
+"""The page about one run, served or as report.html: verdict, changes, cases, search, money."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +12,6 @@ from burnish.core.errors import ConfigError, FileTrouble
 from burnish.core.formatting import Drawing, duration, moment, spending, visible
 from burnish.datasets.checks import check, smallest_difference
 from burnish.metrics.agreement import CheckedJudge
-from burnish.pages.changes import (
-    PrunedPart,
-    ShownChange,
-    VerdictCard,
-    pruned_parts,
-    shown_changes,
-    verdict_card,
-)
 from burnish.pages.charts import (
     Chart,
     case_chart,
@@ -35,8 +22,7 @@ from burnish.pages.charts import (
 )
 from burnish.pages.delegations import DelegationPart
 from burnish.pages.document import ALONE, Chapter, Place, can_render, chapters, render
-from burnish.pages.live import MOST_EFFECTS, RunCosts
-from burnish.pages.trials import (
+from burnish.pages.run_details import (
     Answers,
     CaseDetail,
     ComparedCases,
@@ -46,7 +32,16 @@ from burnish.pages.trials import (
     trial_detail,
     trial_lines,
 )
-from burnish.reports.case_audit import case_lines, group_counts
+from burnish.pages.run_result import (
+    PrunedPart,
+    ShownChange,
+    VerdictCard,
+    pruned_parts,
+    shown_changes,
+    verdict_card,
+)
+from burnish.pages.run_status import MOST_EFFECTS, RunCosts
+from burnish.reports.cases import case_lines, group_counts
 from burnish.reports.evaluation import EvalReport
 from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.plugins import strategy_plugin
@@ -393,7 +388,7 @@ def write_html(folder: Path, *, cases: Dataset | None = None) -> Path:
 
 def html_report(run: RunRecord, cases: Dataset | None = None) -> str:
     """The whole document about a run, or about a measurement."""
-    from burnish.pages.evaluation_page import EvaluationPage
+    from burnish.pages.measurement_pages import EvaluationPage
 
     if (report := evaluation_of(run)) is not None:
         return EvaluationPage.of(run, report).to_html()

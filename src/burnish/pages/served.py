@@ -1,9 +1,4 @@
-"""The pages that a viewer serves, each made from its address.
-
-How far the judges of a run agree with people, as checks of the same judges found out.
-
-Forms with which people steer a run from its page, and the notes that they make.
-"""
+"""The pages that a viewer serves, each made from its address, with forms to steer a run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,11 +13,9 @@ from burnish.core.surfaces import Value
 from burnish.metrics.agreement import AGREEMENT, CheckedJudge, stored_judges
 from burnish.pages.delegations import REFINEMENTS, loss_chart
 from burnish.pages.document import Place, render
-from burnish.pages.evaluation_page import EvaluationPage
 from burnish.pages.library import Library, RunSummary, grid_status, run_key
-from burnish.pages.run_page import SERVED, RunReportPage, evaluation_of, html_report
-from burnish.pages.several_runs import MOST, GridPage, comparison_html, trend_chart
-from burnish.pages.trials import (
+from burnish.pages.measurement_pages import EvaluationPage
+from burnish.pages.run_details import (
     Answers,
     CaseDetail,
     ComparedCases,
@@ -31,7 +24,9 @@ from burnish.pages.trials import (
     trial_detail,
     trial_lines,
 )
-from burnish.reports.case_audit import CaseLine, case_lines, group_counts
+from burnish.pages.run_page import SERVED, RunReportPage, evaluation_of, html_report
+from burnish.pages.several_runs import MOST, GridPage, comparison_html, trend_chart
+from burnish.reports.cases import CaseLine, case_lines, group_counts
 from burnish.reports.grid import GridReport, grid_home
 from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.steering import Action, Note, pinned_in, waiting

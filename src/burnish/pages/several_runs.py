@@ -1,9 +1,4 @@
-"""Several runs on the same cases: side by side, and the scores of one file over time.
-
-The page about two runs side by side, case by case where they share cases.
-
-The page about a grid: the table, quality against cost, and cases by column.
-"""
+"""Several runs on the same cases: two side by side, a grid, and scores of one file over time."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,11 +8,11 @@ from typing import Literal
 
 from burnish.core.content import Json
 from burnish.core.formatting import Drawing, duration, moment, number, spending
-from burnish.pages.changes import ShownChange, shown_changes
 from burnish.pages.charts import Chart, Figure, case_means, drawn, figure_of, heat_chart
 from burnish.pages.document import ALONE, Place, render
 from burnish.pages.library import RunSummary
 from burnish.pages.run_page import evaluation_of
+from burnish.pages.run_result import ShownChange, shown_changes
 from burnish.reports.evaluation_page import two
 from burnish.reports.grid import (
     GRID_HEADS,

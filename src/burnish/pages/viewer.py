@@ -1,6 +1,7 @@
-"""The server of `burnish view`: loopback only, one link that works once, then a session cookie.
+"""The server of `burnish view`, which shows pages and takes labels.
 
-Labelling cases in the browser: one at a time, into the file that `burnish data label` writes.
+It listens on loopback only, with one link that works once and then a session cookie. Labels go into
+the file that `burnish data label` writes.
 """
 
 import hmac
@@ -31,7 +32,7 @@ from burnish.pages.document import (
     static_file,
 )
 from burnish.pages.library import Library
-from burnish.pages.live import rest_after
+from burnish.pages.run_status import rest_after
 from burnish.pages.served import ACTIONS, Query, ServedPages, first, joined, note_in
 from burnish.runs.directory import LOCK
 from burnish.runs.steering import person_name, send

@@ -1,7 +1,4 @@
-"""Agents that are only measured: those that are called, and recorded replies.
-
-Agents of known frameworks: found by their type, measured, searched and adopted.
-"""
+"""Agents of the user's own code as targets: called, recorded, or of a known framework."""
 
 import os
 import sys
@@ -20,8 +17,7 @@ from burnish.datasets.labels import read_labelled
 from burnish.datasets.splits import split
 from burnish.metrics.files import MetricList, MetricsRead
 from burnish.models.references import ModelRef
-from burnish.projects.file_kinds import RECORDED_METRICS
-from burnish.projects.measures import (
+from burnish.projects.evaluation_setup import (
     User,
     measured_cases,
     metric_blocks,
@@ -30,6 +26,7 @@ from burnish.projects.measures import (
     simulated_user,
     unfit_cases,
 )
+from burnish.projects.file_kinds import RECORDED_METRICS
 from burnish.projects.source_code import SourceHomes
 from burnish.runs.directory import Header
 from burnish.runs.homes import Homes

@@ -16,13 +16,14 @@ from burnish.datasets.formats import read_cases
 from burnish.journal.limits import Budget
 from burnish.metrics.agent_metrics import RagBlock, StandardName
 from burnish.metrics.files import MetricList, make_agent_metrics, read_metric_file
-from burnish.metrics.judge_shapes import MetricMaking, check_names
+from burnish.metrics.judges import MetricMaking, check_names
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import user_simulator as simulated
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
 from burnish.projects.called_agents import FrameworkBlock, target_for
+from burnish.projects.evaluation_setup import User
 from burnish.projects.measurements import (
     RESULTS,
     Evaluated,
@@ -30,7 +31,6 @@ from burnish.projects.measurements import (
     load_measurement,
     measured,
 )
-from burnish.projects.measures import User
 from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Project
 from burnish.runs.evaluation import Closable

@@ -18,7 +18,7 @@ from burnish.core.formatting import (
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import TrialDetails, TrialRow
 from burnish.journal.limits import Budget
-from burnish.reports.case_audit import GROUPS, CaseLine, case_lines, group_counts
+from burnish.reports.cases import GROUPS, CaseLine, case_lines, group_counts
 from burnish.runs.claims import NO_SPREAD, claim_words
 from burnish.runs.directory import RunRecord, result_of, whole_loss
 from burnish.runs.events import BASELINE, PRUNE

@@ -1,7 +1,4 @@
-"""Several measurements over the same cases: scores, paired differences, cost, and the frontier.
-
-A grid in words and tables: on a terminal, in report.md, and for those who review a change.
-"""
+"""Several measurements over the same cases: scores, paired differences, cost, and the frontier."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

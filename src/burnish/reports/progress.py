@@ -1,9 +1,4 @@
-"""Progress: plain lines, NDJSON, the live view.
-
-The JSON Schema of what `--progress json` prints and events.jsonl holds, made from the events.
-
-Progress as HoloDeck's `--progress json` has it: `holodeck.optimize.progress/v1`.
-"""
+"""Progress of a run as plain lines, a live view or JSON, in burnish's form or HoloDeck's."""
 
 import json
 import time

@@ -1,7 +1,7 @@
 """Retrieval: cut sources into chunks, index them, and search by meaning and by words."""
 
 from burnish.retrieval.chunks import Chunk, SourceSettings
-from burnish.retrieval.endpoint import Embedder, Vector, embedder_for, usual_embedder
+from burnish.retrieval.embedders import Embedder, Vector, embedder_for, usual_embedder
 from burnish.retrieval.index import Hit, Index, Indexes, SearchSettings, search
 
 __all__ = [

@@ -1,7 +1,4 @@
-"""The files of a source and their content: text, Markdown, HTML and PDF.
-
-Turn files into chunks: documents by section, CSV and JSON by record.
-"""
+"""The files of a source: their content, and cutting it into chunks by section or record."""
 
 import csv
 import difflib

@@ -1,9 +1,4 @@
-"""An index: chunks, a full-text index over them, their vectors, and its file.
-
-Search an index by meaning, by words, word for word, or by all of them.
-
-Open indexes: built once per content, stored in a file, loaded once per process.
-"""
+"""An index of chunks by words and vectors: built once per content, stored in a file, searched."""
 
 import asyncio
 import hashlib
@@ -36,7 +31,7 @@ from burnish.retrieval.chunks import (
     whole_phrase,
 )
 from burnish.retrieval.documents import SourceFile, find_files, read_chunks
-from burnish.retrieval.endpoint import WITHOUT, Embedder, as_unit_rows
+from burnish.retrieval.embedders import WITHOUT, Embedder, as_unit_rows
 from burnish.system import FileLock, remove_stale_temporaries, write_atomic
 from burnish.system.files import file_trouble, put_in_place
 

@@ -11,8 +11,8 @@ from burnish.core.cases import Case
 from burnish.core.evaluations import Objective
 from burnish.core.formatting import alternatives
 from burnish.core.protocols import Metric, Target, takes_turns
-from burnish.metrics.judge_shapes import Judge, Panel
 from burnish.metrics.judged import check_judges, judged_again, judged_parts
+from burnish.metrics.judges import Judge, Panel
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import INSTEAD

@@ -16,7 +16,9 @@ from burnish.core.money import NOTHING, Spend, to_nano, to_usd, total
 from burnish.core.trials import FINISHED, Standing, StopReason
 from burnish.journal.journal import Journal
 from burnish.journal.limits import Budget, Meter
-from burnish.runs.breakers import (
+from burnish.runs.directory import AFTER_SEARCH, RunDirectory, look_into
+from burnish.runs.evaluation import Conditions
+from burnish.runs.stoppers import (
     STOP_FILE,
     ImpureStopper,
     Stops,
@@ -24,8 +26,6 @@ from burnish.runs.breakers import (
     out_of_time,
     stop_file,
 )
-from burnish.runs.directory import AFTER_SEARCH, RunDirectory, look_into
-from burnish.runs.evaluation import Conditions
 
 SHARE = 0.1
 """Of every limit on spending and time, at most so much goes to the closing pass."""

@@ -17,7 +17,6 @@ from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
 from burnish.journal.executors import TICK, LoopWatch, cut_short, task_cancelled
-from burnish.runs.breakers import STOP_FILE, LimitExceeded
 from burnish.runs.claims import claim_words
 from burnish.runs.events import (
     ALARM,
@@ -33,6 +32,7 @@ from burnish.runs.events import (
 )
 from burnish.runs.final_measurements import FinalResults, measure_winner, without_measuring
 from burnish.runs.run import Run
+from burnish.runs.stoppers import STOP_FILE, LimitExceeded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,7 +35,6 @@ from burnish.core.protocols import (
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
-from burnish.runs.breakers import outage, unjudged
 from burnish.runs.case_work import (
     ONE_RUN,
     CasePolicy,
@@ -48,6 +47,7 @@ from burnish.runs.case_work import (
 from burnish.runs.directory import Project
 from burnish.runs.events import Exporter
 from burnish.runs.spec import TrackingSpec
+from burnish.runs.stoppers import outage, unjudged
 from burnish.system.redaction import Shapes
 
 

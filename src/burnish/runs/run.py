@@ -20,7 +20,7 @@ from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
 from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope
-from burnish.runs.breakers import GIVE_UP_AFTER_ALIKE, Breakers, Outages
+from burnish.runs.candidate_checks import Lead, Offers, Probed, Prober
 from burnish.runs.case_work import CaseWork, CaseWorker
 from burnish.runs.closing import Confirmations, Estimates, SearchEnd
 from burnish.runs.directory import AFTER_SEARCH, RunDirectory
@@ -34,10 +34,10 @@ from burnish.runs.events import (
     Warned,
     in_folders,
 )
-from burnish.runs.offer import Lead, Offers, Probed, Prober
 from burnish.runs.recorder import Ancestor, Announcer, Recorder, summary
 from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
 from burnish.runs.steering import Steering
+from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, Breakers, Outages
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")

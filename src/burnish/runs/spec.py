@@ -1,4 +1,4 @@
-"""RunSpec: the one description of a run.
+"""RunSpec: the one description of a run, with the tags by which people find it.
 
 File dialects are translated into it; flags, environment variables, HTTP settings and resume
 overrides change it. run.json stores it with `${VAR}` as written, and resume, fork, the service and
@@ -6,8 +6,6 @@ its queue build the run from it alone.
 
 Targets and strategies have their own models in it, chosen by name: `spec_type` creates the whole
 model for a pair of them.
-
-The tags of a run: words by which people find it again.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""The service as an ASGI application, served alone or mounted in another application.
-
-The OpenAPI document: FastAPI's own, and PromptIter's routes, which are not FastAPI's.
-"""
+"""The service as an ASGI application, alone or mounted in another, and its OpenAPI document."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -39,10 +36,10 @@ from burnish.server.guards import (
 from burnish.server.manager import RunManager
 from burnish.server.metrics import Requests
 from burnish.server.routes import docs, pages, runs
-from burnish.server.routes.grids import grids_router, steering_router
+from burnish.server.routes.grids import grids_router
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
 from burnish.server.routes.refinement import Refinements, refinement_router
-from burnish.server.routes.runs import DETAILED, ERRORS
+from burnish.server.routes.runs import DETAILED, ERRORS, steering_router
 from burnish.server.security import NAME, HostPaths, Security, public
 from burnish.server.shapes import NewCandidate, NewEvaluation, NewHint, NewRun, PinnedSurfaces
 from burnish.system.config import nearest

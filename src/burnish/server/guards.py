@@ -1,11 +1,10 @@
-"""Checks on every request, and the shape of errors.
+"""Checks on every request, the shape of errors, and sessions of browsers.
 
-Sessions of browsers: a token is sent once, in a form, and a cookie stands for it from then on.
-
-A session lives in the memory of one process and stores the digest of its token, not the token. It
-ends when the token is revoked or expires, when somebody logs out, after some hours, and when the
-service restarts. Its cookie opens pages only: the API does not look at it, so a page of another
-site that makes a browser send it can start nothing.
+A token is sent once, in a form, and a cookie stands for it from then on. A session lives in the
+memory of one process and stores the digest of its token, not the token. It ends when the token is
+revoked or expires, when somebody logs out, after some hours, and when the service restarts. Its
+cookie opens pages only: the API does not look at it, so a page of another site that makes a browser
+send it can start nothing.
 """
 
 import asyncio

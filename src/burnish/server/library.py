@@ -1,7 +1,4 @@
-"""The runs of a service as pages see them: those of its store, under app and name.
-
-What the page of a run that goes on is told: the panel about it, changes, and its end.
-"""
+"""The runs of a service as its pages see them: those of its store, and news of one that goes on."""
 
 import asyncio
 import time
@@ -15,13 +12,13 @@ from typing import TypeVar
 from burnish.core.content import codec
 from burnish.core.errors import BurnishError, RunNotFound
 from burnish.core.formatting import number, shorten
-from burnish.delegation.pages import StoredDelegations
+from burnish.delegation.runs import StoredDelegations
 from burnish.pages.delegations import REFINEMENTS, is_refinement
 from burnish.pages.document import Place, render
 from burnish.pages.library import Library, ListedRuns, RunSummary
-from burnish.pages.live import LivePanel, rest_after
 from burnish.pages.run_page import Adoption
-from burnish.projects.measures import stored_cases
+from burnish.pages.run_status import LivePanel, rest_after
+from burnish.projects.evaluation_setup import stored_cases
 from burnish.runs.directory import LOCK, RunRecord
 from burnish.runs.events import Tick
 from burnish.server.manager import RunManager

@@ -12,7 +12,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
 from burnish.journal.database_store import DatabaseJournals
 from burnish.projects.clients import NotAllowed
-from burnish.projects.measures import stored_cases
+from burnish.projects.evaluation_setup import stored_cases
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import refuse_spent_test
 from burnish.runs.steering import Note, person_name, send, waiting

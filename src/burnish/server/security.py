@@ -1,11 +1,8 @@
-"""The edge of the service: names as clients write them, hosts, origins, and who a client is.
+"""The edge of the service: names, hosts, origins, who a client is, and what it must not see.
 
-Limits guesses of tokens: so many wrong ones by address, and by the beginning of a token.
-
-Behind a proxy, many people share an address. So a token that begins like one that was right before
-counts by itself: whoever fills the limit of an address keeps out only tokens that are new there.
-
-Hides the paths of this machine and the addresses of databases from clients.
+Wrong tokens are limited by address, and by the beginning of a token. Behind a proxy, many people
+share an address. So a token that begins like one that was right before counts by itself: whoever
+fills the limit of an address keeps out only tokens that are new there.
 
 A message is written for clients first: the log has all of it, and a client gets what it can act on,
 the name of a file and not its place. Results, reports and files of a run may contain absolute paths

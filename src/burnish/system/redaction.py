@@ -1,7 +1,4 @@
-"""Removes secrets from texts and JSON values before they are stored or shown.
-
-Finds personal data in texts: e-mail addresses, telephone numbers, numbers of cards.
-"""
+"""Removes secrets and personal data from texts and JSON values before they are stored or shown."""
 
 import base64
 import json

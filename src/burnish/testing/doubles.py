@@ -1,7 +1,4 @@
-"""Scripted models, targets, metrics and roles, and contract tests for such parts.
-
-Reads a role's request back out of the message that its shipped prompt makes of it.
-"""
+"""Scripted models, targets, metrics and roles, and contract tests for such parts."""
 
 import asyncio
 import hashlib

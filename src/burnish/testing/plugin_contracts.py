@@ -19,7 +19,7 @@ from burnish.core.cases import Case, Outcome
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.trials import TrialRow
 from burnish.metrics.files import METRICS, MetricBlock, MetricList, MetricPlugin
-from burnish.metrics.judge_shapes import MetricMaking
+from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import TurnMetric
 from burnish.models.factory import Models
 from burnish.projects.adopt import (

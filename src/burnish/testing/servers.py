@@ -1,7 +1,4 @@
-"""Scripted model endpoints on loopback: real sockets that answer, and misbehave on demand.
-
-The subset of HTTP/1.1 that a scripted server needs.
-"""
+"""Scripted model endpoints on loopback: real sockets that answer, and misbehave on demand."""
 
 import asyncio
 import json

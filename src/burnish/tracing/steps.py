@@ -1,10 +1,8 @@
 """Steps of an agent's code: `with burnish.step("planner")`, `@burnish.traced`, `burnish.carry`.
 
-Strands: lines of work, such as tasks and threads, and how they fork and join.
-
-A context variable is copied silently when a task starts. So a new strand is recognised when a
-context is used by someone other than its owner. The open ends of a finished strand pass to the
-strand that started it.
+Strands are lines of work, such as tasks and threads, that fork and join. A context variable is
+copied silently when a task starts. So a new strand is recognised when a context is used by someone
+other than its owner. The open ends of a finished strand pass to the strand that started it.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ from burnish.core.surfaces import (
 from burnish.models.factory import Models
 from burnish.targets.agent.files import Instructions
 from burnish.targets.graph import Graph, GraphTarget, surfaces_of
-from burnish.targets.graph.functions import Skill
+from burnish.targets.graph.elements import Skill
 from burnish.targets.graph.graphs import AgentNode
 from burnish.testing import ScriptedTarget
 from tests.compat.promptiter.desk import (

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.errors import SeedRefused
 from burnish.delegation.refine.seeds import ModelPair, read_seed
-from burnish.delegation.refine.workflows import RefineSettings, find_workflow
+from burnish.delegation.refine.setup import RefineSettings, find_workflow
 from tests.delegation.refine.run_folders import RUN_ID, awp_run, plain_run, put
 
 

@@ -12,7 +12,7 @@ from burnish.core.errors import BurnishError, Interrupted, SeedRefused
 from burnish.delegation.experiments import Experiment, TaskBest
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import Session
-from burnish.delegation.refine.workflows import RefineSettings
+from burnish.delegation.refine.setup import RefineSettings
 from burnish.testing.delegation_world import (
     FLAWS,
     GOOD,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.delegation.policy import PolicyRegistry, PolicyTexts
-from burnish.delegation.training.suites import find_registry
+from burnish.delegation.training.setup import find_registry
 from burnish.projects import load_project, reload_project
 from burnish.projects.launch import LoadedProject, launch
 from burnish.runs.driver import Ending

@@ -17,7 +17,7 @@ from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import TrialRow, Verdict
 from burnish.delegation.training.epochs import ROLE, Epochs, TextGrad, TextGradRequest
-from burnish.delegation.training.suites import EpochSettings, step_words
+from burnish.delegation.training.setup import EpochSettings, step_words
 from burnish.runs.driver import drive
 from burnish.runs.setup import Setup, start
 from burnish.testing.doubles import ScriptedRole, ScriptedTarget, check_strategy

@@ -13,8 +13,8 @@ from burnish.core.errors import ConfigError, SealedTestRead
 from burnish.delegation.experiments import Experiment
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
-from burnish.delegation.refine.workflows import RefineSettings
-from burnish.delegation.training.suites import find_registry
+from burnish.delegation.refine.setup import RefineSettings
+from burnish.delegation.training.setup import find_registry
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import refuse_spent_test
 from burnish.testing.delegation_world import (

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.errors import ConfigError
 from burnish.journal.limits import Budget
-from burnish.metrics.criteria import MetricItem
+from burnish.metrics.eval_metrics import MetricItem
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.prompts.optimizer_config import (

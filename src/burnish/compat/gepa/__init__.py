@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.gepa.adapters import (
+from burnish.compat.gepa.arguments import (
     SCORE,
     AdapterProposer,
     AdapterScore,

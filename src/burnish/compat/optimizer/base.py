@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from rich.console import Console
 
-from burnish.compat.callbacks import Callbacks
+from burnish.compat.agent_calls import Callbacks
 from burnish.compat.optimizer.callbacks import read_row
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem

@@ -1,7 +1,4 @@
-"""AgentOptimizer.
-
-Reflective search behind AgentOptimizer: checks, setup, run.
-"""
+"""AgentOptimizer: its checks, and reflective search behind it."""
 
 import asyncio
 import os
@@ -12,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from burnish.compat.callbacks import CallbackDispatcher, Callbacks, WatchedTarget, watched_metrics
+from burnish.compat.agent_calls import CallbackDispatcher, Callbacks, WatchedTarget, watched_metrics
 from burnish.compat.evaluators import LLM_EVALUATOR_REGISTRY
 from burnish.compat.optimizer.base import (
     BaseOptimizer,
@@ -28,7 +25,7 @@ from burnish.compat.optimizer.callbacks import GepaEvents, SearchState, WarningL
 from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
-from burnish.projects.measures import trajectory_problems
+from burnish.projects.evaluation_setup import trajectory_problems
 from burnish.projects.prompts.optimizer_config import (
     BUILT_IN,
     AnyOptimizerConfig,

@@ -1,7 +1,4 @@
-"""PromptIter's evaluation stack: sets, metrics, results, and the teacher.
-
-Runners: functions or targets that judges and stages use as models.
-"""
+"""PromptIter's evaluation stack: sets, metrics, results, the teacher, and runners as models."""
 
 import asyncio
 import inspect
@@ -13,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
-from burnish.compat.callbacks import AroundMetric
+from burnish.compat.agent_calls import AroundMetric
 from burnish.compat.promptiter.requests import EvalSetInput, RunRequest
 from burnish.compat.promptiter.results import CaseResult, EvaluationResult
 from burnish.core.cases import Case, Dataset, Outcome, Usage
@@ -25,17 +22,17 @@ from burnish.core.protocols import Call, Effects, Metric, Receipt, Scope, Target
 from burnish.datasets.formats import read_cases
 from burnish.journal.executors import failure_of, is_infrastructure
 from burnish.journal.once import DirectEffects
-from burnish.metrics.criteria import MetricItem, read_metrics
 from burnish.metrics.eval_factory import make_metric
-from burnish.metrics.judge_shapes import MetricMaking, check_names
+from burnish.metrics.eval_metrics import MetricItem, read_metrics
 from burnish.metrics.judged import check_judges
+from burnish.metrics.judges import MetricMaking, check_names
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.evaluate import How, as_reference, target_of
+from burnish.projects.evaluation_setup import unfit_cases
 from burnish.projects.measurements import threshold_of
-from burnish.projects.measures import unfit_cases
 from burnish.system import write_atomic
 from burnish.system.user_functions import file_fingerprint
 from burnish.targets.user_code import in_thread, of_value

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from burnish.compat.callbacks import AroundTarget
+from burnish.compat.agent_calls import AroundTarget
 from burnish.compat.promptiter.evaluation import Assets, CaseOrigin, EvaluationStack, in_turn
 from burnish.compat.promptiter.requests import (
     LIMITS,

@@ -13,8 +13,8 @@ from burnish.core.protocols import Metric
 from burnish.core.surfaces import AGENT_SURFACES, Surface
 from burnish.projects.called_agents import CalledBlock
 from burnish.projects.dialects import Document
+from burnish.projects.evaluation_setup import User, read_metrics, read_splits, simulated_user
 from burnish.projects.file_kinds import GraphFile
-from burnish.projects.measures import User, read_metrics, read_splits, simulated_user
 from burnish.runs.events import in_folders
 from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
 from burnish.runs.spec import TargetSpec

@@ -25,7 +25,7 @@ from burnish.datasets.evalset_shapes import folded
 from burnish.projects.clients import NOTHING_ALLOWED, admit
 from burnish.projects.description import Doors
 from burnish.projects.dialects import Document
-from burnish.projects.schemas import read_structure
+from burnish.projects.file_structure import read_structure
 from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.strategies.backprop.packets import Severity
 from burnish.strategies.backprop.strategy import Backprop

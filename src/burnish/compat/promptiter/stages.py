@@ -1,7 +1,4 @@
-"""PromptIter's three stages with their requests and results.
-
-The three stages by a model, a runner, or custom code.
-"""
+"""PromptIter's three stages, their requests and results, by a model, a runner or custom code."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace

@@ -1,7 +1,4 @@
-"""Translates burnish's measurements and decisions to PromptIter's results.
-
-PromptIter's result files for runs of graph files from the command line.
-"""
+"""Translates burnish's measurements and decisions to PromptIter's results and result files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

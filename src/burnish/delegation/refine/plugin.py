@@ -1,7 +1,4 @@
-"""The strategy `refine` as a plug-in: its construction, progress lines and report.
-
-Opening a refinement: seed, workflow, lock and session, new or resumed.
-"""
+"""The strategy `refine` as a plug-in: opening a refinement, its progress lines and its report."""
 
 import contextlib
 import tempfile
@@ -16,7 +13,6 @@ from burnish.core.errors import BurnishError, ConfigError, FileTrouble, SeedRefu
 from burnish.core.formatting import counted, number, spending
 from burnish.delegation.delegation import Delegation
 from burnish.delegation.experiments import ExperimentTask, TaskBest, find_task
-from burnish.delegation.pages import describe_task
 from burnish.delegation.plugin import TaskLines, TaskPlugin, WorkflowTarget
 from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.record import POLICY, keep_policy, kept_policy
@@ -32,7 +28,8 @@ from burnish.delegation.refine.sessions import (
     Session,
     SessionFiles,
 )
-from burnish.delegation.refine.workflows import RefineSettings, RefineWorkflow, find_workflow
+from burnish.delegation.refine.setup import RefineSettings, RefineWorkflow, find_workflow
+from burnish.delegation.runs import describe_task
 from burnish.delegation.team import Team
 from burnish.models.factory import Models
 from burnish.projects.description import STRATEGY

@@ -1,7 +1,4 @@
-"""The run that is refined, its budget, and the models of each iteration.
-
-One ruler: the seed and the iterations graded by the same metrics, critic and rule.
-"""
+"""The run that is refined, its budget and models, and how it is graded as the iterations are."""
 
 import math
 import shlex

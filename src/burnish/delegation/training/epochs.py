@@ -1,7 +1,4 @@
-"""The strategy `epochs`: measure the suite, change one text, keep what is better.
-
-Asking for a better text: one question a text, the most promising answer wins.
-"""
+"""The strategy `epochs`: measure the suite, ask for a better text, keep what is better."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +20,7 @@ from burnish.core.surfaces import EPSILON, Candidate, Origin, TextSurface
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails, Verdict
 from burnish.delegation.policy import MOST_CHARS
 from burnish.delegation.target import DelegationFacts
-from burnish.delegation.training.suites import EpochSettings, step_words
+from burnish.delegation.training.setup import EpochSettings, step_words
 from burnish.metrics.text_matching import without_middle
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RewrittenText, RolePrompt

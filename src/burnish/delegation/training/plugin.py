@@ -26,7 +26,7 @@ from burnish.delegation.training.epochs import (
     PolicyChanged,
     textgrad,
 )
-from burnish.delegation.training.suites import EpochSettings, step_words
+from burnish.delegation.training.setup import EpochSettings, step_words
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import BASELINE, Warned, read_all
 from burnish.runs.plugins import (

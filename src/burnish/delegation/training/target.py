@@ -30,7 +30,7 @@ from burnish.delegation.policy import (
 )
 from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget
 from burnish.delegation.training.epochs import EpochDetails, PolicyChanged, TaskRun, TextUpdate
-from burnish.delegation.training.suites import PolicySpec, SuiteTasks, find_registry
+from burnish.delegation.training.setup import PolicySpec, SuiteTasks, find_registry
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import BASELINE, Advanced, Event, Tick, TrialRecorded, Warned, read_all
 from burnish.runs.plugins import (

@@ -24,13 +24,13 @@ from burnish.targets.agent.blocks import (
     PromptTool,
     ToolBlock,
     VectorstoreTool,
+    added_values,
     expanded,
 )
 from burnish.targets.agent.paths import (
     DEMONSTRATIONS,
     INSTRUCTIONS,
     Named,
-    added_values,
     is_instructions,
     parse_path,
 )

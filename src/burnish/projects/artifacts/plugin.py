@@ -14,8 +14,8 @@ from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import ChoiceSurface, FileSurface, NumberSurface, Surface
 from burnish.metrics.files import make_agent_metric, metric_name
-from burnish.metrics.judge_shapes import MetricMaking, check_names
 from burnish.metrics.judged import judged_parts
+from burnish.metrics.judges import MetricMaking, check_names
 from burnish.metrics.turns import Layered, TurnMetric
 from burnish.projects.artifacts.results import TaskHomes, TaskLog, TaskResults, task_record
 from burnish.projects.artifacts.spec import (

@@ -1,7 +1,4 @@
-"""The description of a task, and its validation.
-
-The files of a task that runs right away, as a starting point.
-"""
+"""The description of a task and its validation, and a task to start from that runs right away."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,7 +14,7 @@ from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, value_ke
 from burnish.metrics.files import AgentMetric, metric_name
 from burnish.models.factory import ModelBlock
 from burnish.projects.dialects import likely_of
-from burnish.projects.schemas import schema_file, schema_text
+from burnish.projects.file_structure import schema_file, schema_text
 from burnish.runs.draft import Problems
 from burnish.runs.spec import ObjectiveSpec, TargetSpec
 from burnish.system import read_bytes
@@ -25,7 +22,7 @@ from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.settings import Settings, Text
 from burnish.system.workspaces.snapshots import covers, matches, pattern_problem
 from burnish.system.yaml import TreePath, value_in
-from burnish.targets.artifacts.new_files import function_problem, missing_script
+from burnish.targets.artifacts.file_checks import function_problem, missing_script
 from burnish.targets.artifacts.task import HOLDOUT, RUNTIME, TASK, TEST, HeldOut, Runner, Scoring
 
 TASK_FILE = "task.yaml"

@@ -1,7 +1,4 @@
-"""A graph of agents as a target: its description, and how it is built.
-
-Where the values of a graph are, and how the graph file is read.
-"""
+"""A graph of agents as a target: its description, how it is built, and where its values are."""
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -32,7 +29,7 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.adopt_files import carried_over
 from burnish.projects.agent.homes import changed_files, file_changes, text_change
-from burnish.projects.measures import User, read_metrics, read_splits, simulated_user
+from burnish.projects.evaluation_setup import User, read_metrics, read_splits, simulated_user
 from burnish.runs.directory import Header
 from burnish.runs.draft import FilePlace
 from burnish.runs.events import BEST, CANDIDATES, Exported, Exporter

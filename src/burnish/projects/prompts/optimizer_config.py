@@ -9,8 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from burnish.core.content import AboveZero, Json, NoneOrMore, Places, Share
 from burnish.core.errors import ConfigError, Problem
-from burnish.metrics.criteria import EvalConfig
-from burnish.metrics.judge_shapes import JudgeModel, Positive, Shape, block
+from burnish.metrics.eval_metrics import EvalConfig
+from burnish.metrics.judges import JudgeModel, Positive, Shape, block
 from burnish.projects.dialects import Dialect, Document, Flags, likely_of
 from burnish.runs.draft import Draft, FilePlace, Strength
 from burnish.runs.plugins import StrategyPlugin

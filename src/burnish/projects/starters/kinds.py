@@ -11,9 +11,9 @@ from typing import ClassVar
 from burnish.core.cases import Split
 from burnish.core.errors import ConfigError, Problem
 from burnish.projects.artifacts.spec import TASK_FILE, starter_files
-from burnish.projects.schemas import editor_line, schema_file, schema_text
-from burnish.projects.starters.programs import ModelChoice, find_program, find_prompts
-from burnish.projects.starters.texts import (
+from burnish.projects.file_structure import editor_line, schema_file, schema_text
+from burnish.projects.starters.detection import ModelChoice, find_program, find_prompts
+from burnish.projects.starters.files import (
     StarterCases,
     agent_text,
     called_text,

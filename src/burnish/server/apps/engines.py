@@ -39,7 +39,9 @@ from burnish.projects.clients import (
 from burnish.projects.description import STRATEGY as STRATEGY_FIELD
 from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Document, Flags
+from burnish.projects.evaluation_setup import named_user, read_metrics
 from burnish.projects.file_kinds import GraphFile
+from burnish.projects.file_structure import read_structure
 from burnish.projects.graph.plugin import graph_of, graph_parts, graph_target
 from burnish.projects.grid_axes import CURRENT, GridAxes, check_axes
 from burnish.projects.grids import column_measurement
@@ -49,12 +51,10 @@ from burnish.projects.measurements import (
     from_description,
     measurement_doors,
 )
-from burnish.projects.measures import named_user, read_metrics
-from burnish.projects.schemas import read_structure
-from burnish.runs.breakers import STOP_FILE
 from burnish.runs.build import build, building_of
 from burnish.runs.draft import refuse_literals
 from burnish.runs.plugins import Building, TargetParts, target_plugin
+from burnish.runs.stoppers import STOP_FILE
 from burnish.server.apps.projects import (
     ColumnRequest,
     EvaluationSettings,

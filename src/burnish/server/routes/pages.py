@@ -24,11 +24,11 @@ from burnish.pages.document import (
     render,
     static_file,
 )
-from burnish.pages.live import LivePanel, RunControls
+from burnish.pages.run_status import LivePanel, RunControls
 from burnish.pages.served import ACTIONS, FIRST_PARTS, Query, ServedPages, first, joined, note_in
 from burnish.projects.clients import NotAllowed
-from burnish.runs.breakers import STOP_FILE
 from burnish.runs.directory import LOCK
+from burnish.runs.stoppers import STOP_FILE
 from burnish.server.guards import (
     VISITOR,
     PageAccess,

@@ -22,7 +22,7 @@ from burnish.delegation.refine.gradients import COMPLETION, mapping, read_json, 
 from burnish.delegation.refine.loop import Refine
 from burnish.delegation.refine.plugin import OpenRefinement, RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import SESSIONS, SessionFiles, best_so_far
-from burnish.delegation.refine.workflows import MIXED, RefineSettings
+from burnish.delegation.refine.setup import MIXED, RefineSettings
 from burnish.delegation.target import DELEGATIONS
 from burnish.journal.limits import Budget
 from burnish.projects.clients import (

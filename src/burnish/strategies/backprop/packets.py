@@ -1,9 +1,4 @@
-"""What travels back through a trace, and values as roles read and write them.
-
-The settings of back-propagation.
-
-Losses: every metric that failed on a train case, at the steps where its run ended.
-"""
+"""What travels back through a trace: losses, gradients and values; and the settings."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

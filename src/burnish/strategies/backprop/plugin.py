@@ -1,7 +1,4 @@
-"""Back-propagation as a plug-in: how it is built, its plan, its lines, its report.
-
-The plan, the lines and the report of back-propagation.
-"""
+"""Back-propagation as a plug-in: how it is built, its plan, its lines, its report."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -22,8 +22,8 @@ from burnish.core.surfaces import (
 )
 from burnish.core.trials import TrialDetails
 from burnish.models.roles import ModelRole
+from burnish.runs.candidate_checks import Probed
 from burnish.runs.events import PERSON
-from burnish.runs.offer import Probed
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.headroom import DeadAxis
 from burnish.strategies.coordinate.trials import (

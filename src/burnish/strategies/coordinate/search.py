@@ -1,7 +1,4 @@
-"""The strategy `coordinate`: phases in cycles until a cycle brings no gain.
-
-The plan of coordinate descent, and what changed from baseline to best.
-"""
+"""The strategy `coordinate`: its plan, phases in cycles until one brings no gain, its changes."""
 
 import difflib
 import re

@@ -1,6 +1,6 @@
-"""One trial: measure on train and, by policy, on holdout, then decide; what the roles see.
+"""One trial of coordinate descent, its settings, and what the roles see.
 
-The settings of coordinate descent.
+A candidate is measured on train and, by policy, on holdout; then the gate decides.
 """
 
 from collections.abc import Mapping, Sequence

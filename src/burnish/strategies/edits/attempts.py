@@ -1,7 +1,4 @@
-"""An edit on its way to keep, discard or crash, and what the editor sees of earlier ones.
-
-The settings of the artifact loop.
-"""
+"""An edit on its way to keep, discard or crash, with the settings and what the editor sees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The artifact loop as a plug-in: how it is built, its plan, its lines, its report.
 
-The words of the artifact loop: one primary number in its own unit, and what became of edits.
+It reports one primary number in its own unit, and what became of edits.
 """
 
 import shutil

@@ -1,10 +1,9 @@
-"""The search for savings as a plug-in: how it is built, its plan and its report.
+"""The strategy `frugal` as a plug-in: the search for savings, its plan and its report.
 
-The strategy `frugal`: change one thing at a time, keep what saves and does not harm.
-
-It asks no model: other choices (such as a cheaper model), fewer demonstrations, other numbers, and
-texts without some of their lines and sentences. With the goal `frontier` it also keeps what saves
-more and loses more, and what costs more and is better.
+It changes one thing at a time, and keeps what saves and does not harm. It asks no model: other
+choices (such as a cheaper model), fewer demonstrations, other numbers, and texts without some of
+their lines and sentences. With the goal `frontier` it also keeps what saves more and loses more,
+and what costs more and is better.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Attempts: a rewrite or a merge on its way to a verdict.
-
-The settings of reflective search.
-"""
+"""Attempts of reflective search: a rewrite or a merge on its way to a verdict, and the settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""Which isolation works on this machine: bubblewrap, else Landlock, else none.
+"""The isolation that works on this machine, and the limits, output and result of a command.
 
-The limits of a command, its captured output, and its result.
+It is bubblewrap, else Landlock, else none.
 """
 
 import codecs

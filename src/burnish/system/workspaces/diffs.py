@@ -1,7 +1,4 @@
-"""Changed lines, counted and shown by one comparison, after Myers (1986).
-
-Checks what was done in a workspace against its bounds.
-"""
+"""What changed in a workspace: lines counted and shown, after Myers (1986), and bounds exceeded."""
 
 import re
 from array import array

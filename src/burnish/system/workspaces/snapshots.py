@@ -1,7 +1,4 @@
-"""The contents of a folder at one moment, and what differs at a later one.
-
-Paths inside a workspace, the patterns that name them, and bounds on what may be edited.
-"""
+"""The contents of a folder at one moment, what differs later, and paths and bounds in it."""
 
 import contextlib
 import errno

@@ -23,24 +23,24 @@ from burnish.system.config import variables_in
 from burnish.system.yaml import parse_tree
 from burnish.targets.agent.blocks import (
     WEIGHTS,
+    AddedValue,
     AgentBlock,
     FunctionTool,
     HierarchicalTool,
     McpTool,
     PromptTool,
+    added_values,
     expanded,
+    with_added,
 )
 from burnish.targets.agent.paths import (
     DEMONSTRATIONS,
     INSTRUCTIONS,
-    AddedValue,
-    added_values,
     demonstrations_of,
     is_instructions,
     put_at,
     unknown_tools,
     value_at,
-    with_added,
     written,
 )
 

@@ -20,7 +20,7 @@ from burnish.retrieval import (
     search,
     usual_embedder,
 )
-from burnish.retrieval.endpoint import WITHOUT
+from burnish.retrieval.embedders import WITHOUT
 from burnish.targets.agent.blocks import AgentTool, HierarchicalTool, VectorstoreTool
 from burnish.targets.agent.conversation import RunLog
 from burnish.targets.agent.files import LoadedAgent

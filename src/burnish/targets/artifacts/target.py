@@ -35,8 +35,8 @@ from burnish.system.workspaces import (
 )
 from burnish.system.workspaces.snapshots import covers, folders_of, matches, pattern_of
 from burnish.system.yaml import value_in
-from burnish.targets.artifacts.held_files import HeldFiles, StartRecord, doubts, read_held_files
-from burnish.targets.artifacts.new_files import NewFiles, files_only
+from burnish.targets.artifacts.file_checks import NewFiles, files_only
+from burnish.targets.artifacts.safeguards import HeldFiles, StartRecord, doubts, read_held_files
 from burnish.targets.artifacts.task import (
     HOLDOUT,
     RUNTIME,
@@ -59,7 +59,7 @@ from burnish.targets.artifacts.task import (
     texts_of,
 )
 
-_PLUGIN = Path(__file__).with_name("plugin.py")
+_SCORER_PROCESS = Path(__file__).with_name("scorer_process.py")
 _ANSWER = "score.json"
 _MOST_CONTEXT = 200_000
 """Characters of all files that an editing model reads besides."""
@@ -139,7 +139,7 @@ class _Steps:
     ) -> Numbers:
         step = Runner(command=scoring.command, timeout_seconds=scoring.timeout_seconds)
         # -P: modules beside the plugin must not stand for modules of Python.
-        plugin = [sys.executable, "-P", str(_PLUGIN), scoring.function]
+        plugin = [sys.executable, "-P", str(_SCORER_PROCESS), scoring.function]
         command = step.command if scoring.kind == "command" else plugin
         key = secrets.token_hex(32)
         stdin = f"{key}\n{place / _ANSWER}\n".encode() if scoring.kind == "python" else b""

@@ -1,7 +1,7 @@
 """Agents that are called: a Python function, an HTTP endpoint or a command."""
 
-from burnish.targets.callables.functions import CallableTarget, CommandTarget
 from burnish.targets.callables.http import HttpTarget
+from burnish.targets.callables.programs import CallableTarget, CommandTarget
 from burnish.targets.callables.target import CallingTarget
 
 __all__ = ["CallableTarget", "CallingTarget", "CommandTarget", "HttpTarget"]

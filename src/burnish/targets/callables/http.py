@@ -15,7 +15,7 @@ from burnish.core.cases import Outcome
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Description
-from burnish.metrics.json_matching import path_problem
+from burnish.metrics.document_matching import path_problem
 from burnish.metrics.text_matching import spelled
 from burnish.system import Redactor, expand_variables
 from burnish.targets.callables.target import (

@@ -15,7 +15,7 @@ from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, to_nano
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.surfaces import Candidate
-from burnish.metrics.json_matching import parse_json, read_path
+from burnish.metrics.document_matching import parse_json, read_path
 from burnish.metrics.text_matching import a_kind, counted
 from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
 from burnish.targets.recorded import FixedTarget

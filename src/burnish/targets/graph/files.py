@@ -25,7 +25,7 @@ from burnish.targets.agent.blocks import (
     expanded,
 )
 from burnish.targets.agent.files import Instructions, load_agent, read_instructions
-from burnish.targets.graph.functions import Condition, Flow, GraphFunction, Skill, reachable
+from burnish.targets.graph.elements import Condition, Flow, GraphFunction, Skill, reachable
 from burnish.targets.graph.graphs import (
     MAX_VISITS,
     AgentNode,

@@ -23,7 +23,7 @@ from burnish.targets.agent.files import (
     read_block,
     sound_agent,
 )
-from burnish.targets.graph.functions import Condition, Flow, GraphFunction, Skill, first_parameter
+from burnish.targets.graph.elements import Condition, Flow, GraphFunction, Skill, first_parameter
 
 QUESTION = "question"
 """The name of the question in templates."""

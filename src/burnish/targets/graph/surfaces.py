@@ -41,7 +41,7 @@ from burnish.targets.agent.files import (
     write_values,
 )
 from burnish.targets.agent.paths import written
-from burnish.targets.graph.functions import Condition, Skill
+from burnish.targets.graph.elements import Condition, Skill
 from burnish.targets.graph.graphs import AgentNode, Graph, GroupNode
 
 

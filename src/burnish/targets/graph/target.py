@@ -17,8 +17,8 @@ from burnish.models.factory import Models
 from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
 from burnish.targets.agent.runner import AgentRunner, beyond, forecast, rehearse_case
+from burnish.targets.graph.elements import Flow, skill_section
 from burnish.targets.graph.files import flow_of
-from burnish.targets.graph.functions import Flow, skill_section
 from burnish.targets.graph.graphs import (
     AgentNode,
     FunctionNode,

@@ -22,7 +22,7 @@ from burnish.core.errors import BurnishError
 from burnish.core.protocols import Effects
 from burnish.journal.executors import failure_of
 from burnish.targets.agent.conversation import AgentParts, run_case
-from burnish.targets.graph.functions import Flow
+from burnish.targets.graph.elements import Flow
 from burnish.targets.graph.graphs import (
     QUESTION,
     AgentNode,

@@ -1,0 +1,313 @@
+"""The work of `burnish data` on files of cases: import, convert, split, check and audit."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from burnish.cli.evaluation import read_report
+from burnish.core.cases import Case, Split
+from burnish.core.content import codec
+from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import counted
+from burnish.datasets.case_files import CaseFile
+from burnish.datasets.checks import Findings, SplitFacts, check
+from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
+from burnish.datasets.splits import split
+from burnish.datasets.trace_exports import TraceLog, read_traces
+from burnish.datasets.traces import (
+    LoggedTrace,
+    ReplyUse,
+    case_of_trace,
+    distinct,
+    joined_sessions,
+    redacted,
+    sample,
+    where,
+)
+from burnish.reports.cases import CaseAudit, Doubt, audit_cases
+from burnish.reports.rendering import Columns
+from burnish.system.config import near
+from burnish.system.patterns import BadPattern, SlowPattern, require_pattern
+from burnish.system.redaction import PERSONAL, DataRedactor, Redactor
+
+_BROKEN_SHOWN = 3
+
+_SHOWN = 10
+
+
+def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:
+    """Check the files against each other; exit code 1 if there is an error."""
+    twice = {path for path in files if files.count(path) > 1}
+    if twice:
+        raise ConfigError([Problem(where=str(p), message="named twice") for p in sorted(twice)])
+    stems = [path.name for path in files]
+    names = {path: path.name if stems.count(path.name) == 1 else str(path) for path in files}
+    findings = check({names[path]: read_cases(path).cases for path in files}, near=near)
+    if as_json:
+        # What cannot be shown at all is infinite, which JSON cannot say.
+        data = json.loads(
+            json.dumps(codec(Findings).encode(findings)), parse_constant=lambda _: None
+        )
+        typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    else:
+        _show(findings)
+    if findings.errors:
+        raise typer.Exit(1)
+
+
+def _show(findings: Findings) -> None:
+    table = Columns("file", "cases", "turns", "labels", "usual answer", "can show", cut=("labels",))
+    for facts in findings.splits:
+        table.add(*_row(facts))
+    table.show()
+    typer.echo("can show: the smallest difference in pass rate that a paired comparison on this")
+    typer.echo("many cases finds in 4 of 5 tries, at 95 % confidence")
+    if not findings.found:
+        typer.echo("no other findings: no repeats, no leaks")
+    for finding in findings.found:
+        remedy = f" — {finding.remedy}" if finding.remedy else ""
+        typer.echo(f"{finding.severity.value:8} {finding.where}: {finding.message}{remedy}")
+
+
+def _row(facts: SplitFacts) -> Iterator[str]:
+    labels = ", ".join(f"{label} {count}" for label, count in facts.labels.items())
+    usual = "—" if facts.usual_share is None else f"{facts.usual_share:.0%}"
+    small = facts.smallest_difference
+    yield from (facts.name, str(facts.cases), str(facts.turns), labels or "—", usual)
+    yield f"{small:.2f}" if math.isfinite(small) else "nothing"
+
+
+def audit_measured_cases(names: list[str], *, as_json: bool) -> None:
+    """Read the measurements and print the cases that should be looked at."""
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError([Problem(where=name, message="named twice") for name in twice])
+    audit = audit_cases({name: read_report(name, name) for name in names})
+    if as_json:
+        typer.echo(json.dumps(codec(CaseAudit).encode(audit), indent=2, ensure_ascii=False))
+        return
+    several = counted(len(names), "measurement")
+    typer.echo(f"audited  {counted(audit.cases, 'case')} with a verdict in {several}")
+    table = Columns("case", "doubt", "evidence", cut=("case",), folded=("evidence",))
+    listed = [each for each in audit.found if each.doubt is not Doubt.NEVER_FAILS]
+    for each in listed:
+        table.add(each.case, each.doubt.value, each.evidence)
+    if listed:
+        table.show()
+    else:
+        typer.echo("no case is in doubt")
+    if easy := audit.of(Doubt.NEVER_FAILS):
+        shown = ", ".join(each.case for each in easy[:_SHOWN])
+        more = f" and {len(easy) - _SHOWN} more" if len(easy) > _SHOWN else ""
+        typer.echo(f"easy     {len(easy)} of {audit.cases} never fail here: {shown}{more}")
+        typer.echo("         they guard against regressions, and cannot show an improvement")
+    if len(names) == 1:
+        typer.echo(
+            "note     whether a case is mislabelled takes measurements of two agents or more"
+        )
+
+
+def convert_cases(
+    source: Path,
+    target: Path,
+    *,
+    read_as: str | None,
+    write_as: str | None,
+    lossy: bool,
+    force: bool,
+) -> None:
+    """Read, convert and write cases; stop before anything is lost unless allowed."""
+    file = read_cases(source, format=read_as)
+    format_name = write_as or format_of(target)
+    write_converted(target, file, format_name, lossy=lossy, force=force)
+    for note in label_notes(file, format_name):
+        typer.echo(f"dropped  {note}", err=True)
+    typer.echo(
+        f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {format_name}"
+    )
+
+
+def write_converted(
+    target: Path, file: CaseFile, format_name: str, *, lossy: bool, force: bool
+) -> None:
+    """Write cases in a format; stop before anything is lost unless allowed, and say what is."""
+    converted, losses = convert(file, format_name)
+    if losses and not lossy:
+        raise ConfigError(
+            [Problem(where=format_name, message=loss) for loss in losses],
+            remedy="use --lossy to write the rest; JSONL can hold everything",
+        )
+    _refuse_overwriting([target], force=force)
+    write_cases(target, converted, format=format_name)
+    for loss in losses:
+        typer.echo(f"lost     {loss}", err=True)
+
+
+def split_cases(
+    source: Path,
+    shares: tuple[float, float, float],
+    *,
+    seed: int,
+    near: float,
+    out: Path | None,
+    force: bool,
+) -> None:
+    """Split a file into three beside it."""
+    file = read_cases(source)
+    by_split = dict(zip(Split, shares, strict=True))
+    result = split(file.cases, seed=seed, shares=by_split, near=near)
+    folder, endings = out or source.parent, (".evalset.json", ".test.json")
+    ending = next((each for each in endings if source.name.endswith(each)), source.suffix)
+    stem = source.name.removesuffix(ending)
+    parts = [part for part in Split if result.dataset.cases(part)]
+    files = {part: folder / f"{stem}-{part.value}{ending}" for part in parts}
+    _refuse_overwriting(files.values(), force=force)
+    folder.mkdir(parents=True, exist_ok=True)
+    for each, path in files.items():
+        cases = result.dataset.cases(each)
+        name = f"{file.eval_set_id}-{each}" if file.eval_set_id else ""
+        write_cases(path, replace(file, eval_set_id=name, cases=cases), format=file.format)
+        typer.echo(f"{each.value:8} {counted(len(cases), 'case'):10} {path}")
+    for note in result.notes:
+        typer.echo(f"note     {note}")
+    typer.echo("next     burnish data check " + " ".join(map(str, files.values())))
+
+
+def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
+    there = [path for path in paths if path.exists()]
+    if there and not force:
+        raise ConfigError(
+            [Problem(where=str(path), message="this file already exists") for path in there],
+            remedy="use --force to overwrite it",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceImport:
+    """What is read, which of it is taken, and what becomes of it."""
+
+    source: Path
+    target: Path
+    read_as: str | None = None
+    fields: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    size: int | None = None
+    seed: int = 42
+    reply: str = ReplyUse.KEEP
+    join: bool = False
+    patterns: tuple[str, ...] = ()
+    personal: tuple[str, ...] = PERSONAL
+    lossy: bool = False
+    force: bool = False
+
+    def run(self) -> None:
+        """Read, choose, redact and write; print what was left out and why."""
+        use = reply_use(self.reply)
+        redactor = data_redactor(self.patterns, self.personal)
+        condition = where(self.conditions)
+        format_name = format_of(self.target)
+        log = read_traces(self.source, format=self.read_as, fields=self.fields)
+        matching = tuple(trace for trace in log.traces if condition(trace))
+        self._refuse_nothing(log, matching)
+        cases = joined_sessions(matching, use) if self.join else _cases(matching, use)
+        once = distinct(cases)
+        chosen = self._sampled(once.cases, matching)
+        clean = tuple(_clean(case, redactor) for case in chosen)
+        file = CaseFile(cases=clean, format="jsonl")
+        write_converted(self.target, file, format_name, lossy=self.lossy, force=self.force)
+        self._say(log, matching, once.repeated, len(once.cases), redactor)
+        typer.echo(f"wrote    {self.target}: {counted(len(clean), 'case')}")
+        typer.echo(f"next     burnish data check {self.target}")
+
+    def _refuse_nothing(self, log: TraceLog, matching: Sequence[LoggedTrace]) -> None:
+        if matching:
+            return
+        conditions = " ".join(f"--where {each}" for each in self.conditions)
+        message = f"none of {counted(len(log.traces), 'trace')} matches {conditions}"
+        names = sorted({name for trace in log.traces for name in trace.scores})
+        remedy = f"the scores here are: {', '.join(names)}" if names else "the log has no scores"
+        raise ConfigError([Problem(where=str(self.source), message=message, remedy=remedy)])
+
+    def _sampled(self, cases: tuple[Case, ...], traces: Sequence[LoggedTrace]) -> tuple[Case, ...]:
+        if self.size is None:
+            return cases
+        by_name = {trace.id: trace for trace in traces} | {
+            t.session: t for t in traces if t.session
+        }
+        held = [by_name[case.name] for case in cases]
+        names = {id(trace) for trace in sample(held, self.size, self.seed)}
+        return tuple(c for c, trace in zip(cases, held, strict=True) if id(trace) in names)
+
+    def _say(
+        self,
+        log: TraceLog,
+        matching: Sequence[LoggedTrace],
+        repeated: int,
+        questions: int,
+        redactor: DataRedactor,
+    ) -> None:
+        files = f" in {counted(log.files, 'file')}" if log.files > 1 else ""
+        typer.echo(
+            f"read     {counted(len(log.traces), 'trace')}{files} ({', '.join(log.formats)})"
+        )
+        if log.broken:
+            typer.echo(f"broken   {counted(len(log.broken), 'record')} left out:")
+            for problem in log.broken[:_BROKEN_SHOWN]:
+                typer.echo(f"         {problem}")
+        if len(matching) < len(log.traces):
+            typer.echo(f"matching {counted(len(matching), 'trace')}")
+        if repeated:
+            typer.echo(
+                f"repeated {counted(repeated, 'trace')} left out: the same question as another"
+            )
+        if self.size is not None and self.size < questions:
+            typer.echo(f"sample   {self.size} of {questions}, seed {self.seed}")
+        if removed := redactor.summary():
+            typer.echo(f"redacted {removed}")
+
+
+def _cases(traces: Sequence[LoggedTrace], use: ReplyUse) -> tuple[Case, ...]:
+    return tuple(case_of_trace(trace, use) for trace in traces)
+
+
+def _clean(case: Case, redactor: DataRedactor) -> Case:
+    try:
+        return redacted(case, redactor)
+    except SlowPattern as error:
+        raise ConfigError([Problem(where="--redact", message=str(error))]) from None
+
+
+def data_redactor(patterns: Sequence[str], personal: Sequence[str]) -> DataRedactor:
+    """Keys always; these patterns and kinds of personal data too."""
+    for pattern in patterns:
+        try:
+            require_pattern(pattern)
+        except BadPattern as error:
+            message = f"{pattern!r} is not a regular expression: {error}"
+            raise ConfigError([Problem(where="--redact", message=message)]) from None
+    secrets = Redactor.from_environment()
+    return DataRedactor(secrets=secrets, personal=tuple(personal), patterns=tuple(patterns))
+
+
+def kinds_kept(names: Sequence[str]) -> tuple[str, ...]:
+    """The kinds of personal data to remove, without those that `--keep` names."""
+    for name in names:
+        if name not in PERSONAL:
+            remedy = near(name, list(PERSONAL)) or f"one of: {', '.join(PERSONAL)}"
+            problem = Problem(where="--keep", message=f"unknown kind {name!r}", remedy=remedy)
+            raise ConfigError([problem])
+    return tuple(kind for kind in PERSONAL if kind not in names)
+
+
+def reply_use(name: str) -> ReplyUse:
+    """What becomes of replies, by its name."""
+    names = [each.value for each in ReplyUse]
+    if name not in names:
+        remedy = near(name, names) or f"one of: {', '.join(names)}"
+        raise ConfigError(
+            [Problem(where="--reply", message=f"unknown use {name!r}", remedy=remedy)]
+        )
+    return ReplyUse(name)

@@ -1,0 +1,503 @@
+"""Stored runs on the command line: shown, compared, explained, exported, steered, removed."""
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from textwrap import fill
+
+import typer
+from rich.console import Console
+
+from burnish.cli.options import user_name
+from burnish.cli.progress import resume_command
+from burnish.core.content import Json, codec
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
+from burnish.core.formatting import counted, duration, money, number, shorten, spending, visible
+from burnish.core.money import NOTHING, Spend
+from burnish.datasets.splits import listed
+from burnish.delegation.record import is_of_burnish
+from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
+from burnish.delegation.refine.report import PAGE, outcome
+from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
+from burnish.delegation.refine.sessions import loss_of as loss_of_best
+from burnish.delegation.result import ending_words
+from burnish.journal.journal import EffectRow
+from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
+from burnish.pages.library import grid_status
+from burnish.projects.evaluation_setup import stored_cases
+from burnish.projects.grids import GRID_FILES, find_grid
+from burnish.reports.explanation import Explanation, explain, explanation_sections
+from burnish.reports.grid import GridReport, grid_home
+from burnish.reports.progress import WIDTH, LineView
+from burnish.reports.rendering import (
+    CaseDelta,
+    Columns,
+    compare_cases,
+    to_markdown,
+    trial_page,
+)
+from burnish.runs.claims import claim_summary, verdict_cell
+from burnish.runs.directory import (
+    AFTER_SEARCH,
+    LOCK,
+    Header,
+    RunRecord,
+    find_run,
+    forget_run,
+    known_runs,
+    look_into,
+    whole_loss,
+)
+from burnish.runs.directory import (
+    NAME as HEADER,
+)
+from burnish.runs.events import Claim
+from burnish.runs.ledger import trial_lines
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.spec import TrackingSpec, tags_of
+from burnish.runs.steering import MOST_CHARS, Note, person_name, send, waiting
+from burnish.system import is_held, read_text, remove_stale_temporaries
+
+
+def send_file(run: str, file: Path, *, surface: str | None, by: str | None) -> None:
+    """Let a run try the text of a file."""
+    folder = find_run(run)
+    if file.is_file() and file.stat().st_size > 4 * MOST_CHARS:
+        size = f"{file} has {file.stat().st_size:,} bytes"
+        raise FileTrouble(size, remedy=f"{MOST_CHARS:,} characters are the most that can be tried")
+    text = read_text(file).removeprefix("\ufeff")
+    name = surface or _surface_of(file, Header.read(folder).steering.get("try", ()))
+    _send(folder, Note(action="try", by=_name(by), values={name: text}))
+
+
+def send_hint(run: str, text: str, *, by: str | None) -> None:
+    """Tell the proposers of a run something."""
+    _send(find_run(run), Note(action="tell", by=_name(by), text=text))
+
+
+def send_pins(run: str, surfaces: Sequence[str], *, by: str | None, pin: bool) -> None:
+    """Freeze surfaces of a run, or free them again."""
+    action = "pin" if pin else "unpin"
+    _send(find_run(run), Note(action=action, by=_name(by), surfaces=tuple(surfaces)))
+
+
+def _surface_of(file: Path, surfaces: Sequence[str]) -> str:
+    """The surface that a file is for: the only one, or the one that has its name."""
+    names = {file.name, file.stem}
+    alike = [each for each in surfaces if names & {each, PurePath(each).name, PurePath(each).stem}]
+    fitting = alike if len(alike) == 1 else surfaces
+    if len(fitting) > 1:
+        message = f"'{file.name}' could be for any of: {', '.join(surfaces)}"
+        raise ConfigError.of("--surface", message, "name one with --surface NAME")
+    return next(iter(fitting), file.stem)
+
+
+def _name(by: str | None) -> str:
+    return person_name(user_name() if by is None else by)
+
+
+def _send(folder: Path, note: Note) -> None:
+    record = RunRecord.read(folder)
+    send(record, note, cases=stored_cases(record))
+    when = "between two trials" if record.driven else "when the run is resumed"
+    typer.echo(f"sent to {record.header.id}: it is taken in {when}")
+    left = len(waiting(folder))
+    if left > 1:
+        typer.echo(f"{counted(left, 'note')} wait now; the first one sent comes first")
+    if not record.driven:
+        at_limit = record.status == "finished" and record.ending is not None
+        limit = f", with a limit above {record.ending.reason}" if at_limit and record.ending else ""
+        typer.echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
+
+
+def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
+    """The runs of this machine, or those with all of some tags."""
+    runs, broken = _readable(list(known_runs()))
+    if tags:
+        runs, broken = [run for run in runs if {*tags} <= {*tags_of(run.folder, run.header)}], []
+    if as_json:
+        for run in runs:
+            typer.echo(json.dumps(_facts(run), ensure_ascii=False))
+    elif runs:
+        rows: dict[tuple[str, ...], str] = {}
+        for run in runs:
+            rows.setdefault(_row(run, runs), ", ".join(tags_of(run.folder, run.header)))
+        tagged = ("tags",) if any(rows.values()) else ()
+        names = ("run", "project", "strategy", "status", "result", "spent", *tagged)
+        table = Columns(*names, cut=("project", "strategy", *tagged), shades=_SHADES)
+        for row, tags_of_row in rows.items():
+            table.add(*row, *((tags_of_row,) if tagged else ()))
+        table.show()
+    elif tags:
+        typer.echo("no run has that tag" if len(tags) == 1 else "no run has all of these tags")
+    elif not broken:
+        typer.echo("no runs yet; `burnish optimize FILE` makes one")
+    for folder, error in broken:
+        typer.echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
+
+
+def _row(run: RunRecord, runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """The row of a run; the columns of a grid share one."""
+    home = grid_home(run.folder)
+    if home is None:
+        head = (run.header.id, _project(run), run.header.strategy, run.status)
+        return (*head, _result(run), money(run.spent.usd))
+    columns = [each for each in runs if grid_home(each.folder) == home]
+    status = grid_status(home, [each.status for each in columns])
+    spent = sum((each.spent for each in columns), NOTHING)
+    result = counted(len(columns), "column")
+    return (home.name, _project(run), "grid", status, result, money(spent.usd))
+
+
+def send_run(name: str, to: str, *, uri: str | None, project: str | None) -> None:
+    """Send a run to another system."""
+    from burnish.tracking.trackers import EXPORTS, export_run
+
+    if to not in EXPORTS:
+        message = f"'{to}' is not one of: {', '.join(EXPORTS)}"
+        raise ConfigError([Problem(where="--to", message=message)])
+    folder = find_run(name)
+    export_run(folder, to, TrackingSpec(to=(to,), uri=uri, project=project))
+    typer.echo(f"sent     {folder.name} to {to}")
+
+
+_SHADES = {
+    "improved": "green",
+    "worse": "red",
+    "failed": "red",
+    "killed": "red",
+    "running": "cyan",
+    "interrupted": "yellow",
+}
+
+
+def _project(run: RunRecord) -> str:
+    """The file that a run is about, with its folder."""
+    return "/".join(Path(run.header.project.file).parts[-2:]) or run.header.project.kind
+
+
+def _result(run: RunRecord) -> str:
+    """`improved 0.932`: what a search claims; for a measurement its score."""
+    if not strategy_plugin(run.header.strategy).proposes:
+        loss = whole_loss(run, run.best, "train")
+        return "—" if loss is None else f"score {number(1 - loss)}"
+    gain = None if run.claim is None else run.claim.gain
+    return verdict_cell(run.claim) + ("" if gain is None else f" {number(gain.mean)}")
+
+
+def _facts(run: RunRecord) -> dict[str, Json]:
+    return {
+        "id": run.header.id,
+        "folder": str(run.folder),
+        "grid": None if (home := grid_home(run.folder)) is None else home.name,
+        "started_at": run.header.started_at,
+        "strategy": run.header.strategy,
+        "status": run.status,
+        "tags": [*tags_of(run.folder, run.header)],
+        "reason": strategy_plugin(run.header.strategy).reason(run),
+        "trials": run.trials,
+        "accepted": run.accepted,
+        "best": run.best_candidate.id if run.best_candidate else None,
+        "train_loss": whole_loss(run, run.best, "train"),
+        "baseline_train_loss": whole_loss(run, run.baseline, "train"),
+        "holdout_loss": whole_loss(run, run.best, "holdout"),
+        "baseline_holdout_loss": whole_loss(run, run.baseline, "holdout"),
+        "claim": None if run.claim is None else codec(Claim).encode(run.claim),
+        "spent": codec(Spend).encode(run.spent),
+        "billed": codec(Spend).encode(run.billed),
+        "active_seconds": run.active_seconds,
+    }
+
+
+def _losses(run: RunRecord, split: str) -> str:
+    """`1.000 → 0.094`: from the baseline to the best."""
+    return " → ".join(number(whole_loss(run, row, split)) for row in (run.baseline, run.best))
+
+
+def _readable(folders: list[Path]) -> tuple[list[RunRecord], list[tuple[Path, BurnishError]]]:
+    runs: list[RunRecord] = []
+    broken: list[tuple[Path, BurnishError]] = []
+    for folder in folders:
+        try:
+            runs.append(RunRecord.read(folder))
+        except BurnishError as error:
+            broken.append((folder, error))
+    newest_first = sorted(runs, key=lambda run: run.header.started_at, reverse=True)
+    return newest_first, broken
+
+
+_SPLITS = ("train", "holdout")
+_SHOWN = 20
+
+
+def print_comparison(names: Sequence[str], *, as_json: bool) -> None:
+    """Runs side by side, and the cases of the first with those of each other one."""
+    first, *others = runs = [RunRecord.read(find_run(name)) for name in names]
+    if as_json:
+        typer.echo(json.dumps(_comparison(first, others), ensure_ascii=False, indent=2))
+        return
+    _print_sides(runs)
+    for other in others:
+        if len(others) > 1:
+            typer.echo(f"\n{first.header.id} and {other.header.id}")
+        for split in _SPLITS:
+            _print_cases(split, compare_cases(first, other, split))
+
+
+def _comparison(first: RunRecord, others: Sequence[RunRecord]) -> dict[str, Json]:
+    """Two runs are `left` and `right`; more are `runs`, each compared with the first."""
+    cases = [_case_deltas(first, other) for other in others]
+    if len(others) == 1:
+        return {"left": _facts(first), "right": _facts(others[0]), "cases": cases[0]}
+    return {"runs": [_facts(run) for run in (first, *others)], "cases": [*cases]}
+
+
+def _case_deltas(left: RunRecord, right: RunRecord) -> dict[str, Json]:
+    return {
+        split: [
+            {"case": d.case, "left": d.left, "right": d.right, "word": d.word}
+            for d in compare_cases(left, right, split)
+        ]
+        for split in _SPLITS
+    }
+
+
+def _print_sides(runs: Sequence[RunRecord]) -> None:
+    names = [run.header.id for run in runs]
+    table = Columns("", *names, folded=names)
+    rows = (
+        ("strategy", *(run.header.strategy for run in runs)),
+        ("status", *(run.status for run in runs)),
+        ("trials", *(f"{run.trials}, {run.accepted} accepted" for run in runs)),
+        *((f"{split} loss", *(_losses(run, split) for run in runs)) for split in _SPLITS),
+        *_claim_rows(*runs),
+        ("spent", *(spending(run.spent) for run in runs)),
+    )
+    for row in rows:
+        table.add(*row)
+    table.show()
+
+
+def _claim_rows(*runs: RunRecord) -> Iterator[tuple[str, ...]]:
+    """What the runs claim; a measurement claims nothing."""
+    searched = [strategy_plugin(run.header.strategy).proposes for run in runs]
+    if any(searched):
+        pairs = zip(runs, searched, strict=True)
+        yield "claim", *(claim_summary(run.claim) if search else "—" for run, search in pairs)
+
+
+def _print_cases(split: str, deltas: list[CaseDelta]) -> None:
+    if not deltas:
+        typer.echo(f"{split}: the best candidates share no scored case")
+        return
+    words = {word: sum(d.word == word for d in deltas) for word in ("up", "down", "same")}
+    shared = counted(len(deltas), "shared case")
+    counts = ", ".join(f"{n} {word}" for word, n in words.items())
+    typer.echo(f"{split}: {counts} of {shared}, from left to right by score")
+    moved = [delta for delta in deltas if delta.word != "same"]
+    for delta in moved[:_SHOWN]:
+        scores = f"{number(delta.left)} → {number(delta.right)}"
+        typer.echo(f"  {delta.word:<4} {visible(delta.case)}  {scores}")
+    if len(moved) > _SHOWN:
+        typer.echo(f"  … and {len(moved) - _SHOWN} more")
+
+
+def _echo(line: str) -> None:
+    """Write a line about a run, whose folder may be from anybody."""
+    typer.echo(visible(line))
+
+
+def print_run(name: str, *, as_json: bool) -> None:
+    """One run: result, trials, money; of a grid, its columns."""
+    if (grid := find_grid(name)) is not None:
+        _print_grid(GridReport.read(grid), as_json=as_json)
+        return
+    run = RunRecord.read(find_run(name))
+    if as_json:
+        typer.echo(json.dumps(_facts(run), ensure_ascii=False, indent=2))
+        return
+    reason = strategy_plugin(run.header.strategy).reason(run)
+    _echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
+    lines = LineView(_echo, width=_width)
+    for event in run.events:
+        lines.event(event)
+    typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
+    if run.billed != run.spent:
+        typer.echo(f"billed   {spending(run.billed)}")
+    typer.echo(f"folder   {run.folder}")
+    if tags := tags_of(run.folder, run.header):
+        typer.echo(f"tags     {', '.join(tags)}")
+    if run.status in {"killed", "interrupted", "failed"}:
+        typer.echo(f"go on    {resume_command(run.folder)}")
+
+
+def _print_grid(report: GridReport, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(report.to_text(), nl=False)
+        return
+    from burnish.cli.grids import print_columns
+
+    print_columns(Console(width=_width(), highlight=False), report)
+
+
+def print_explanation(name: str, *, as_json: bool) -> None:
+    """Why a run ended as it did."""
+    run = RunRecord.read(find_run(name))
+    if not strategy_plugin(run.header.strategy).proposes:
+        raise ConfigError(
+            [
+                Problem(
+                    where=run.header.id,
+                    message="the run measured and searched for nothing, so nothing was decided",
+                    remedy=f"`burnish runs show {run.header.id}` shows what it measured",
+                )
+            ]
+        )
+    found = explain(run, resume=resume_command(run.folder))
+    if as_json:
+        facts = codec(Explanation).encode(found)
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    for line in to_markdown(explanation_sections(found)).splitlines():
+        indent = "  " if line.startswith("- ") else ""
+        typer.echo(fill(visible(line), _width(), subsequent_indent=indent, break_on_hyphens=False))
+
+
+def print_trial(name: str, number: int, *, as_json: bool) -> None:
+    """Everything about one trial."""
+    run = RunRecord.read(find_run(name))
+    row = next((row for row in run.rows if row.number == number), None)
+    if row is None:
+        message = f"there is no trial {number}"
+        there = f"trials go from 0 to {run.rows[-1].number}" if run.rows else "none is recorded yet"
+        raise ConfigError([Problem(where="--trial", message=message, remedy=there)])
+    if as_json:
+        ledger_line = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
+        typer.echo(json.dumps(json.loads(ledger_line), ensure_ascii=False, indent=2))
+        return
+    for line in trial_page(run, row, width=_width()):
+        _echo(line)
+
+
+def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
+    """The journal: every call with its key, what it was made of, and what it cost."""
+    folder = find_run(name)
+    Header.read(folder)
+    with look_into(folder, whole=True) as journal:
+        rows = (row for row in journal.effects() if trial is None or row.trial == trial)
+        if as_json:
+            for row in rows:
+                typer.echo(json.dumps(codec(EffectRow).encode(row), ensure_ascii=False))
+            return
+        names = ("key", "trial", "kind", "draw", "state", "spent", "made of")
+        table = Columns(*names, cut=("made of",))
+        for row in rows:
+            cost = spending(row.spend, tokens=False) if row.spend.calls else "—"
+            made_of = shorten(json.dumps(row.request, ensure_ascii=False), 80)
+            trial_number = "end" if row.trial == AFTER_SEARCH else str(row.trial)
+            numbers = (row.key[:12], trial_number, row.kind, str(row.draw))
+            table.add(*numbers, row.state, cost, made_of)
+    table.show()
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((WIDTH, 24)).columns
+
+
+def remove(name: str, *, yes: bool) -> None:
+    """Remove a run with the runs in its folder, such as refinements; a damaged one too.
+
+    A grid is removed with its columns.
+    """
+    grid = find_grid(name)
+    folder = grid or find_run(name)
+    inside = [run for run in known_runs() if run.is_relative_to(folder)]
+    for run in (folder, *inside):
+        if is_held(run / LOCK):
+            raise RunLocked(
+                f"{'grid' if run == grid else 'run'} {run.name} is in use by another process",
+                remedy="stop it first: Ctrl-C there, or touch optimize.stop in its folder",
+            )
+    if problem := _not_ours(folder) if grid is None else _not_of_grid(grid):
+        remedy = "remove it yourself if you want to"
+        raise ConfigError([Problem(where=str(folder), message=problem, remedy=remedy)])
+    if not yes and not typer.confirm(f"remove {folder} and everything in it?"):
+        typer.echo("nothing was removed")
+        return
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise FileTrouble(
+            f"cannot remove {error.filename or folder}: {error.strerror}",
+            remedy="check its owner and mode: `ls -ld`",
+        ) from error
+    for run in (folder, *inside):
+        forget_run(run)
+    typer.echo(f"removed {folder}")
+
+
+def _not_ours(folder: Path) -> str:
+    """Why a folder with a run.json is not ours to remove; empty if it is."""
+    there = any((folder / name).exists() for name in (LOCK, JOURNAL))
+    return "" if there else "the folder has a run.json, but it is not a burnish run"
+
+
+def _not_of_grid(folder: Path) -> str:
+    """Why the folder of a grid is not ours to remove; empty if it is."""
+    remove_stale_temporaries(folder)  # nothing writes here now
+    others = sorted(each.name for each in folder.iterdir() if each.name not in GRID_FILES)
+    return f"the folder has more in it than the grid: {listed(others)}" if others else ""
+
+
+_NOT_RESUMABLE = "it was started by an earlier version and cannot be resumed"
+
+
+def show_old_delegation(name: str, *, as_json: bool) -> bool:
+    """Show what lies in this folder; False where it is none of these."""
+    folder = Path(name).resolve()
+    if (folder / HEADER).is_file():
+        return False
+    if is_of_burnish(folder):
+        data = mapping(read_json(folder / COMPLETION) or read_json(folder / MANIFEST))
+        lines = _delegation(folder, data)
+    else:
+        sessions = SessionFiles(folder=folder.parent).sessions() if folder.is_dir() else ()
+        session = next((each for each in sessions if each.session_id == folder.name), None)
+        if session is None:
+            return False
+        data, lines = session.to_json(), _refinement(folder, session)
+    if as_json:
+        typer.echo(json.dumps(dict(data), ensure_ascii=False, indent=2))
+        return True
+    for line in lines:
+        typer.echo(line)
+    return True
+
+
+def _delegation(folder: Path, data: Mapping[str, Json]) -> Iterator[str]:
+    status, name = text(data.get("status")), shlex.quote(str(folder))
+    ending = f"{status}: {ending_words(text(data.get('reason')))}" if status else "not finished"
+    yield f"{text(data.get('run_id')) or folder.name} · delegation · {ending}"
+    if status in ("", "aborted"):
+        yield f"! {_NOT_RESUMABLE}"
+        return
+    yield f"loss     {number(data.get('loss_total'))}"
+    sessions = SessionFiles(folder=folder / SESSIONS).sessions()
+    if sessions:
+        best = best_so_far(folder)
+        result = "" if best is None else f", BEST has loss {number(loss_of_best(best))}"
+        yield f"refined  {counted(len(sessions), 'session')}{result}"
+    yield f"report   {folder / 'RUN_SUMMARY.md'}"
+    yield from (f"         {folder / SESSIONS / each.session_id / PAGE}" for each in sessions)
+    yield f"next     burnish refine {name}"
+
+
+def _refinement(folder: Path, session: Session) -> Iterator[str]:
+    yield f"{session.session_id} · refinement of {session.seed_run_id} · {outcome(session)}"
+    best = f"iteration {session.best_iter}" if session.best_iter else "the seed"
+    yield f"loss     {number(session.seed_loss)} → {number(session.best_loss)}, best is {best}"
+    yield f"report   {folder / PAGE}"
+    if session.unfinished:
+        yield f"! {_NOT_RESUMABLE}"

@@ -1,0 +1,394 @@
+"""Delegations as runs: described, started, resumed, and read for the pages in the browser."""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from burnish.core.cases import Dataset
+from burnish.core.content import Json, short_id
+from burnish.core.errors import BurnishError
+from burnish.core.evaluations import Objective
+from burnish.core.formatting import number, shorten
+from burnish.delegation.delegation import Delegation
+from burnish.delegation.envelope import Envelope
+from burnish.delegation.experiments import Experiment, ExperimentTask, TaskBest
+from burnish.delegation.plugin import Delegate
+from burnish.delegation.policy import NAMES, PolicyRegistry, PolicyTexts
+from burnish.delegation.record import Listener, is_of_burnish, kept_policy
+from burnish.delegation.refine.gradients import (
+    COMPLETION,
+    mapping,
+    read_json,
+    run_id_in,
+    run_signals,
+    text,
+)
+from burnish.delegation.refine.loop import MOST_ITERATIONS
+from burnish.delegation.refine.report import gradient_lines, outcome
+from burnish.delegation.refine.sessions import (
+    BEST,
+    MANIFESTS,
+    SESSIONS,
+    Iteration,
+    Session,
+    SessionFiles,
+    best_so_far,
+    loss_of,
+)
+from burnish.delegation.result import DelegationResult
+from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, SuiteTask
+from burnish.delegation.team import LEAST_SECRET, Workflow
+from burnish.delegation.training.setup import find_registry
+from burnish.delegation.training.target import TrainingLog
+from burnish.delegation.workflow_spec import CommandEngineBlock, WorkflowSpec
+from burnish.pages.delegations import (
+    BestFiles,
+    DelegationPart,
+    ExperimentCard,
+    IterationLine,
+    PolicyText,
+    RefinementLine,
+    SuiteEpoch,
+    SuiteLine,
+    TaskLine,
+    TaskRunLine,
+    TextVersion,
+)
+from burnish.pages.run_result import text_change
+from burnish.projects.description import describe
+from burnish.projects.dialects import Document, Flags
+from burnish.projects.file_kinds import WorkflowFile
+from burnish.projects.launch import launched
+from burnish.runs.build import RunDescription
+from burnish.runs.directory import NAME as HEADER
+from burnish.runs.events import Listener as RunListener
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup, resume, start
+from burnish.system import Redactor
+from burnish.system.config import variables_in
+
+
+def describe_task(
+    document: Document,
+    flags: Flags,
+    *,
+    target: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> RunDescription:
+    """Describe a task for the workflow of a file; flags override it, the environment does not.
+
+    `target` and `settings` are fields of the target and the strategy that no file or flag sets.
+    """
+    description = describe(document, flags, environ={}, dialect=WorkflowFile())
+    spec: WorkflowSpec = description.spec.target
+    # As the manifest has it: a run that goes on says the same to the same models.
+    redactor = Redactor.from_environment(extra=_values(document, spec))
+    fields = {"task": redactor.text(spec.task), **(target or {})}
+    strategy = description.spec.strategy
+    changed = strategy.settings.model_copy(update=dict(settings or {}))
+    update = {
+        "target": spec.model_copy(update=fields),
+        "strategy": strategy.model_copy(update={"settings": changed}),
+    }
+    return replace(description, spec=description.spec.model_copy(update=update))
+
+
+def _values(document: Document, spec: WorkflowSpec) -> Iterator[str]:
+    loop = spec.loop
+    names = loop.env if isinstance(loop, CommandEngineBlock) else ()
+    for name in (*variables_in(document.tree.text), *names):
+        value = os.environ.get(name, "")
+        if len(value) >= LEAST_SECRET:
+            yield value
+
+
+def _open_delegation(setup: Setup, folder: Path) -> Run:
+    """The run in a folder, new or resumed; errors are raised before anything is created."""
+    strategy = setup.strategy
+    assert isinstance(strategy, Delegate)
+    delegation = strategy.delegation
+    redactor = Redactor.from_environment(extra=setup.secrets())
+    delegation.check(folder, redactor)
+    if (folder / HEADER).exists():
+        return resume(setup, folder)
+
+    def furnish(spare: Path) -> None:
+        # With its header, so that a run that was killed at once goes on with the same texts.
+        delegation.redacted(redactor).begin(spare, redactor, name=folder.name)
+
+    return start(setup, folder=folder, furnish=furnish)
+
+
+async def run_delegation(
+    setup: Setup, folder: Path, *, listeners: Sequence[RunListener] = ()
+) -> DelegationResult:
+    """Start a delegation in a folder, or resume the one there."""
+    strategy = setup.strategy
+    assert isinstance(strategy, Delegate)
+    await launched(lambda: _open_delegation(setup, folder), listeners)
+    assert strategy.result is not None
+    return strategy.result
+
+
+async def delegate(
+    workflow: Workflow,
+    task: str,
+    *,
+    folder: Path,
+    policy: PolicyTexts | None = None,
+    steer: str = "",
+    seed_deliverable: Path | None = None,
+    inputs: Sequence[Path] = (),
+    envelope: Envelope | None = None,
+    parent_run_id: str | None = None,
+    tags: Sequence[str] = (),
+    kept: Mapping[str, Json] | None = None,
+    ruler: str | None = None,
+    listen: Listener | None = None,
+    stop: Callable[[], str] = lambda: "",
+) -> DelegationResult:
+    """Run a workflow on a task in `folder`, or resume the run there.
+
+    See `Delegation` for most parameters; `envelope` overrides the workflow's. `listen` receives
+    every event, also on a replay. A reason from `stop` before an iteration raises Interrupted.
+    """
+    delegation = Delegation(
+        workflow=workflow.within(envelope),
+        task=task,
+        policy=policy or PolicyTexts.shipped(),
+        steer=steer,
+        seed_deliverable=seed_deliverable,
+        inputs=tuple(inputs),
+        parent_run_id=parent_run_id,
+        tags=tuple(tags),
+        kept=kept or {},
+        ruler=ruler,
+    )
+    strategy = Delegate(delegation, listen=listen, stop=stop)
+    return await run_delegation(_live_setup(strategy, folder), folder)
+
+
+def _live_setup(strategy: Delegate, folder: Path) -> Setup:
+    """A delegation as a run of one case, which only the same program can resume."""
+    delegation = strategy.delegation
+    policy = kept_policy(folder) if is_of_burnish(folder) else delegation.policy
+    # As the manifest has it, which is where a resume reads it.
+    text = Redactor.from_environment(extra=delegation.workflow.secrets).text(delegation.task)
+    task = SuiteTask(name=short_id(text), task=text, workflow=delegation.workflow)
+    target = DelegationTarget(policy, (task,), frozen=NAMES)
+    return Setup(
+        target=target,
+        metrics=(DelegationLoss(),),
+        objective=Objective(weights={NAME: 1.0}),
+        dataset=Dataset(train=(task.case,)),
+        strategy=strategy,
+        grace_seconds=math.inf,
+        resources=(target,),
+    )
+
+
+_FILES = 50
+"""Files of BEST that are named."""
+_WORDS = 300
+_REASONS = {"auto_loss": "the lowest loss", "user_override": "chosen by hand"}
+
+
+class StoredDelegations:
+    """Delegations as their folders have them."""
+
+    def refinements(self, folder: Path) -> Sequence[RefinementLine]:
+        """The refinements of a finished delegation, the oldest first."""
+        return tuple(_lines(SessionFiles(folder=folder / SESSIONS)))
+
+    def part(self, folder: Path) -> DelegationPart | None:
+        """A delegation that has ended, or a refinement."""
+        if (folder / COMPLETION).is_file():
+            lines = tuple(self.refinements(folder))
+            return DelegationPart(
+                task=_task(folder), home=folder, refinements=lines, best=_best(folder)
+            )
+        session = _session_of(folder)
+        if session is None:
+            return None
+        home = folder.parent.parent
+        return DelegationPart(
+            task=_task(home, folder / "iter_1" / "run"),
+            seed=session.seed_run_id,
+            home=home,
+            iterations=tuple(_iterations(session, folder)),
+            best=_best(home),
+        )
+
+    def experiments(self) -> Sequence[ExperimentCard]:
+        """Those in the folder of experiments, the newest first."""
+        cards = (_experiment(each) for each in Experiment.all())
+        return sorted(cards, key=lambda card: card.created, reverse=True)
+
+    def policy(self, experiment: str = "") -> Sequence[PolicyText]:
+        """The texts of the registry that `burnish policy` uses too."""
+        registry = find_registry(experiment=experiment or None)
+        return tuple(_policy_text(registry, name) for name in NAMES)
+
+    def suites(self, experiment: str = "") -> Sequence[SuiteLine]:
+        """The suites in that registry."""
+        log = TrainingLog(find_registry(experiment=experiment or None).path)
+        return tuple(
+            SuiteLine(name=name, epochs=tuple(_epochs(log, name))) for name in log.suites()
+        )
+
+
+def _experiment(experiment: Experiment) -> ExperimentCard:
+    key = experiment.folder.name
+    try:
+        record = experiment.record
+        tasks = tuple(map(_task_line, experiment.tasks))
+    except BurnishError as error:
+        return ExperimentCard(key=key, name=key, trouble=shorten(str(error), _WORDS))
+    return ExperimentCard(
+        key=key, name=record.name, goal=record.goal, created=record.created_at, tasks=tasks
+    )
+
+
+def _task_line(task: ExperimentTask) -> TaskLine:
+    record, files = task.record, SessionFiles(folder=task.refinements)
+    # A refinement measures its iterations by the budget of their seed.
+    iterations = (each for session in files.sessions() for each in session.iterations)
+    graded = {each.run_id: each.loss for each in iterations if each.loss is not None}
+    return TaskLine(
+        name=task.id,
+        prompt=record.user_prompt,
+        mode=record.mode,
+        inputs=tuple(each.task_id for each in record.inputs),
+        runs=tuple(_task_run(each, graded) for each in TaskBest(task).runs()),
+        refinements=tuple(_lines(files)),
+        best=_best(task.folder),
+    )
+
+
+def _task_run(folder: Path, graded: Mapping[str, float]) -> TaskRunLine:
+    signals = run_signals(folder)
+    name = run_id_in(mapping(read_json(folder / COMPLETION)), folder)
+    loss = number(graded.get(name, signals.loss.total))
+    return TaskRunLine(name=name, folder=folder, status=signals.status, loss=loss)
+
+
+def _policy_text(registry: PolicyRegistry, name: str) -> PolicyText:
+    history = registry.history(name)
+    contents = {each.number: each.content for each in history}
+    versions = (
+        TextVersion(
+            number=each.number,
+            content=each.content,
+            parent=each.parent,
+            created=each.created_at,
+            active=each.active,
+            pinned=each.pinned,
+            change=None
+            if each.parent is None
+            else text_change(name, contents.get(each.parent, ""), each.content),
+        )
+        for each in history
+    )
+    return PolicyText(name=name, versions=tuple(versions))
+
+
+def _epochs(log: TrainingLog, suite: str) -> Iterator[SuiteEpoch]:
+    for row in log.epochs(suite):
+        loss = row["mean_loss"]
+        yield SuiteEpoch(
+            number=int(str(row["epoch_num"])),
+            suite=int(str(row["suite_id"])),
+            loss=loss if isinstance(loss, float) else None,
+            ended=str(row["completed_at"] or ""),
+        )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it names a folder beside its file; a file from somebody else may say anything."""
+    return name not in ("", "..") and Path(name).name == name
+
+
+def _lines(files: SessionFiles) -> Iterator[RefinementLine]:
+    return (_line(files, each) for each in files.sessions() if _is_name(each.session_id))
+
+
+def _line(files: SessionFiles, session: Session) -> RefinementLine:
+    return RefinementLine(
+        name=session.session_id,
+        ended=outcome(session),
+        iterations=len(session.iterations),
+        loss=f"{number(session.seed_loss)} → {number(session.best_loss)}",
+        folder=files.place(session),
+        has_page=(files.place(session) / HEADER).is_file(),
+        running=session.unfinished and files.locked,
+        resumable=session.resumable and not files.locked,
+        most_iterations=session.most_iterations,
+        can_have_more=session.can_go_on(MOST_ITERATIONS) and not files.locked,
+    )
+
+
+def _session_of(folder: Path) -> Session | None:
+    """The session whose run is in a folder."""
+    sessions = SessionFiles(folder=folder.parent).sessions()
+    return next((each for each in sessions if each.session_id == folder.name), None)
+
+
+def _task(*runs: Path) -> str:
+    """The task of the first of these delegations that tells it."""
+    for run in runs:
+        with suppress(BurnishError):
+            if task := text(mapping(read_json(run / COMPLETION)).get("task")):
+                return task
+    return ""
+
+
+def _iterations(session: Session, folder: Path) -> Iterator[IterationLine]:
+    for each in session.iterations:
+        yield IterationLine(
+            number=each.k,
+            models=_models(each),
+            status=each.status,
+            loss=number(each.loss),
+            is_best=each.k == session.best_iter,
+            note=shorten(each.note, _WORDS),
+            gradient=tuple(gradient_lines(folder, each.k)),
+        )
+
+
+def _models(iteration: Iteration) -> str:
+    names = (iteration.tier, iteration.model_manager, iteration.model_worker)
+    return " / ".join(filter(None, names))
+
+
+def _best(home: Path) -> BestFiles | None:
+    try:
+        manifest = best_so_far(home)
+    except BurnishError:
+        return None
+    if manifest is None:
+        return None
+    return BestFiles(
+        run=text(manifest.get("best_run_id")) or text(manifest.get("winner_run_id")),
+        loss=_losses(manifest),
+        why=_REASONS.get(text(manifest.get("reason")), "a lower loss than all before"),
+        files=tuple(_names(home / BEST)),
+    )
+
+
+def _losses(manifest: Mapping[str, Json]) -> str:
+    before = manifest.get("seed_loss")
+    after = number(loss_of(manifest))
+    return f"{number(before)} → {after}" if isinstance(before, int | float) else after
+
+
+def _names(folder: Path) -> Iterator[str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    own = next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
+    names = [str(path.relative_to(folder)) for path in files if path != own]
+    yield from names[:_FILES]
+    if len(names) > _FILES:
+        yield f"… and {len(names) - _FILES} more"

@@ -1,0 +1,329 @@
+"""The result of a run for its page: the verdict, what the winner changed, what pruning removed."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from burnish.core.formatting import number, visible
+from burnish.core.statistics import Interval
+from burnish.core.surfaces import Candidate, Change, Demonstration, Value, diff
+from burnish.runs.claims import claim_words, opinion_words
+from burnish.runs.directory import RunRecord
+from burnish.runs.events import PRUNE, Claim, TextWithheld, Withheld, read_all
+from burnish.runs.plugins import strategy_plugin
+from burnish.runs.report_sections import alarms
+
+Tone: TypeAlias = Literal["good", "bad", "open"]
+
+_TITLES: dict[str, tuple[str, Tone]] = {
+    "improved": ("Improved", "good"),
+    "worse": ("Worse than the baseline", "bad"),
+    "not shown": ("No gain is shown", "open"),
+    "unchanged": ("Nothing better was found", "open"),
+}
+_WIDTH, _EDGE = 600.0, 40.0
+"""Of the picture, in its own units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalPicture:
+    """Where zero, the mean and the ends of an interval are on a line."""
+
+    zero: float
+    low: float
+    mean: float
+    high: float
+
+    @classmethod
+    def of(cls, gain: Interval) -> "IntervalPicture":
+        least, most = min(0.0, gain.low), max(0.0, gain.high)
+        scale = (_WIDTH - 2 * _EDGE) / ((most - least) or 1.0)
+
+        def place(value: float) -> float:
+            return round(_EDGE + (value - least) * scale, 1)
+
+        return cls(
+            zero=place(0.0), low=place(gain.low), mean=place(gain.mean), high=place(gain.high)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictCard:
+    """What a reader should know first."""
+
+    title: str
+    tone: Tone
+    words: str
+    """The claim in one sentence."""
+    meaning: str
+    """What its numbers mean."""
+    advice: str
+    """Whether to adopt, and why not."""
+    name: str = "score"
+    before: float | None = None
+    after: float | None = None
+    gain: Interval | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def picture(self) -> IntervalPicture | None:
+        return None if self.gain is None else IntervalPicture.of(self.gain)
+
+    @property
+    def adopt(self) -> bool:
+        return self.tone == "good"
+
+
+def verdict_card(run: RunRecord) -> VerdictCard:
+    """The verdict on a run, as its claim allows it."""
+    claim, warnings = run.claim, _warnings(run)
+    if claim is None:
+        return VerdictCard(
+            title="Nothing is measured yet" if run.driven else "Nothing was measured",
+            tone="open",
+            words="The baseline is measured first."
+            if run.driven
+            else "This run has no measured baseline.",
+            meaning="",
+            advice="" if run.driven else "There is nothing to adopt.",
+            warnings=warnings,
+        )
+    if not run.trials and claim.verdict == "unchanged":
+        return VerdictCard(
+            title="Measured once",
+            tone="open",
+            words="No other candidate was tried, so nothing was compared.",
+            meaning="",
+            advice="There is nothing to adopt.",
+            name=claim.primary or "score",
+            after=claim.best_score,
+            warnings=warnings,
+        )
+    title, tone = _TITLES[claim.verdict]
+    if claim.basis == "selected on holdout" and claim.verdict == "not shown":
+        title = "Better where it was chosen"
+    if run.second_opinion is not None and not run.second_opinion.agrees:
+        tone = "bad" if tone == "bad" else "open"
+    words = claim_words(claim)
+    return VerdictCard(
+        title=title,
+        tone=tone,
+        words=f"{words[:1].upper()}{words[1:]}.",
+        meaning=_meaning(claim),
+        advice=_advice(run, claim),
+        name=claim.primary or "score",
+        before=claim.baseline_score,
+        after=claim.best_score,
+        gain=claim.gain,
+        warnings=warnings,
+    )
+
+
+def _meaning(claim: Claim) -> str:
+    gain = claim.gain
+    if gain is None:
+        return ""
+    line = (
+        f"Over {gain.cases} cases the best is {number(gain.mean)} ahead of the baseline. "
+        f"The true difference is between {number(gain.low)} and {number(gain.high)} "
+        "with 95 % confidence"
+    )
+    if gain.low > 0:
+        return f"{line}: all of that is above zero."
+    if gain.high < 0:
+        return f"{line}: all of that is below zero."
+    return f"{line}: that includes zero, so this may be chance."
+
+
+def _advice(run: RunRecord, claim: Claim) -> str:
+    if claim.verdict == "unchanged":
+        return "There is nothing to adopt: your current version stays."
+    if claim.verdict == "worse":
+        return "Do not adopt this: it is worse than what you have."
+    if run.second_opinion is not None and not run.second_opinion.agrees:
+        return "Read some answers first: the second judge does not see a gain."
+    if claim.verdict == "improved" and claim.basis == "sealed test":
+        return "Adopt it: cases that the search never saw show a gain."
+    if claim.verdict == "improved":
+        return (
+            "Adopt it if these cases are like those in production: fresh answers show a gain, on "
+            "cases that the search has seen."
+        )
+    if claim.basis == "selected on holdout" and strategy_plugin(run.header.strategy).over:
+        # One task by nature: there are no other cases to measure it on.
+        return "Read the result before you use it: the grades that chose it are too optimistic."
+    if claim.basis == "selected on holdout":
+        return (
+            "Measure it before you rely on it: the scores that chose this result are too "
+            "optimistic. A sealed test would show what it is worth."
+        )
+    return (
+        "Do not adopt it on this evidence. More cases in the test, or more repeats, would show a "
+        "gain if there is one."
+    )
+
+
+def _warnings(run: RunRecord) -> tuple[str, ...]:
+    opinion = run.second_opinion
+    return (
+        *([opinion_words(opinion)] if opinion is not None and not opinion.agrees else []),
+        *(withheld.words for withheld in read_all(run.events, Withheld)),
+        *(withheld.words for withheld in read_all(run.events, TextWithheld)),
+        *alarms(run),
+    )
+
+
+Mark: TypeAlias = Literal["same", "added", "removed"]
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_LONG = 20_000
+"""Words of both texts together, above which a text is compared line by line."""
+_AROUND = 240
+"""Characters of unchanged text that are shown beside a change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A stretch of a text that is the same on both sides, or on one side only."""
+
+    mark: Mark
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoRow:
+    """A demonstration that was added, removed or left."""
+
+    mark: Mark
+    demo: Demonstration
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownChange:
+    """One surface that differs, in the way that suits its values."""
+
+    surface: str
+    kind: Literal["text", "value", "demonstrations"]
+    before: str = ""
+    after: str = ""
+    pieces: tuple[Piece, ...] = ()
+    demos: tuple[DemoRow, ...] = ()
+
+    @property
+    def words_added(self) -> int:
+        return self._words("added")
+
+    @property
+    def words_removed(self) -> int:
+        return self._words("removed")
+
+    def _words(self, mark: Mark) -> int:
+        return sum(len(piece.text.split()) for piece in self.pieces if piece.mark == mark)
+
+
+def shown_changes(before: Candidate, after: Candidate) -> tuple[ShownChange, ...]:
+    """Every surface whose value differs."""
+    return tuple(map(_shown, diff(before, after)))
+
+
+def _shown(change: Change) -> ShownChange:
+    before, after = change.before, change.after
+    if isinstance(before, tuple) or isinstance(after, tuple):
+        demos = tuple(_demo_rows(_demos(before), _demos(after)))
+        return ShownChange(surface=change.surface, kind="demonstrations", demos=demos)
+    old, new = _text(before), _text(after)
+    if not (isinstance(before, str) or isinstance(after, str)):
+        return ShownChange(surface=change.surface, kind="value", before=old, after=new)
+    return text_change(change.surface, old, new)
+
+
+def text_change(name: str, before: str, after: str) -> ShownChange:
+    """How a text changed, word by word."""
+    pieces = tuple(_folded(word_pieces(before, after)))
+    return ShownChange(surface=name, kind="text", before=before, after=after, pieces=pieces)
+
+
+def _text(value: Value | None) -> str:
+    return "" if value is None else visible(str(value))
+
+
+def _demos(value: Value | None) -> tuple[Demonstration, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _demo_rows(
+    before: Sequence[Demonstration], after: Sequence[Demonstration]
+) -> Iterator[DemoRow]:
+    yield from (DemoRow(mark="same" if d in before else "added", demo=d) for d in after)
+    yield from (DemoRow(mark="removed", demo=d) for d in before if d not in after)
+
+
+def word_pieces(before: str, after: str) -> list[Piece]:
+    """Two texts as pieces: the same ones and the added ones make up the second text."""
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    if len(old) + len(new) > _LONG:
+        old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    pieces: list[Piece] = []
+    for tag, start, end, first, last in matcher.get_opcodes():
+        if tag == "equal":
+            pieces.append(Piece(mark="same", text="".join(new[first:last])))
+            continue
+        sides: tuple[tuple[Mark, str], ...] = (
+            ("removed", "".join(old[start:end])),
+            ("added", "".join(new[first:last])),
+        )
+        pieces += [Piece(mark=mark, text=text) for mark, text in sides if text]
+    return list(_joined(pieces))
+
+
+def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Replaced words that only spaces part, taken together: that is easier to read."""
+    pending: dict[Mark, str] = {"removed": "", "added": ""}
+    for index, piece in enumerate(pieces):
+        last = index == len(pieces) - 1
+        changed = all(pending.values())
+        if piece.mark != "same":
+            pending[piece.mark] += piece.text
+        elif changed and not last and not piece.text.strip() and "\n" not in piece.text:
+            pending = {mark: text + piece.text for mark, text in pending.items()}
+        else:
+            yield from _pending_pieces(pending)
+            pending = {"removed": "", "added": ""}
+            yield piece
+    yield from _pending_pieces(pending)
+
+
+def _pending_pieces(pending: dict[Mark, str]) -> Iterator[Piece]:
+    yield from (Piece(mark=mark, text=text) for mark, text in pending.items() if text)
+
+
+def _folded(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """The pieces with long unchanged stretches cut in their middle."""
+    for index, piece in enumerate(pieces):
+        first, last = index == 0, index == len(pieces) - 1
+        room = _AROUND * (1 if first or last else 2)
+        if piece.mark != "same" or len(piece.text) <= room + 80:
+            yield piece
+            continue
+        head = "" if first else piece.text[:_AROUND]
+        tail = "" if last else piece.text[-_AROUND:]
+        yield Piece(mark="same", text=f"{head} […] {tail}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedPart:
+    """A part of the winner that was taken out again since nothing missed it."""
+
+    trial: int
+    what: str
+
+
+def pruned_parts(run: RunRecord) -> tuple[PrunedPart, ...]:
+    """What pruning removed from the winner."""
+    return tuple(
+        PrunedPart(trial=row.number, what=row.trial.candidate.origin.note or "a part")
+        for row in run.rows
+        if row.trial.phase == PRUNE and row.trial.accepted
+    )
