@@ -10,11 +10,10 @@ from typer.main import get_command
 from burnish.cli import (
     adopt,
     data,
-    experiments,
+    delegation_commands,
     improve_commands,
     measure_commands,
     models,
-    policy,
     run_commands,
     service_commands,
     setup_commands,
@@ -72,8 +71,8 @@ app.command("why", rich_help_panel="Look back")(run_commands.why)
 app.command("serve", rich_help_panel="Serve it")(service_commands.serve)
 app.command("mcp", rich_help_panel="Serve it")(service_commands.mcp)
 app.add_typer(tokens.app, name="tokens", rich_help_panel="Serve it")
-app.add_typer(experiments.app, name="experiments", rich_help_panel="Look back")
-app.add_typer(policy.app, name="policy", rich_help_panel="Look back")
+app.add_typer(delegation_commands.experiments_app, name="experiments", rich_help_panel="Look back")
+app.add_typer(delegation_commands.policy_app, name="policy", rich_help_panel="Look back")
 app.add_typer(setup_commands.app, name="init", rich_help_panel="Set up")
 app.add_typer(models.app, name="models", rich_help_panel="Set up")
 app.add_typer(setup_commands.roles_app, name="roles", rich_help_panel="Set up")

@@ -108,11 +108,6 @@ def endpoint_of(ref: ModelRef) -> Endpoint:
     )
 
 
-def extra_of(protocol: ProviderProtocol) -> str:
-    """The extra that calls of this protocol need."""
-    return _EXTRAS[protocol][0]
-
-
 def missing_extra(protocol: ProviderProtocol) -> str:
     """The extra to install before a model of this protocol can be called; empty if it is there."""
     extra, module = _EXTRAS[protocol]

@@ -137,6 +137,14 @@ def alarm_rows(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield from (("warning", cell(message, 300)) for message in alarms(run))
 
 
+def result_rows(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
+    """How a run ended, its alarms, and the loss on holdout that it went from and to."""
+    yield from status_rows(run, reason)
+    yield from alarm_rows(run)
+    losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
+    yield "holdout loss", " → ".join(losses)
+
+
 def luck_points(run: RunRecord) -> Iterator[str]:
     """How often the run would accept an edit that changes nothing."""
     yield from (f"by luck: {luck.words}" for luck in read_all(run.events, ByLuck))

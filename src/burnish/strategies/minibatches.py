@@ -1,4 +1,4 @@
-"""Minibatches: how a search looks at a few cases of train, and what it remembers of them."""
+"""Minibatches: how a search looks at a few cases of train, and what it remembers and shows."""
 
 import random
 from collections import defaultdict
@@ -9,9 +9,15 @@ from typing import TypeAlias
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, mean
+from burnish.core.formatting import Section, number
 from burnish.core.money import Spend
 from burnish.core.surfaces import EPSILON, Candidate
+from burnish.core.trials import Trial
 from burnish.journal.executors import together
+from burnish.runs.directory import RunRecord
+from burnish.runs.events import BASELINE
+from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 
 Minibatch: TypeAlias = tuple[Case, ...]
@@ -27,6 +33,26 @@ def require_splits(dataset: Dataset, search: str) -> None:
     ]
     if problems:
         raise ConfigError(problems)
+
+
+class MinibatchPlugin(StrategyPlugin):
+    """A plug-in of a search in rounds that compare scores on a minibatch first."""
+
+    def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
+        del quiet
+        table = score_table(run)
+        return () if table is None else (table,)
+
+    def turn(self, trial: Trial) -> str:
+        return "cycle" if trial.phase == BASELINE else "round"
+
+
+def minibatch_line(
+    cases: Sequence[str], before: float | None, after: float | None, *, beside: str
+) -> str:
+    """The scores of a candidate and of what it is compared with, for `runs show --trial`."""
+    scores = f"score of {beside} {number(before)}, candidate {number(after)}"
+    return f"minibatch {', '.join(cases)}: {scores}"
 
 
 def score_of(result: CaseResult, objective: Objective) -> float | None:

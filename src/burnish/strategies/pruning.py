@@ -5,9 +5,9 @@ that let it in would keep it for ever: so winner and candidates are measured und
 the target always gives the same answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from burnish.core.cases import Case, Split
 from burnish.core.comparisons import Pair
@@ -18,7 +18,7 @@ from burnish.core.money import Spend, total
 from burnish.core.protocols import surfaces_of
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, Verdict
-from burnish.runs.events import PRUNE, PhaseEnded, PhaseStarted
+from burnish.runs.events import PRUNE, PhaseEnded, PhaseStarted, SearchEnded
 from burnish.runs.recorder import Ancestor
 from burnish.runs.run import Run
 from burnish.strategies.parts import LineageStep, Part, SurfaceParts, parts_of
@@ -82,6 +82,24 @@ class PruneDetails(TrialDetails):
     """Its characters."""
 
 
+class PrunableSearch(Protocol):
+    """A search in numbered rounds that goes on from a pruned leader."""
+
+    @property
+    def number(self) -> int:
+        """The last round."""
+        ...
+
+    @property
+    def leader(self) -> Winner:
+        """Who leads, with its results."""
+        ...
+
+    def lead(self, leader: Winner) -> None:
+        """Let another candidate lead, which was measured elsewhere."""
+        ...
+
+
 class Pruner:
     """Prunes the winner of a search."""
 
@@ -109,6 +127,24 @@ class Pruner:
         """Who led after the last pass."""
         if active:
             run.closing.set_aside(removal_cost(run, self._splits, repeats))
+
+    async def alternate(
+        self, search: PrunableSearch, go: Callable[[], Awaitable[str]], *, unit: str = "round"
+    ) -> None:
+        """Search and prune the leader, until nothing is left to try or to spend.
+
+        `go` searches until there is a reason to stop, and says why nothing is left to try, if so.
+        """
+        search_on = True
+        while search_on:
+            ended = await go()
+            if ended:
+                event = SearchEnded(cycle=search.number, reason=ended)
+                self._run.tell(event, f"{unit}:{search.number}:{ended}")
+            pruned = await self.prune(search.leader, cycle=search.number)
+            if pruned.changed:
+                search.lead(pruned.leader)
+            search_on = pruned.search_on and not ended
 
     async def prune(self, winner: Winner, *, cycle: int = 0) -> Pruned:
         """Make a pass, if there is something to take out and a budget for it."""

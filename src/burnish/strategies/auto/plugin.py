@@ -19,16 +19,15 @@ from burnish.core.formatting import (
 )
 from burnish.core.money import Spend
 from burnish.core.surfaces import AGENT_SURFACES, Surface
-from burnish.core.trials import Trial, TrialRow
+from burnish.core.trials import TrialRow
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
-from burnish.runs.directory import RunRecord, loss_of
+from burnish.runs.directory import RunRecord
 from burnish.runs.events import BASELINE, PERSON, PRUNE, Event, read_all
 from burnish.runs.plugins import (
     Building,
     RoleNeed,
     StrategyParts,
-    StrategyPlugin,
     TargetParts,
     fitting,
     lack,
@@ -49,6 +48,7 @@ from burnish.strategies.auto.search import (
     ProposerStopped,
     gain_of,
 )
+from burnish.strategies.minibatches import MinibatchPlugin, minibatch_line
 from burnish.strategies.settings import budget_with_an_end
 
 _ENDS = {
@@ -95,7 +95,7 @@ _ROLES = (
 )
 
 
-class AutoPlugin(StrategyPlugin):
+class AutoPlugin(MinibatchPlugin):
     """Automatic search for the command line, run.json and report.md."""
 
     name: ClassVar[str] = Auto.name
@@ -147,24 +147,15 @@ class AutoPlugin(StrategyPlugin):
     def progress(self) -> ProgressLines:
         return _AutoLines(self.ends)
 
-    def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
-        del quiet
-        table = sections.score_table(run)
-        return () if table is None else (table,)
-
     def report(self, run: RunRecord) -> Iterable[Section]:
         return _report(run, self.reason(run))
-
-    def turn(self, trial: Trial) -> str:
-        return "cycle" if trial.phase == BASELINE else "round"
 
     def trial_lines(self, row: TrialRow) -> Iterable[str]:
         details = AutoDetails.of(row.trial)
         if details.minibatch:
-            before, after = number(details.parent_score), number(details.candidate_score)
-            cases = ", ".join(details.minibatch)
+            before, after = details.parent_score, details.candidate_score
             yield f"proposer {row.trial.phase}, {counted(details.calls, 'call')}"
-            yield f"minibatch {cases}: score of incumbent {before}, candidate {after}"
+            yield minibatch_line(details.minibatch, before, after, beside="incumbent")
 
 
 def _offers(building: Building, parts: TargetParts) -> Iterator[ProposerOffer]:
@@ -257,10 +248,7 @@ def _report(run: RunRecord, reason: str) -> Iterator[Section]:
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
-    yield from sections.status_rows(run, reason)
-    yield from sections.alarm_rows(run)
-    losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
-    yield "holdout loss", " → ".join(losses)
+    yield from sections.result_rows(run, reason)
     yield "trials", f"{run.trials}, {run.accepted} accepted"
     yield from sections.cost_rows(run)
 

@@ -14,7 +14,7 @@ from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import EPSILON, DemosSurface, Origin
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, TrialDetails, Verdict
 from burnish.runs.baseline_checks import require_baseline
-from burnish.runs.events import BASELINE, PERSON, EventData, SearchEnded
+from burnish.runs.events import BASELINE, PERSON, EventData
 from burnish.runs.proposers import Proposed, ProposerEvidence, ProposerOffer, Tried
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
@@ -126,16 +126,7 @@ class Auto:
         if run.stop_reason(run.estimate(Split.HOLDOUT, repeats=settings.repeats)) is not None:
             return
         rounds = _Rounds(run, self, await _baseline(run, settings.repeats))
-        search_on = True
-        while search_on:
-            ended = await rounds.go()
-            if ended:
-                event = SearchEnded(cycle=rounds.number, reason=ended)
-                run.tell(event, f"round:{rounds.number}:{ended}")
-            pruned = await pruner.prune(rounds.leader, cycle=rounds.number)
-            if pruned.changed:
-                rounds.leader = pruned.leader
-            search_on = pruned.search_on and not ended
+        await pruner.alternate(rounds, rounds.go)
 
 
 async def _baseline(run: Run, repeats: int) -> Winner:
@@ -171,6 +162,10 @@ class _Rounds:
         self.number = 0
         self._idle = 0
         """Rounds in a row in which no candidate was run."""
+
+    def lead(self, leader: Winner) -> None:
+        """Let another candidate lead, which was measured elsewhere."""
+        self.leader = leader
 
     async def go(self) -> str:
         """Make rounds until there is a reason to stop; why there is nothing left to try, if so."""

@@ -12,7 +12,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Metric, Role, Target
 from burnish.core.surfaces import DemosSurface, Structured
 from burnish.models.references import ModelRef
-from burnish.runs.events import ByLuck, SearchEnded
+from burnish.runs.events import ByLuck
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
 from burnish.runs.proposers import Proposed, ProposerEvidence, Tried
 from burnish.runs.roles import GIVE_UP_AFTER
@@ -124,18 +124,16 @@ class Backprop:
         )
         if run.stop_reason(run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)) is not None:
             return
-        ended, search_on = await search.baseline(), True
+        ended = await search.baseline()
         run.tell(ByLuck(words=self.settings.by_luck(data)), "by_luck")
-        while search_on:
-            while not ended and run.stopped is None and run.stop_reason(search.need) is None:
-                ended = await search.next()
-            if ended:
-                event = SearchEnded(cycle=search.number, reason=ended)
-                run.tell(event, f"round:{search.number}:{ended}")
-            pruned = await pruner.prune(search.leader, cycle=search.number)
-            if pruned.changed:
-                search.lead(pruned.leader)
-            search_on = pruned.search_on and not ended
+
+        async def go() -> str:
+            reason = ended
+            while not reason and run.stopped is None and run.stop_reason(search.need) is None:
+                reason = await search.next()
+            return reason
+
+        await pruner.alternate(search, go)
 
 
 class BackpropProposer:

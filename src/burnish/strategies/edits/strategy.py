@@ -17,7 +17,7 @@ from burnish.core.trials import Decision, SplitResult, Trial
 from burnish.journal.executors import together
 from burnish.runs.baseline_checks import broken_constraints, check_constraints, require_baseline
 from burnish.runs.evaluation import Conditions
-from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded, Warned
+from burnish.runs.events import BASELINE, ByLuck, EventData, Warned
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
 from burnish.runs.steering import Suggestion
@@ -172,19 +172,17 @@ class Edits:
         noisy = await loop.baseline()
         if words := self.by_luck(run.setup, noisy=noisy):
             run.tell(ByLuck(words=words), "by_luck")
-        ended, search_on = loop.over(), True
-        while search_on:
-            while not ended and run.stop_reason(loop.need) is None:
+        ended = loop.over()
+
+        async def go() -> str:
+            reason = ended
+            while not reason and run.stop_reason(loop.need) is None:
                 await loop.iterate()
                 run.answering.require(self.editor.name, after=GIVE_UP_AFTER)
-                ended = loop.over()
-            if ended:
-                event = SearchEnded(cycle=loop.iteration, reason=ended)
-                run.tell(event, f"iteration:{loop.iteration}:{ended}")
-            pruned = await pruner.prune(loop.leader, cycle=loop.iteration)
-            if pruned.changed:
-                loop.lead(pruned.leader)
-            search_on = pruned.search_on and not ended
+                reason = loop.over()
+            return reason
+
+        await pruner.alternate(loop, go, unit="iteration")
 
 
 class _Loop:
@@ -207,7 +205,7 @@ class _Loop:
         """Edits since the incumbent leads: whose turn it is in the pool."""
         self._failures = 0
         self._idle = 0
-        self.iteration = 0
+        self.number = 0
 
     @property
     def need(self) -> Spend:
@@ -228,8 +226,8 @@ class _Loop:
 
     def stage(self, name: str, slot: int, **more: Any) -> None:
         """Announce one of the eight stages."""
-        event = StageReached(stage=name, iteration=self.iteration, **more)
-        self._run.tell(event, f"iteration:{self.iteration}:{slot}:{name}")
+        event = StageReached(stage=name, iteration=self.number, **more)
+        self._run.tell(event, f"iteration:{self.number}:{slot}:{name}")
 
     async def baseline(self) -> bool:
         """Measure the files as they are; whether their number may be noisy."""
@@ -267,7 +265,7 @@ class _Loop:
 
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
-        self.iteration += 1
+        self.number += 1
         if (suggestion := await self._run.steering.next()) is not None:
             own = await self._own(self._incumbent, suggestion)
             await self._settle(0, await self._trained(0, own))
@@ -292,7 +290,7 @@ class _Loop:
     async def _own(self, parent: Candidate, suggestion: Suggestion) -> EditAttempt:
         """A person's own edit, checked; the bounds of an edit are for editors."""
         attempt = EditAttempt(
-            iteration=self.iteration,
+            iteration=self.number,
             parent=parent,
             sent=suggestion,
             rationale=suggestion.origin.note,
@@ -353,7 +351,7 @@ class _Loop:
 
     async def _edited(self, parent: Candidate, reply: Asked[Edit]) -> EditAttempt:
         """The candidate of an answer, checked against the bounds."""
-        attempt = EditAttempt(iteration=self.iteration, parent=parent, proposal=reply.proposal)
+        attempt = EditAttempt(iteration=self.number, parent=parent, proposal=reply.proposal)
         if reply.answer is None:
             return replace(attempt, problems=(Problem(message=reply.proposal.error),))
         target = self._run.target
@@ -442,7 +440,7 @@ class _Loop:
             evaluation, incumbent, self._run.objective, self._settings, best=best
         )
         if decision.code == "tampering":
-            key = f"iteration:{self.iteration}:{slot}:tampering"
+            key = f"iteration:{self.number}:{slot}:tampering"
             self._run.tell(Warned(message=decision.reason), key)
         return decision
 

@@ -5,25 +5,23 @@ from functools import partial
 from typing import ClassVar
 
 from burnish.core.content import short_id
-from burnish.core.formatting import Section, number
-from burnish.core.trials import Trial, TrialRow
+from burnish.core.formatting import Section
+from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import BASELINE
 from burnish.runs.plugins import (
     Building,
     ResultFiles,
     RoleNeed,
     StrategyParts,
-    StrategyPlugin,
     TargetParts,
 )
 from burnish.runs.progress import ProgressLines
 from burnish.runs.proposers import ProposerOffer
-from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
+from burnish.strategies.minibatches import MinibatchPlugin, minibatch_line
 from burnish.strategies.reflective.attempts import (
     ReflectiveDetails,
     ReflectiveSettings,
@@ -48,7 +46,7 @@ _REFLECTOR = RoleNeed(
 )
 
 
-class ReflectivePlugin(StrategyPlugin):
+class ReflectivePlugin(MinibatchPlugin):
     """Reflective search for the command line, run.json and report.md."""
 
     name: ClassVar[str] = Reflective.name
@@ -121,23 +119,14 @@ class ReflectivePlugin(StrategyPlugin):
         redactor = run.directory.redactor
         return RoundFiles(run.directory.folder, baseline=texts, redactor=redactor)
 
-    def baseline(self, run: RunRecord, *, quiet: bool) -> Sequence[Section]:
-        del quiet
-        table = score_table(run)
-        return () if table is None else (table,)
-
     def report(self, run: RunRecord) -> Iterable[Section]:
         return report(run, self.reason(run))
-
-    def turn(self, trial: Trial) -> str:
-        return "cycle" if trial.phase == BASELINE else "round"
 
     def trial_lines(self, row: TrialRow) -> Iterable[str]:
         details = ReflectiveDetails.of(row.trial)
         if details.minibatch:
-            before, after = number(details.parent_score), number(details.candidate_score)
-            cases = ", ".join(details.minibatch)
-            yield f"minibatch {cases}: score of parent {before}, candidate {after}"
+            before, after = details.parent_score, details.candidate_score
+            yield minibatch_line(details.minibatch, before, after, beside="parent")
 
 
 def _check_budget(

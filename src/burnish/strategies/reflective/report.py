@@ -218,10 +218,7 @@ def _part_that_decided(run: RunRecord) -> Iterator[str]:
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
-    yield from sections.status_rows(run, reason)
-    yield from sections.alarm_rows(run)
-    losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
-    yield "holdout loss", " → ".join(losses)
+    yield from sections.result_rows(run, reason)
     yield "rounds", str(max((row.trial.cycle for row in run.rows), default=0))
     yield "trials", f"{run.trials}, {run.accepted} accepted{_of_these(run)}"
     yield from sections.cost_rows(run)

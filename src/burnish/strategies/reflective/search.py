@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from burnish.core.cases import Split
@@ -17,7 +18,7 @@ from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import MAX_MISSING, SplitResult, Standing, Trial, Verdict
 from burnish.journal.limits import Budget
 from burnish.runs.baseline_checks import require_baseline
-from burnish.runs.events import BASELINE, PERSON, SearchEnded
+from burnish.runs.events import BASELINE, PERSON
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.strategies.minibatches import (
@@ -118,16 +119,7 @@ class Reflective:
         if run.stop_reason(rounds.baseline_cost) is not None:
             return
         await rounds.baseline()
-        search_on = True
-        while search_on:
-            ended = await self._go(run, rounds)
-            if ended:
-                event = SearchEnded(cycle=rounds.number, reason=ended)
-                run.tell(event, f"round:{rounds.number}:{ended}")
-            pruned = await pruner.prune(rounds.leader, cycle=rounds.number)
-            if pruned.changed:
-                rounds.lead(pruned.leader)
-            search_on = pruned.search_on and not ended
+        await pruner.alternate(rounds, partial(self._go, run, rounds))
 
     async def _go(self, run: Run, rounds: "_Rounds") -> str:
         """Make rounds until there is a reason to stop; why there is nothing left to try, if so."""

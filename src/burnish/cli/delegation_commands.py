@@ -1,4 +1,4 @@
-"""`burnish policy`: the versions of the six policy texts that delegations read."""
+"""`burnish experiments` and `burnish policy`: tasks of delegations, and the texts they read."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,20 @@ from burnish.cli import options
 if TYPE_CHECKING:
     from burnish.delegation.policy import PolicyRegistry
 
-app = typer.Typer(no_args_is_help=True, help="The texts that make up the prompts of delegations.")
+policy_app = typer.Typer(
+    no_args_is_help=True, help="The texts that make up the prompts of delegations."
+)
+experiments_app = typer.Typer(
+    no_args_is_help=True, help="Tasks that belong together, and the best of each."
+)
+_Root = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The folder of experiments; $BURNISH_EXPERIMENTS_ROOT, or results/experiments.",
+    ),
+]
+
 
 _Name = Annotated[str, typer.Argument(metavar="TEXT", help="Such as worker_pitfalls.")]
 _Number = Annotated[int, typer.Argument(metavar="VERSION", help="0 is the shipped one.")]
@@ -20,7 +33,7 @@ _Experiment = Annotated[
 ]
 
 
-@app.command("list")
+@policy_app.command("list")
 def show_all(
     *, db: options.Db = None, target: _Experiment = None, as_json: options.AsJson = False
 ) -> None:
@@ -47,7 +60,7 @@ def show_all(
     typer.echo(f"registry {registry.path}{'' if registry.path.exists() else ' (not created yet)'}")
 
 
-@app.command("epochs")
+@policy_app.command("epochs")
 def epochs(
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="Its name.")],
     *,
@@ -76,7 +89,7 @@ def epochs(
     table.show()
 
 
-@app.command("show")
+@policy_app.command("show")
 def show(
     name: _Name,
     version: Annotated[
@@ -104,7 +117,7 @@ def show(
         typer.echo(f"v{each.number:<4} {len(each.content):>6,} characters  {from_}{marks}")
 
 
-@app.command("diff")
+@policy_app.command("diff")
 def diff(
     name: _Name,
     before: _Number,
@@ -124,7 +137,7 @@ def diff(
     typer.echo("\n".join(lines) if lines else f"v{before} and v{other} are the same")
 
 
-@app.command("rollback")
+@policy_app.command("rollback")
 def rollback(
     name: _Name, version: _Number, *, db: options.Db = None, target: _Experiment = None
 ) -> None:
@@ -138,7 +151,7 @@ def rollback(
         typer.echo(f"! it is pinned at v{registry.pins()[name]}, so runs use that version")
 
 
-@app.command("pin")
+@policy_app.command("pin")
 def pin(
     name: _Name,
     version: Annotated[
@@ -152,7 +165,7 @@ def pin(
     typer.echo(f"{name}: pinned at v{_registry(db, target).pin(name, version)}")
 
 
-@app.command("unpin")
+@policy_app.command("unpin")
 def unpin(name: _Name, *, db: options.Db = None, target: _Experiment = None) -> None:
     """Unpin a text: runs use its active version, and training may change it."""
     registry = _registry(db, target)
@@ -160,7 +173,7 @@ def unpin(name: _Name, *, db: options.Db = None, target: _Experiment = None) -> 
     typer.echo(f"{name}: v{registry.active()[name]} is read")
 
 
-@app.command("put")
+@policy_app.command("put")
 def put(
     name: _Name,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new text.")],
@@ -179,3 +192,78 @@ def _registry(db: Path | None, experiment: str | None) -> "PolicyRegistry":
     from burnish.delegation.training.setup import find_registry
 
     return find_registry(db, experiment)
+
+
+@experiments_app.command("new")
+def new_experiment(
+    name: Annotated[str, typer.Argument(help="The name of the experiment.")],
+    *,
+    goal: Annotated[str, typer.Option(help="The goal of the experiment.")] = "",
+    root: _Root = None,
+) -> None:
+    """Create an experiment, and print its id."""
+    from burnish.delegation.experiments import Experiment
+
+    typer.echo(Experiment.new(name, goal=goal, root=root).folder.name)
+
+
+@experiments_app.command("list")
+def list_experiments(*, root: _Root = None, as_json: options.AsJson = False) -> None:
+    """List the experiments."""
+    from burnish.delegation.experiments import Experiment
+    from burnish.reports.rendering import Columns
+
+    records = [each.record for each in Experiment.all(root)]
+    if as_json:
+        typer.echo(json.dumps([each.to_json() for each in records], ensure_ascii=False))
+        return
+    if not records:
+        typer.echo('there are no experiments; `burnish experiments new "…"` makes one')
+        return
+    table = Columns("experiment", "tasks", "name", "goal", cut=("goal",))
+    for each in records:
+        table.add(each.experiment_id, str(len(each.task_order)), each.name, each.goal)
+    table.show()
+
+
+@experiments_app.command("show")
+def show_experiment(
+    experiment: Annotated[str, typer.Argument(metavar="EXP", help="Its id.")],
+    *,
+    root: _Root = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the tasks of an experiment, with the loss of each best run."""
+    from burnish.delegation.experiments import Experiment, summary, summary_lines
+
+    record = Experiment.find(experiment, root=root)
+    if as_json:
+        typer.echo(json.dumps(summary(record), ensure_ascii=False))
+        return
+    for line in summary_lines(record):
+        typer.echo(line)
+
+
+@experiments_app.command("best")
+def choose_best(
+    target: Annotated[str, typer.Argument(metavar="EXP:TASK", help="The task.")],
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN", autocompletion=options.run_ids, help="The run to choose as BEST."
+        ),
+    ] = None,
+    *,
+    auto: Annotated[bool, typer.Option("--auto", help="Let the lowest loss decide again.")] = False,
+    root: _Root = None,
+) -> None:
+    """Choose the BEST of a task by hand; a lower loss does not replace it."""
+    from burnish.core.errors import ConfigError, Problem
+    from burnish.delegation.experiments import TaskBest, find_task
+
+    if (run is None) != auto:
+        problem = Problem(message="which run is the best?", remedy="name a run, or use --auto")
+        raise ConfigError([problem])
+    place = TaskBest(find_task(target, root=root))
+    put = place.choose_by_loss() if run is None else place.choose(run)
+    typer.echo(f"best     {put}")
