@@ -163,14 +163,14 @@ class _Terminal:
         session, case = self._session, self._session.cases[place]
         many = len(session.cases)
         typer.echo(f"\ncase {place + 1} of {many} · {visible(case.id)} · {session.count} labelled")
-        for line in case_texts(case):
+        for line in _case_texts(case):
             typer.echo(line)
         if (label := session.label(place)) is not None:
             note = f" ({visible(label.note)})" if label.note else ""
             typer.echo(f"your label so far: {label.label}{note}")
 
 
-def case_texts(case: Case) -> Iterator[str]:
+def _case_texts(case: Case) -> Iterator[str]:
     """What the person needs to see of a case, folded to the width of the terminal."""
     for name, text in shown_parts(case):
         yield from _folded(name, text)

@@ -122,7 +122,7 @@ def convert_cases(
     """Read, convert and write cases; stop before anything is lost unless allowed."""
     file = read_cases(source, format=read_as)
     format_name = write_as or format_of(target)
-    write_converted(target, file, format_name, lossy=lossy, force=force)
+    _write_converted(target, file, format_name, lossy=lossy, force=force)
     for note in label_notes(file, format_name):
         typer.echo(f"dropped  {note}", err=True)
     typer.echo(
@@ -130,7 +130,7 @@ def convert_cases(
     )
 
 
-def write_converted(
+def _write_converted(
     target: Path, file: CaseFile, format_name: str, *, lossy: bool, force: bool
 ) -> None:
     """Write cases in a format; stop before anything is lost unless allowed, and say what is."""
@@ -205,7 +205,7 @@ class TraceImport:
 
     def run(self) -> None:
         """Read, choose, redact and write; print what was left out and why."""
-        use = reply_use(self.reply)
+        use = _reply_use(self.reply)
         redactor = data_redactor(self.patterns, self.personal)
         condition = where(self.conditions)
         format_name = format_of(self.target)
@@ -217,7 +217,7 @@ class TraceImport:
         chosen = self._sampled(once.cases, matching)
         clean = tuple(_clean(case, redactor) for case in chosen)
         file = CaseFile(cases=clean, format="jsonl")
-        write_converted(self.target, file, format_name, lossy=self.lossy, force=self.force)
+        _write_converted(self.target, file, format_name, lossy=self.lossy, force=self.force)
         self._say(log, matching, once.repeated, len(once.cases), redactor)
         typer.echo(f"wrote    {self.target}: {counted(len(clean), 'case')}")
         typer.echo(f"next     burnish data check {self.target}")
@@ -302,7 +302,7 @@ def kinds_kept(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(kind for kind in PERSONAL if kind not in names)
 
 
-def reply_use(name: str) -> ReplyUse:
+def _reply_use(name: str) -> ReplyUse:
     """What becomes of replies, by its name."""
     names = [each.value for each in ReplyUse]
     if name not in names:

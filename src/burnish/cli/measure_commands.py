@@ -166,7 +166,7 @@ def watch(
 
 
 _MEASURE = "What is measured"
-MOST_COLUMNS = 24
+_MOST_COLUMNS = 24
 _measured, _report = options.in_panel(_MEASURE), options.in_panel("Reports")
 _grid = options.in_panel("Grids")
 _CONFIGURATION: tuple[type[BurnishError], ...] = (
@@ -247,7 +247,7 @@ class _Axes:
         ),
     ] = None
     max_columns: Annotated[int, _grid(min=1, help="The most combinations that are measured.")] = (
-        MOST_COLUMNS
+        _MOST_COLUMNS
     )
 
 

@@ -24,7 +24,7 @@ from burnish.reports.watch import (
     waiting_words,
 )
 
-ALARM_EXIT = 4
+_ALARM_EXIT = 4
 """The exit code of `--once` if the check raised an alarm."""
 
 
@@ -57,7 +57,7 @@ def run_watch(
         try:
             state = _checked(options, shown=shown)
             if seconds is None:
-                raise typer.Exit(ALARM_EXIT if state.check and state.check.alarm else 0)
+                raise typer.Exit(_ALARM_EXIT if state.check and state.check.alarm else 0)
             # It waits for the first check that has something to begin with.
             waiting = options.new_baseline and state.check is None
             options = replace(options, new_baseline=waiting)

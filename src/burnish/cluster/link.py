@@ -74,8 +74,8 @@ class LinkMessage:
     """The arguments, the result or the error; not shown, since it may hold what nobody may read."""
 
 
-Handler: TypeAlias = Callable[..., Awaitable[Any]]
-Clean: TypeAlias = Callable[[str], str]
+_Handler: TypeAlias = Callable[..., Awaitable[Any]]
+_Clean: TypeAlias = Callable[[str], str]
 """Removes secrets from a text."""
 
 
@@ -88,9 +88,9 @@ class Link:
     def __init__(
         self,
         send: Callable[[LinkMessage], None],
-        handlers: Mapping[str, Handler],
+        handlers: Mapping[str, _Handler],
         *,
-        clean: Clean = str,
+        clean: _Clean = str,
     ) -> None:
         self._send = send
         self._handlers = handlers
@@ -177,7 +177,7 @@ class RemoteFailure(Exception):
     """An error of another process whose type cannot travel; its text has it."""
 
 
-def portable(error: Exception, clean: Clean = str) -> Exception:
+def portable(error: Exception, clean: _Clean = str) -> Exception:
     """The error, or one with the same text if it cannot be sent or contains a secret."""
     text = clean(str(error))
     known = type(error).__module__.partition(".")[0] in ("builtins", "burnish")

@@ -423,12 +423,12 @@ def _order(execution: ExecutionSpec, spec: Mapping[str, JsonValue], target: str)
         spec={**spec, "execution": cast("JsonValue", stripped)},
         target=target,
         root=str(root),
-        archive=archived(root) if isinstance(root, Path) else b"",
+        archive=_archived(root) if isinstance(root, Path) else b"",
         keys={name: os.environ[name] for name in execution.send_keys},
     )
 
 
-def archived(folder: Path) -> bytes:
+def _archived(folder: Path) -> bytes:
     """The files of a folder as a zip archive, without hidden files and results."""
     if not folder.is_dir():
         raise ConfigError.of("execution.upload", f"{folder} is no folder")

@@ -296,7 +296,7 @@ def _marked(old: str, new: str) -> str:
     return "".join(parts)
 
 
-def change_words(change: Change) -> str:
+def _change_words(change: Change) -> str:
     """What changed in one surface, in a few words."""
     before, after = change.before, change.after
     if before is None and isinstance(after, str):
@@ -331,6 +331,6 @@ def _text_words(before: str, after: str) -> str:
 
 def changes_words(changes: Sequence[Change], most: int = 3) -> list[str]:
     """What changed, a line for each surface."""
-    shown = [change_words(change) for change in changes[:most]]
+    shown = [_change_words(change) for change in changes[:most]]
     more = len(changes) - most
     return [*shown, f"and {more} more"] if more > 0 else shown

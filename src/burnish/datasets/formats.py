@@ -132,7 +132,7 @@ def _lost_parts(case: Case, again: Case) -> Iterator[str]:
         yield from _lost_extras(turn.extras, other.extras, _OF_TURNS)
 
 
-def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
+def _loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  # noqa: A002
     """A sentence for each lost part, with the cases that lose it."""
     losers: dict[str, list[str]] = {}
     for case, again in pairs:
@@ -145,7 +145,7 @@ def loss_notes(pairs: Iterable[tuple[Case, Case]], format: str) -> list[str]:  #
     ]
 
 
-def dropped_labels(file: CaseFile, format: str) -> list[str]:  # noqa: A002
+def _dropped_labels(file: CaseFile, format: str) -> list[str]:  # noqa: A002
     """A sentence for what only labels the set, such as its id; no case depends on it."""
     about = ("eval_set_id", "app_name", "name", "description", "creation_timestamp")
     names = [name for name in about if getattr(file, name)]
@@ -290,13 +290,13 @@ def convert(file: CaseFile, format: str) -> tuple[CaseFile, list[str]]:  # noqa:
     converted = _in_format(file, format)
     if target.again is not None:
         converted = replace(converted, cases=target.again(converted))
-    notes = loss_notes(zip(file.cases, converted.cases, strict=True), format)
+    notes = _loss_notes(zip(file.cases, converted.cases, strict=True), format)
     return (file, []) if file.format == format and not notes else (converted, notes)
 
 
 def label_notes(file: CaseFile, format: str) -> list[str]:  # noqa: A002
     """A sentence for the labels of the set that a format has no place for; nothing else is lost."""
-    return [] if _FORMATS[_known_format(format)].names_sets else dropped_labels(file, format)
+    return [] if _FORMATS[_known_format(format)].names_sets else _dropped_labels(file, format)
 
 
 def _in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002

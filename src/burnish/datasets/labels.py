@@ -25,7 +25,7 @@ from burnish.system.borrowed_files import make_private_folder
 from burnish.system.files import append_line, state_folder
 from burnish.system.locks import FileLock
 
-Answer = str | float
+_Answer = str | float
 """A class, such as pass or fail, or a score from 0 to 1."""
 _SHOWN = 20
 
@@ -55,13 +55,13 @@ class Scale:
     def __str__(self) -> str:
         return "a score from 0 to 1" if self.is_score else ", ".join(self.classes)
 
-    def allows(self, answer: Answer) -> bool:
+    def allows(self, answer: _Answer) -> bool:
         """Whether this is one of the answers."""
         if self.is_score:
             return not isinstance(answer, str) and 0 <= answer <= 1
         return answer in self.classes
 
-    def read(self, text: str) -> Answer | None:
+    def read(self, text: str) -> _Answer | None:
         """The answer that somebody typed; None if it is none.
 
         A class may be given by its number, by its name, or by the beginning of its name.
@@ -155,7 +155,7 @@ class Labels:
         own = ((case.id, self.given.get((person, case.id))) for case in self.cases)
         return {case: label for case, label in own if label is not None}
 
-    def answers(self) -> dict[str, dict[str, Answer]]:
+    def answers(self) -> dict[str, dict[str, _Answer]]:
         """The labels alone, by person and case."""
         return {
             person: {
@@ -245,7 +245,7 @@ class Labelling:
         places = range(after + 1, len(self.cases))
         return next((place for place in places if self.label(place) is None), None)
 
-    def save(self, place: int, answer: Answer, *, note: str = "") -> None:
+    def save(self, place: int, answer: _Answer, *, note: str = "") -> None:
         """Write a label, in place of an earlier one of this person."""
         case = self.cases[place]
         assert self.scale.allows(answer)
@@ -292,7 +292,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def replies_of(case: Case) -> tuple[str, ...]:
+def _replies_of(case: Case) -> tuple[str, ...]:
     """What an agent replied, recorded or in a column `reply`; empty if that is not there."""
     if case.recorded is not None:
         return case.recorded.replies
@@ -304,7 +304,7 @@ def shown_parts(case: Case) -> Iterator[tuple[str, str]]:
     """What a person needs to see of a case to label it: each text, and what it is."""
     for message in case.history:
         yield message.role, message.content
-    replies = replies_of(case)
+    replies = _replies_of(case)
     for number in range(max(len(case.turns), len(replies))):
         turn = case.turns[number] if number < len(case.turns) else None
         if turn is not None:

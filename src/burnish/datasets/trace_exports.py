@@ -29,13 +29,13 @@ from burnish.system.config import near
 from burnish.system.files import read_text, translated
 from burnish.system.yaml import parse_json
 
-Record: TypeAlias = Mapping[str, Json]
-Records: TypeAlias = Sequence[tuple[str, Record]]
+_Record: TypeAlias = Mapping[str, Json]
+Records: TypeAlias = Sequence[tuple[str, _Record]]
 """Records with the names of their files."""
-_EMPTY: Record = {}
+_EMPTY: _Record = {}
 _NAMED = ("input", "question", "query", "prompt", "text", "content", "output", "answer", "response")
 """Keys under which programs log what was said."""
-FIELDS: Mapping[str, tuple[str, ...]] = {
+_FIELDS: Mapping[str, tuple[str, ...]] = {
     "input": (*ALIASES["input"], "request", "user"),
     "output": ("output", "reply", "response", "answer", "completion"),
     "messages": ("messages", "conversation"),
@@ -107,11 +107,11 @@ def _words(value: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for each in texts if (text := plain(each).strip())))
 
 
-def langfuse_traces(records: Records, places: object) -> Iterator[LoggedTrace]:
+def _langfuse_traces(records: Records, places: object) -> Iterator[LoggedTrace]:
     """Traces, or observations that belong to traces by their `traceId`."""
     del places
-    parts: dict[str, list[Record]] = {}
-    whole: dict[str, tuple[str, Record]] = {}
+    parts: dict[str, list[_Record]] = {}
+    whole: dict[str, tuple[str, _Record]] = {}
     for file, record in records:
         if record.get("traceId"):
             parts.setdefault(plain(record["traceId"]), []).append(record)
@@ -125,7 +125,7 @@ def langfuse_traces(records: Records, places: object) -> Iterator[LoggedTrace]:
 
 
 def _langfuse_trace(
-    identity: str, file: str, record: Record, steps: Sequence[Record]
+    identity: str, file: str, record: _Record, steps: Sequence[_Record]
 ) -> LoggedTrace:
     ordered = sorted(steps, key=lambda step: plain(step.get("startTime")))
     ids = {plain(step.get("id")) for step in ordered}
@@ -155,7 +155,7 @@ def _langfuse_trace(
     )
 
 
-def _langfuse_scores(record: Record) -> list[tuple[str, Json]]:
+def _langfuse_scores(record: _Record) -> list[tuple[str, Json]]:
     held = unpacked(record.get("scores"))
     if isinstance(held, dict):
         return [(name, _first(value)) for name, value in held.items()]
@@ -170,7 +170,7 @@ def _first(value: Json) -> Json:
     return value[0] if isinstance(value, list) and value else value
 
 
-def _langfuse_tool(step: Record) -> ToolCall:
+def _langfuse_tool(step: _Record) -> ToolCall:
     failed = step.get("level") == "ERROR"
     return ToolCall(
         name=plain(step.get("name")),
@@ -180,11 +180,11 @@ def _langfuse_tool(step: Record) -> ToolCall:
     )
 
 
-def langsmith_traces(records: Records, places: object) -> Iterator[LoggedTrace]:
+def _langsmith_traces(records: Records, places: object) -> Iterator[LoggedTrace]:
     """Runs: a trace is its root run; tools and models are runs below it."""
     del places
     flat = [(file, run) for file, record in records for run in _with_children(record)]
-    groups: dict[str, list[tuple[str, Record]]] = {}
+    groups: dict[str, list[tuple[str, _Record]]] = {}
     for file, run in flat:
         identity = plain(first_of(run, "trace_id", "id")) or short_id(dict(run))
         groups.setdefault(identity, []).append((file, run))
@@ -196,7 +196,7 @@ def langsmith_traces(records: Records, places: object) -> Iterator[LoggedTrace]:
         yield _langsmith_trace(identity, file, root, [run for _, run in ordered])
 
 
-def _with_children(run: Record) -> Iterator[Record]:
+def _with_children(run: _Record) -> Iterator[_Record]:
     """A run and those below it, which some exports have inside of it."""
     trace = first_of(run, "trace_id", "id")
     waiting = [run]
@@ -206,7 +206,9 @@ def _with_children(run: Record) -> Iterator[Record]:
         waiting += map(mapped, listed(held.get("child_runs")))
 
 
-def _langsmith_trace(identity: str, file: str, root: Record, runs: Sequence[Record]) -> LoggedTrace:
+def _langsmith_trace(
+    identity: str, file: str, root: _Record, runs: Sequence[_Record]
+) -> LoggedTrace:
     messages = _exchange(root.get("inputs"), root.get("outputs"))
     feedback = _langsmith_scores(root)
     extra = mapped(mapped(root.get("extra")).get("metadata"))
@@ -236,14 +238,14 @@ def _langsmith_trace(identity: str, file: str, root: Record, runs: Sequence[Reco
     )
 
 
-def _langsmith_scores(root: Record) -> list[tuple[str, Json]]:
+def _langsmith_scores(root: _Record) -> list[tuple[str, Json]]:
     stats = mapped(unpacked(root.get("feedback_stats")))
     means = [(name, mapped(value).get("avg")) for name, value in stats.items()]
     rows = map(mapped, listed(root.get("feedback")))
     return [*means, *((plain(row.get("key")), first_of(row, "score", "value")) for row in rows)]
 
 
-def _langsmith_tool(run: Record) -> ToolCall:
+def _langsmith_tool(run: _Record) -> ToolCall:
     result = mapped(run.get("outputs"))
     return ToolCall(
         name=plain(run.get("name")),
@@ -253,7 +255,7 @@ def _langsmith_tool(run: Record) -> ToolCall:
     )
 
 
-def plain_traces(records: Records, places: Mapping[str, tuple[str, ...]]) -> Iterator[LoggedTrace]:
+def _plain_traces(records: Records, places: Mapping[str, tuple[str, ...]]) -> Iterator[LoggedTrace]:
     for file, record in records:
         yield _line_trace(file, _Line(record, places))
 
@@ -262,8 +264,8 @@ def plain_traces(records: Records, places: Mapping[str, tuple[str, ...]]) -> Ite
 class _Line:
     """A line of a plain log, with where its parts are."""
 
-    record: Record
-    places: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FIELDS)
+    record: _Record
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _FIELDS)
 
     def part(self, name: str) -> Json:
         values = (self._at(place) for place in self.places[name])
@@ -357,7 +359,7 @@ def read_traces(
         raise ConfigError([Problem(where="--from", message=message, remedy=known)])
     places = _field_paths(fields)
     complaints: list[Problem] = []
-    by_format: dict[str, list[tuple[str, Record]]] = {}
+    by_format: dict[str, list[tuple[str, _Record]]] = {}
     paths = _files(path)
     for file in paths:
         records = list(_records(file, complaints))
@@ -391,11 +393,11 @@ def _nothing(path: Path, broken: Sequence[Problem], files: Sequence[Path]) -> Co
 
 
 def _field_paths(fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    places = dict(FIELDS)
+    places = dict(_FIELDS)
     for each in fields:
         part, equals, name = each.partition("=")
-        if part not in FIELDS or not equals or not name:
-            remedy = f"write PART=NAME; the parts are {', '.join(FIELDS)}"
+        if part not in _FIELDS or not equals or not name:
+            remedy = f"write PART=NAME; the parts are {', '.join(_FIELDS)}"
             raise ConfigError(
                 [Problem(where="--field", message=f"not usable: {each!r}", remedy=remedy)]
             )
@@ -422,7 +424,7 @@ def _shown(file: Path, path: Path) -> str:
     return file.name if file == path else file.relative_to(path).as_posix()
 
 
-def _records(path: Path, broken: list[Problem]) -> Iterator[tuple[str, Record]]:
+def _records(path: Path, broken: list[Problem]) -> Iterator[tuple[str, _Record]]:
     """The records of a file with their places."""
     if path.suffix == ".csv":
         try:
@@ -478,7 +480,7 @@ def _unwrapped(document: Json) -> list[Json]:
     return whole
 
 
-def _recognised(records: Iterable[Record]) -> str:
+def _recognised(records: Iterable[_Record]) -> str:
     """The format of a file, by the first of its records that shows it."""
     for record in records:
         if holds_spans(record):
@@ -506,7 +508,7 @@ def _otel(records: Records, places: object) -> Iterator[LoggedTrace]:
 
 _READERS: Mapping[str, _Reading] = {
     "otel": _otel,
-    "langfuse": langfuse_traces,
-    "langsmith": langsmith_traces,
-    "jsonl": plain_traces,
+    "langfuse": _langfuse_traces,
+    "langsmith": _langsmith_traces,
+    "jsonl": _plain_traces,
 }

@@ -413,10 +413,10 @@ def _talk(outcomes: list[Outcome]) -> Outcome:
     )
 
 
-Condition: TypeAlias = Callable[[LoggedTrace], bool]
+_Condition: TypeAlias = Callable[[LoggedTrace], bool]
 _COMPARED = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<value>-?\d*\.?\d+)")
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-_STATES: Mapping[str, Condition] = {
+_STATES: Mapping[str, _Condition] = {
     "error": lambda trace: bool(trace.error),
     "ok": lambda trace: not trace.error,
     "negative": lambda trace: trace.feedback == "negative",
@@ -426,13 +426,13 @@ _IDENTIFIES = ("trace", "time", "session", "file", "format")
 """What is kept of a trace as it is: numbers in it are no telephone numbers."""
 
 
-def where(texts: Sequence[str]) -> Condition:
+def where(texts: Sequence[str]) -> _Condition:
     """All of these conditions; each is one alternative or several, with commas between them."""
     groups = [[_condition(part.strip()) for part in text.split(",")] for text in texts]
     return lambda trace: all(any(holds(trace) for holds in group) for group in groups)
 
 
-def _condition(text: str) -> Condition:
+def _condition(text: str) -> _Condition:
     if text in _STATES:
         return _STATES[text]
     if text.startswith("tag=") and (tag := text.removeprefix("tag=")):

@@ -152,7 +152,7 @@ class Judgement(_LenientAnswer):
     reason: _Text = ""
 
 
-NONE = "(none)"
+_NONE = "(none)"
 _MOST_LISTED = 200
 
 
@@ -178,10 +178,10 @@ def contents(store: StateStore, state: str, paths: Iterable[str]) -> str:
             text = f"(left out: {len(content)} bytes)"
         left -= len(text)
         parts.append(f"--- {shown(path)}\n{text}")
-    return "\n".join(parts) or NONE
+    return "\n".join(parts) or _NONE
 
 
-def bullets(lines: Sequence[str], *, empty: str = NONE) -> str:
+def bullets(lines: Sequence[str], *, empty: str = _NONE) -> str:
     """Lines as a Markdown list; `empty` if there are none."""
     return "\n".join(f"- {line}" for line in lines) or empty
 

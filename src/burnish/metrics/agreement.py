@@ -361,7 +361,7 @@ def cohens_kappa(confusion: Confusion) -> float | None:
     return (confusion.agreed / n - chance) / (1 - chance)
 
 
-TRUSTED = 0.6
+_TRUSTED = 0.6
 """Kappa from which raters count as interchangeable for pass and fail ("substantial" agreement)."""
 _FOLDS = 5
 _BAR = 0.5
@@ -446,9 +446,9 @@ class Trust(StrEnum):
 
 def trust_in(kappa: Kappa | None) -> Trust:
     """Whether the whole interval of kappa is on one side of the bar."""
-    if kappa is None or kappa.low < TRUSTED - EPSILON <= kappa.high:
+    if kappa is None or kappa.low < _TRUSTED - EPSILON <= kappa.high:
         return Trust.UNCLEAR
-    return Trust.YES if kappa.low >= TRUSTED - EPSILON else Trust.NO
+    return Trust.YES if kappa.low >= _TRUSTED - EPSILON else Trust.NO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -503,15 +503,15 @@ class JudgeVerdict:
         if used is None:
             return "since all labels are the same"
         if self.trust is Trust.YES:
-            return f"kappa is at least {used.low:.2f}{at}, and {TRUSTED:.2f} is asked for"
+            return f"kappa is at least {used.low:.2f}{at}, and {_TRUSTED:.2f} is asked for"
         if self.trust is Trust.NO:
-            return f"kappa is at most {used.high:.2f}{at}, and {TRUSTED:.2f} is asked for"
+            return f"kappa is at most {used.high:.2f}{at}, and {_TRUSTED:.2f} is asked for"
         return f"kappa is anywhere from {used.low:.2f} to {used.high:.2f}{at}: {self._more(used)}"
 
     def _more(self, used: Kappa) -> str:
         """How many labels would settle it: intervals shrink with the root of their number."""
-        apart = abs(used.value - TRUSTED)
-        reach = used.value - used.low if used.value > TRUSTED else used.high - used.value
+        apart = abs(used.value - _TRUSTED)
+        reach = used.value - used.low if used.value > _TRUSTED else used.high - used.value
         needed = math.ceil(self.labels * (reach / apart) ** 2) if apart > 0.05 else 0
         return f"about {needed:,} labels would tell" if needed else "label more cases"
 

@@ -28,7 +28,7 @@ from burnish.metrics.text_matching import (
 from burnish.system.extras import install_command
 from burnish.system.patterns import BadPattern, search
 
-FENCE = "```"
+_FENCE = "```"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ def parse_json(text: str) -> JsonReading:
     stripped = text.strip()
     if not stripped:
         return JsonReading(problem="expected JSON, found nothing")
-    if stripped.startswith(FENCE):
-        return JsonReading(problem=f"the answer is inside a {FENCE} fence: ask for bare JSON")
+    if stripped.startswith(_FENCE):
+        return JsonReading(problem=f"the answer is inside a {_FENCE} fence: ask for bare JSON")
     try:
         value = json.loads(stripped, parse_constant=_refuse, parse_float=_finite)
     except json.JSONDecodeError as error:
@@ -454,8 +454,8 @@ def _parse_xml(text: str) -> list[_XmlMark]:
     stripped = text.strip()
     if not stripped:
         raise _NotXml("expected XML, found nothing")
-    if stripped.startswith(FENCE):
-        raise _NotXml(f"the answer is inside a {FENCE} fence: ask for bare XML")
+    if stripped.startswith(_FENCE):
+        raise _NotXml(f"the answer is inside a {_FENCE} fence: ask for bare XML")
     marks: list[_XmlMark] = []
     texts: list[str] = []
 

@@ -237,7 +237,7 @@ def _faults(error: ValidationError) -> str:
 
 def _from_plain_text(text: str, kind: type[_Answer]) -> ReadAnswer[_Answer]:
     """The answer whose text stands in a fence, as gepa asks for it."""
-    field, block = plain_text_field(kind), fenced_text(text)
+    field, block = plain_text_field(kind), _fenced_text(text)
     if not field or block is None:
         raise UnusableAnswer
     marks = {name: _marked(info, Otherwise) for name, info in kind.model_fields.items()}
@@ -249,7 +249,7 @@ def _from_plain_text(text: str, kind: type[_Answer]) -> ReadAnswer[_Answer]:
 _FENCE_LINE = re.compile(r"^(?P<mark>`{3,}|~{3,})(?P<tag>[^\n`]*)$", re.MULTILINE)
 
 
-def fenced_text(answer: str) -> str | None:
+def _fenced_text(answer: str) -> str | None:
     """The text between the only fence of an answer, or inside the one around all of it.
 
     None if there is none, if it is not closed, or if JSON stands in it: that is another answer.

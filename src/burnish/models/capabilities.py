@@ -28,7 +28,7 @@ from burnish.system import read_text, write_atomic
 
 REMEMBERED = "models.json"
 """The file in the user's state folder with what was found out."""
-FORMS: dict[Form, str] = {
+_FORMS: dict[Form, str] = {
     "json_schema": "the endpoint enforces schemas",
     "json_object": "JSON mode, with the schema in the prompt",
     "prompt": "the schema is only in the prompt",
@@ -171,7 +171,7 @@ def reliances(found: Capabilities) -> Iterator[Reliance]:
             subject="structured", state="wrong", message=found.form_trouble, remedy=remedy
         )
     else:
-        message = f"{found.form}: {FORMS[found.form]}"
+        message = f"{found.form}: {_FORMS[found.form]}"
         yield Reliance(subject="structured", state="ok", message=message)
     if found.tools:
         yield Reliance(subject="tools", state="ok", message="it calls tools")
@@ -227,5 +227,5 @@ def _form_words(client: ModelClient, home: Path) -> str:
     asked = (client.ref.label, client.ref.base_url)
     checks = [each for each in remembered(home) if (each.model, each.address) == asked]
     if checks and (form := checks[-1].form) is not None:
-        return f"{form} when it was checked on {checks[-1].at[:10]}: {FORMS[form]}"
+        return f"{form} when it was checked on {checks[-1].at[:10]}: {_FORMS[form]}"
     return "the first request finds their form, before others are sent"

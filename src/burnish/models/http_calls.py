@@ -110,8 +110,8 @@ class Received:
             return None
         return self.stated or Usage(
             requests=1,
-            input_tokens=estimated_tokens(request_chars),
-            output_tokens=estimated_tokens(self.bytes_read),
+            input_tokens=_estimated_tokens(request_chars),
+            output_tokens=_estimated_tokens(self.bytes_read),
         )
 
 
@@ -155,7 +155,7 @@ def note_usage(fields: Mapping[str, object]) -> None:
         )
 
 
-def estimated_tokens(size: int) -> int:
+def _estimated_tokens(size: int) -> int:
     """The tokens of so many characters, roughly."""
     return -(-size // _CHARS_PER_TOKEN)
 

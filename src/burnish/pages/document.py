@@ -174,13 +174,13 @@ STATIC = {"page.css": "text/css", "page.js": "text/javascript", "plotly.js": "te
 _STYLE_ID = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 _EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 """The hash of nothing: plotly makes an empty style element and fills it rule by rule."""
-SERVED_POLICY = (
+_SERVED_POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' {_EMPTY}; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """The content security policy of served pages."""
 PAGE_HEADERS = {
-    "Content-Security-Policy": SERVED_POLICY,
+    "Content-Security-Policy": _SERVED_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     # Not `no-referrer`: with that, browsers send forms without saying where they come from.
@@ -221,7 +221,7 @@ def static_file(name: str) -> str:
 
 
 @cache
-def unwanted_styles() -> tuple[str, ...]:
+def _unwanted_styles() -> tuple[str, ...]:
     """Ids of style elements that plotly adds for maps, unless the page has elements of that id.
 
     The policy would block them, with an error in the console of every reader.
@@ -349,6 +349,6 @@ def _environment() -> "Environment":
 
     tests["failing"] = failing
     shared.update(
-        verbatim=verbatim, shown=shown, group_names=GROUPS, unwanted_styles=unwanted_styles
+        verbatim=verbatim, shown=shown, group_names=GROUPS, unwanted_styles=_unwanted_styles
     )
     return environment

@@ -118,7 +118,7 @@ class StepGraph:
         return columns
 
 
-def blame_picture(
+def _blame_picture(
     run: RunRecord, weights: Mapping[str, float], *, title: str, unit: str
 ) -> GraphPicture | None:
     """Weights of surfaces on the nodes that use them; None if the agent has no graph."""
@@ -324,7 +324,7 @@ def _graphs(run: RunRecord, drawings: Sequence[Drawing]) -> Iterator[GraphPictur
             totals = (sum(value or 0.0 for value in column) for column in columns)
             weights = dict(zip(each.labels, totals, strict=True))
             title = f"{each.title}, on the graph"
-            graph = blame_picture(run, weights, title=title, unit=each.unit)
+            graph = _blame_picture(run, weights, title=title, unit=each.unit)
             yield from () if graph is None else (graph,)
 
 
@@ -375,7 +375,7 @@ def _findings(cases: Dataset | None) -> Iterator[tuple[str, str]]:
 
 
 NAME = "report.html"
-SWITCH = "BURNISH_HTML"
+_SWITCH = "BURNISH_HTML"
 """`never` in this variable keeps runs from writing report.html by themselves."""
 
 
@@ -407,4 +407,4 @@ def evaluation_of(run: RunRecord) -> EvalReport | None:
 
 def is_automatic() -> bool:
     """Whether runs write report.html when they end: the extra is there, and nobody said never."""
-    return os.environ.get(SWITCH, "") != "never" and can_render()
+    return os.environ.get(_SWITCH, "") != "never" and can_render()

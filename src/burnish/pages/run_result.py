@@ -15,9 +15,9 @@ from burnish.runs.events import PRUNE, Claim, TextWithheld, Withheld, read_all
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import alarms
 
-Tone: TypeAlias = Literal["good", "bad", "open"]
+_Tone: TypeAlias = Literal["good", "bad", "open"]
 
-_TITLES: dict[str, tuple[str, Tone]] = {
+_TITLES: dict[str, tuple[str, _Tone]] = {
     "improved": ("Improved", "good"),
     "worse": ("Worse than the baseline", "bad"),
     "not shown": ("No gain is shown", "open"),
@@ -54,7 +54,7 @@ class VerdictCard:
     """What a reader should know first."""
 
     title: str
-    tone: Tone
+    tone: _Tone
     words: str
     """The claim in one sentence."""
     meaning: str
@@ -175,7 +175,7 @@ def _warnings(run: RunRecord) -> tuple[str, ...]:
     )
 
 
-Mark: TypeAlias = Literal["same", "added", "removed"]
+_Mark: TypeAlias = Literal["same", "added", "removed"]
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _LONG = 20_000
 """Words of both texts together, above which a text is compared line by line."""
@@ -187,7 +187,7 @@ _AROUND = 240
 class Piece:
     """A stretch of a text that is the same on both sides, or on one side only."""
 
-    mark: Mark
+    mark: _Mark
     text: str
 
 
@@ -195,7 +195,7 @@ class Piece:
 class DemoRow:
     """A demonstration that was added, removed or left."""
 
-    mark: Mark
+    mark: _Mark
     demo: Demonstration
 
 
@@ -218,7 +218,7 @@ class ShownChange:
     def words_removed(self) -> int:
         return self._words("removed")
 
-    def _words(self, mark: Mark) -> int:
+    def _words(self, mark: _Mark) -> int:
         return sum(len(piece.text.split()) for piece in self.pieces if piece.mark == mark)
 
 
@@ -270,7 +270,7 @@ def word_pieces(before: str, after: str) -> list[Piece]:
         if tag == "equal":
             pieces.append(Piece(mark="same", text="".join(new[first:last])))
             continue
-        sides: tuple[tuple[Mark, str], ...] = (
+        sides: tuple[tuple[_Mark, str], ...] = (
             ("removed", "".join(old[start:end])),
             ("added", "".join(new[first:last])),
         )
@@ -280,7 +280,7 @@ def word_pieces(before: str, after: str) -> list[Piece]:
 
 def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Replaced words that only spaces part, taken together: that is easier to read."""
-    pending: dict[Mark, str] = {"removed": "", "added": ""}
+    pending: dict[_Mark, str] = {"removed": "", "added": ""}
     for index, piece in enumerate(pieces):
         last = index == len(pieces) - 1
         changed = all(pending.values())
@@ -295,7 +295,7 @@ def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
     yield from _pending_pieces(pending)
 
 
-def _pending_pieces(pending: dict[Mark, str]) -> Iterator[Piece]:
+def _pending_pieces(pending: dict[_Mark, str]) -> Iterator[Piece]:
     yield from (Piece(mark=mark, text=text) for mark, text in pending.items() if text)
 
 

@@ -165,16 +165,16 @@ class ComparisonPage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return distinct_names((self.left, self.right))
+        return _distinct_names((self.left, self.right))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the two may not be comparable."""
-        return tuple(differences(self.left, self.right).values())
+        return tuple(_differences(self.left, self.right).values())
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        return side_by_side((self.left, self.right))
+        return _side_by_side((self.left, self.right))
 
     @property
     def splits(self) -> tuple[SplitDeltas, ...]:
@@ -216,7 +216,7 @@ _DIFFERENCES = {
 }
 
 
-def differences(left: RunRecord, right: RunRecord) -> dict[str, str]:
+def _differences(left: RunRecord, right: RunRecord) -> dict[str, str]:
     """By the name of what differs, why two runs may not be comparable."""
     ours, theirs = left.header.inputs, right.header.inputs
     return {
@@ -224,7 +224,7 @@ def differences(left: RunRecord, right: RunRecord) -> dict[str, str]:
     }
 
 
-def distinct_names(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+def _distinct_names(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     """The name of each run; one that has the name of another has a number too."""
     seen = Counter[str]()
     names: list[str] = []
@@ -235,7 +235,7 @@ def distinct_names(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def side_by_side(runs: Sequence[RunRecord]) -> tuple[tuple[str, ...], ...]:
+def _side_by_side(runs: Sequence[RunRecord]) -> tuple[tuple[str, ...], ...]:
     """The rows of a table with one column for each run, after the names of the rows."""
     return tuple(
         (label, *words)
@@ -277,21 +277,21 @@ class SeveralRunsPage:
         return tuple(run.header.id for run in self.runs if not self._same_cases(run))
 
     def _same_cases(self, run: RunRecord) -> bool:
-        return "data" not in differences(self.runs[0], run)
+        return "data" not in _differences(self.runs[0], run)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What else differs between the runs that are compared."""
-        pairs = (differences(self.runs[0], run) for run in self.compared)
+        pairs = (_differences(self.runs[0], run) for run in self.compared)
         return tuple(dict.fromkeys(words for pair in pairs for words in pair.values()))
 
     @property
     def names(self) -> tuple[str, ...]:
-        return distinct_names(self.compared)
+        return _distinct_names(self.compared)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        return side_by_side(self.compared)
+        return _side_by_side(self.compared)
 
     @property
     def charts(self) -> tuple[Chart, ...]:

@@ -28,10 +28,10 @@ from burnish.system.settings import (
 )
 from burnish.system.user_functions import is_reference, is_standard
 
-MODELS = "models"
+_MODELS = "models"
 """Allows every model of a known provider, under the operator's keys."""
 DATASET_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,80}(\.evalset)?\.(jsonl|json|csv|yaml|yml)$"
-DatasetName = Annotated[str, Field(pattern=DATASET_NAME, max_length=100)]
+_DatasetName = Annotated[str, Field(pattern=DATASET_NAME, max_length=100)]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _MODEL = re.compile(r"[\w.-]+:[\w./:@-]+")
 
@@ -51,10 +51,10 @@ class AllowedNames:
         """Read what `--allow` says; refuses what is neither `models` nor a model or function."""
         problems: list[Problem] = []
         for name in (chosen := sorted(set(names))):
-            if name == MODELS:
+            if name == _MODELS:
                 continue
             if not _MODEL.fullmatch(name) or (is_reference(name) and is_standard(name)):
-                remedy = f"write `{MODELS}`, a model (openai:gpt-4o) or your own module:function"
+                remedy = f"write `{_MODELS}`, a model (openai:gpt-4o) or your own module:function"
                 message = f"'{name}' cannot be allowed"
                 problems.append(Problem(where="--allow", message=message, remedy=remedy))
         if problems:
@@ -65,7 +65,7 @@ class AllowedNames:
         """Whether requests may name this model or function."""
         if access is Access.MODEL and (parts := split_reference(name)) is not None:
             name = f"{parts[0].name}:{parts[1]}"
-        every = access is Access.MODEL and MODELS in self.names and _MODEL.fullmatch(name)
+        every = access is Access.MODEL and _MODELS in self.names and _MODEL.fullmatch(name)
         return bool(every) or name in self.names
 
     def __str__(self) -> str:
@@ -152,14 +152,14 @@ def client_model(
     name: str, doors: Iterable[Doors], doc: str, base: type[ClientSettings] = ClientSettings
 ) -> type[ClientSettings]:
     """The model of requests for such runs, made from the fields that are open to clients."""
-    fields = {setting.http_name: setting for each in doors for setting in open_fields(each)}
+    fields = {setting.http_name: setting for each in doors for setting in _open_fields(each)}
     types: dict[str, Any] = {key: (_type_of(each), None) for key, each in fields.items()}
     model = _create_model(name, __base__=base, __module__=__name__, __doc__=doc, **types)
     model.fields = fields
     return model
 
 
-def open_fields(doors: Doors) -> Iterator[SettingField]:
+def _open_fields(doors: Doors) -> Iterator[SettingField]:
     """The fields that clients may set; the strategy only if it is not fixed."""
     for setting in doors.fields():
         if setting.http_name and not (doors.strategy.name and setting.name == STRATEGY):
@@ -173,7 +173,7 @@ def _type_of(setting: SettingField) -> Any:
     parts = [e for e in setting.info.metadata if not isinstance(e, Door | BeforeValidator)]
     plain: Any = plain_type(kind)
     if access is Access.DATASET:
-        return Optional[DatasetName]  # noqa: UP045 - as below
+        return Optional[_DatasetName]  # noqa: UP045 - as below
     is_block = isinstance(plain, type) and issubclass(plain, Settings) and access is Access.MODEL
     if access in (Access.MODEL, Access.CODE) and not is_block:
         return Optional[_Text]  # noqa: UP045 - as below
@@ -205,7 +205,7 @@ class ClientRequest:
     def put(self, draft: Draft, document: Document, doors: Doors) -> None:
         """Lay the settings over the draft of a file; limits are cut to the operator's."""
         del document
-        fields = {setting.http_name: setting for setting in open_fields(doors)}
+        fields = {setting.http_name: setting for setting in _open_fields(doors)}
         operator, _ = draft.assembled()
         values = {name: value for name, value in self.values.items() if name != STRATEGY}
         if problems := [

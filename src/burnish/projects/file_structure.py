@@ -191,7 +191,7 @@ class _Making:
                     place["properties"].setdefault(key, schema)
 
     def _field(self, path: str) -> _Schema:
-        info, owner = field_at(path.split("."), self._dialect)
+        info, owner = _field_at(path.split("."), self._dialect)
         if info is None:
             return {}
         parts = [each for each in info.metadata if not isinstance(each, Door)]
@@ -255,7 +255,7 @@ def _object() -> _Schema:
     return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def field_at(steps: Iterable[str], dialect: Dialect) -> tuple[FieldInfo | None, type[BaseModel]]:
+def _field_at(steps: Iterable[str], dialect: Dialect) -> tuple[FieldInfo | None, type[BaseModel]]:
     """The field of the description at a path, and the model that has it."""
     model: type[BaseModel] = RunSpec
     rest = list(steps)

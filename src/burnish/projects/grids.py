@@ -176,7 +176,7 @@ def load_grid(
         raise ConfigError([Problem(message=reason) for reason in reasons])
     if resumed is not None:
         columns = [
-            replace(each, is_there=(column_folder(resumed, each.choice) / HEADER).exists())
+            replace(each, is_there=(_column_folder(resumed, each.choice) / HEADER).exists())
             for each in columns
         ]
     stored = StoredGrid(file=str(path.resolve()), flags=dict(flags), axes=axes)
@@ -193,7 +193,7 @@ def _listed(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-def column_folder(grid: Path, choice: ColumnChoice) -> Path:
+def _column_folder(grid: Path, choice: ColumnChoice) -> Path:
     """The folder of a column's run."""
     return grid / COLUMNS / f"{grid.name}-{choice.key}"
 
@@ -364,7 +364,7 @@ def _measure_columns(
             continue
         setup = replace(column.measurement.setup, budget=budget.left)
         ready = replace(column.measurement, setup=setup)
-        folder = column_folder(home, column.choice)
+        folder = _column_folder(home, column.choice)
         if not column.is_there:
             done[column.choice.key] = replace(made, failure=NOT_YET, run=str(folder))
             _keep(_side_by_side(grid, home, done), home)

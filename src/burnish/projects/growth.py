@@ -43,7 +43,7 @@ from burnish.system import Redactor
 from burnish.system.locks import FileLock
 from burnish.system.redaction import DataRedactor
 
-GROWTH_RESULTS = Path("results") / "grow"
+_GROWTH_RESULTS = Path("results") / "grow"
 _ROLE = "case_writer"
 _EXAMPLES, _CHARS = 3, 6_000
 """Cases shown for their form, and characters of a source or of a written turn."""
@@ -218,7 +218,7 @@ class Grower:
         """Ask for cases, check them, and add them to the proposals."""
         models = self.models or Models()
         sources, role = self.sources(), self.check(models)
-        home = self.options.files[0].resolve().parent / GROWTH_RESULTS
+        home = self.options.files[0].resolve().parent / _GROWTH_RESULTS
         home.mkdir(parents=True, exist_ok=True)
         with FileLock.acquire(home / "grow.lock", holding="growing cases here"):
             journal = Journal(home)
@@ -355,7 +355,7 @@ class Grower:
     def _failures(self, splits: Sequence[Sequence[Case]]) -> Iterator[GrowthSource]:
         homes = {case.id: (case, place) for place, cases in enumerate(splits) for case in cases}
         for run in self.options.runs:
-            failures = failures_of(find_run(run))
+            failures = _failures_of(find_run(run))
             known = [name for name in failures if name in homes]
             if failures and not known:
                 message = "none of its failing cases is in these files"
@@ -387,7 +387,7 @@ class Grower:
                 yield _of_case(case, place, "trace", "")
 
 
-def failures_of(folder: Path) -> dict[str, str]:
+def _failures_of(folder: Path) -> dict[str, str]:
     """The failing cases of a run, each with what went wrong; never those of a sealed test."""
     run = RunRecord.read(folder)
     if run.header.strategy == Measure.name:

@@ -94,7 +94,7 @@ def optimize(
     program that was killed continues when it is started again, and one that had finished returns
     its result again without paying.
     """
-    made = setup if isinstance(setup, Setup) else agent_setup(setup, flags, models=models)
+    made = setup if isinstance(setup, Setup) else _agent_setup(setup, flags, models=models)
     if display := notebook_display():
         from burnish.reports.progress import NotebookView
 
@@ -102,7 +102,7 @@ def optimize(
     return launch(lambda: start_or_resume(made, Path(folder)), listeners)
 
 
-def agent_setup(agent: object, flags: Flags, *, models: Models | None = None) -> Setup:
+def _agent_setup(agent: object, flags: Flags, *, models: Models | None = None) -> Setup:
     """The run of an agent that a program has, as `burnish optimize` would set it up."""
     from burnish.projects.called_agents import KNOWN, target_for
 

@@ -38,7 +38,7 @@ from burnish.system import read_tree
 from burnish.system.locks import FileLock
 from burnish.system.redaction import DataRedactor
 
-WATCH_RESULTS = Path("results") / "watch"
+_WATCH_RESULTS = Path("results") / "watch"
 _USED_UP = "the limits of the watch are used up"
 
 
@@ -66,7 +66,7 @@ class WatchOptions:
     @property
     def home(self) -> Path:
         """The folder of the watch: `results/watch/LOG` beside the project file."""
-        beside = self.project.resolve().parent / WATCH_RESULTS
+        beside = self.project.resolve().parent / _WATCH_RESULTS
         return self.folder or beside / (self.log.resolve().name.partition(".")[0] or "log")
 
 
@@ -212,7 +212,7 @@ class Watch:
             folder=folder,
             terms=folder.terms() or self._terms(),
             checks=checks,
-            reading=read_chart(charted_values(checks), self.options.design),
+            reading=read_chart(_charted_values(checks), self.options.design),
             searches=_searches(folder),
         )
 
@@ -238,9 +238,9 @@ class Watch:
         )
         if not check.values and not _missing(measurement.evaluation):
             raise _nothing_judged(check, options.charted)
-        reading = read_chart(charted_values((*before.checks, check)), options.design)
+        reading = read_chart(_charted_values((*before.checks, check)), options.design)
         new = _new_alarm(reading, len(check.values))
-        check = replace(check, alarm="" if new is None else alarm_words(reading, new, terms))
+        check = replace(check, alarm="" if new is None else _alarm_words(reading, new, terms))
         proposed = folder.propose(_failures(folder, check), _proposed_before(folder, before.checks))
         folder.finish(check)
         return replace(self._state(folder), check=check, proposed=proposed)
@@ -383,7 +383,7 @@ def _since_baseline(checks: Sequence[WatchCheck]) -> tuple[WatchCheck, ...]:
     return tuple(checks[starts[-1] if starts else 0 :])
 
 
-def charted_values(checks: Sequence[WatchCheck]) -> list[float]:
+def _charted_values(checks: Sequence[WatchCheck]) -> list[float]:
     """The scores on the chart: those since the last baseline began, in order."""
     return [value for check in _since_baseline(checks) for value in check.values]
 
@@ -394,7 +394,7 @@ def _new_alarm(reading: ChartReading, added: int) -> ChartAlarm | None:
     return next(fresh, None)
 
 
-def alarm_words(reading: ChartReading, alarm: ChartAlarm, terms: WatchTerms) -> str:
+def _alarm_words(reading: ChartReading, alarm: ChartAlarm, terms: WatchTerms) -> str:
     """An alarm in a sentence."""
     what = f"the mean of {terms.charted}" if terms.charted else "the pass rate"
     design, last = reading.design, alarm.at - alarm.since + 1

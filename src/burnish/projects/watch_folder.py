@@ -16,7 +16,7 @@ from burnish.runs.directory import NAME as RUN
 from burnish.system.files import read_text, write_atomic
 
 T = TypeVar("T")
-NAME = "watch.json"
+_NAME = "watch.json"
 PROPOSALS = "proposals.jsonl"
 LOCK = "watch.lock"
 _CHECK = "check.json"
@@ -96,14 +96,14 @@ class WatchFolder:
 
     def terms(self) -> WatchTerms | None:
         """What the watch was started with; None if that is still open."""
-        file = self.path / NAME
+        file = self.path / _NAME
         return _decoded(WatchTerms, file) if file.exists() else None
 
     def agree(self, terms: WatchTerms) -> None:
         """Keep the terms, or refuse others than those that are there."""
         self.refuse_others(terms)
         data = json.dumps(codec(WatchTerms).encode(terms), indent=2) + "\n"
-        write_atomic(self.path / NAME, data)
+        write_atomic(self.path / _NAME, data)
 
     def refuse_others(self, terms: WatchTerms) -> None:
         """Refuse terms that do not fit those that are there; no metrics means not known yet."""

@@ -214,7 +214,7 @@ def _column(number: int, measured: MeasuredColumn, weights: Mapping[str, float])
     report = measured.report
     if report is None:
         return replace(plain, failure=measured.failure or "it was not measured")
-    scores = {row.case: case_score(row, weights) for row in report.cases}
+    scores = {row.case: _case_score(row, weights) for row in report.cases}
     known = [score for score in scores.values() if score is not None]
     low, high = mean_interval(known) or (None, None)
     failure = measured.failure
@@ -238,7 +238,7 @@ def _column(number: int, measured: MeasuredColumn, weights: Mapping[str, float])
     )
 
 
-def case_score(row: CaseRow, weights: Mapping[str, float]) -> float | None:
+def _case_score(row: CaseRow, weights: Mapping[str, float]) -> float | None:
     """The weighted mean of the metrics that apply; None if one is missing or none applies."""
     values = {metric: value for metric, value in row.values.items() if metric in weights}
     known = [(weights[metric], value) for metric, value in values.items() if value is not None]
@@ -264,7 +264,7 @@ def _compared(
     both: list[tuple[float, float]] = []
     lost: list[float] = []
     for row in report.cases:
-        before, after = case_score(usual[row.case], weights), case_score(row, weights)
+        before, after = _case_score(usual[row.case], weights), _case_score(row, weights)
         # A metric that no longer applies would take its own failures out of the mean.
         silent = not row.values.keys() >= usual[row.case].values.keys()
         if before is not None and silent and None not in row.values.values():
@@ -325,7 +325,7 @@ def _with_frontier(columns: Sequence[GridColumn]) -> list[GridColumn]:
     return [replace(each, frontier=each.number in best) for each in columns]
 
 
-ON_FRONTIER = "◆"
+_ON_FRONTIER = "◆"
 _WIDE = 104
 """From so many columns on, a terminal has room for the intervals of the scores too."""
 _REASON = 400
@@ -364,7 +364,7 @@ def grid_lines(report: GridReport) -> Iterator[tuple[str, str]]:
     if on_it:
         beyond = f"; without a known price: {', '.join(unpriced)}" if unpriced else ""
         about = "no other column scores higher for less, by these means alone"
-        yield "frontier", f"{ON_FRONTIER} {', '.join(on_it)}: {about}{beyond}"
+        yield "frontier", f"{_ON_FRONTIER} {', '.join(on_it)}: {about}{beyond}"
     elif report.standing:
         yield "frontier", "none: no column has a known price"
     for each in report.standing:
@@ -432,7 +432,7 @@ def grid_table(report: GridReport, width: int) -> Iterator[RenderableType]:
     for name in ("score", *own, "difference", "", "1k cases", "time"):
         table.add_column(name, no_wrap=True, justify="right" if name in _RIGHT else "left")
     for each in report.columns:
-        mark = ON_FRONTIER if each.frontier else "✗" if each.failure and not each.waits else " "
+        mark = _ON_FRONTIER if each.frontier else "✗" if each.failure and not each.waits else " "
         head = (RichText(mark, "green" if each.frontier else "red"), str(each.number))
         name = RichText(shorten(each.label, 3 * room))
         if each.failure:
@@ -486,7 +486,7 @@ def grid_rows(report: GridReport) -> tuple[tuple[str, ...], ...]:
     """The table of a page: one row a column."""
     rows: list[tuple[str, ...]] = []
     for each in report.columns:
-        mark = f"{each.number} {ON_FRONTIER}" if each.frontier else str(each.number)
+        mark = f"{each.number} {_ON_FRONTIER}" if each.frontier else str(each.number)
         if each.failure:
             rows.append((mark, each.label, "not yet" if each.waits else "failed", *("",) * 6))
             continue

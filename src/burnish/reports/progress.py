@@ -199,7 +199,7 @@ def _textual(surface: _Object) -> Json:
 
 
 WIDTH = 100
-TICK = "tick"
+_TICK = "tick"
 """The kind of a line about the progress of an evaluation."""
 _BAR = 12
 _STARTING = "starting"
@@ -488,7 +488,7 @@ class NdjsonView:
             return
         self._last = now
         data = codec(Tick).encode(replace(tick, active_seconds=round(tick.active_seconds, 3)))
-        self._write(canonical({"schema": 1, "kind": TICK, "data": data}).decode())
+        self._write(canonical({"schema": 1, "kind": _TICK, "data": data}).decode())
 
 
 _Schema = dict[str, Any]
@@ -501,7 +501,7 @@ def progress_schema() -> _Schema:
         kind: [_reference(each, definitions) for each in classes]
         for kind, classes in sorted(_by_kind().items())
     }
-    ways[TICK] = [_reference(Tick, definitions)]
+    ways[_TICK] = [_reference(Tick, definitions)]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "burnish: a line of --progress json",

@@ -23,13 +23,13 @@ from burnish.system.files import Unreadable
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
 
-MARKDOWN = frozenset({".md", ".markdown", ".mdown", ".mkd"})
+_MARKDOWN = frozenset({".md", ".markdown", ".mdown", ".mkd"})
 HTML = frozenset({".html", ".htm", ".xhtml"})
 PDF = frozenset({".pdf"})
-TABLES = frozenset({".csv", ".tsv"})
+_TABLES = frozenset({".csv", ".tsv"})
 JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _PLAIN = frozenset({".txt", ".text", ".rst", ".adoc", ".log"})
-_KNOWN = MARKDOWN | HTML | PDF | TABLES | JSON | _PLAIN
+_KNOWN = _MARKDOWN | HTML | PDF | _TABLES | JSON | _PLAIN
 """The suffixes read from a folder. A file that is named or matched may have any."""
 
 
@@ -264,7 +264,7 @@ def markdown_sections(text: str) -> list[Section]:
     return outline.sections
 
 
-def pdf_sections(file: SourceFile) -> list[Section]:
+def _pdf_sections(file: SourceFile) -> list[Section]:
     """One section per page; a page without text, such as a scan, has none."""
     from burnish.system.pdf_files import pdf_pages
 
@@ -301,7 +301,7 @@ def _chunks_of(file: SourceFile, settings: SourceSettings) -> Iterator[Chunk]:
 
 def _sections(file: SourceFile, settings: SourceSettings) -> Iterable[Section]:
     structured = settings.chunking == "structure"
-    if settings.vector_fields and file.suffix in TABLES | JSON:
+    if settings.vector_fields and file.suffix in _TABLES | JSON:
         return _record_sections(file, settings)
     if settings.vector_fields:
         remedy = (
@@ -309,11 +309,11 @@ def _sections(file: SourceFile, settings: SourceSettings) -> Iterable[Section]:
         )
         raise file.trouble("the file has no records with fields", remedy=remedy)
     if file.suffix in PDF:
-        return pdf_sections(file)
-    if file.suffix in TABLES:
+        return _pdf_sections(file)
+    if file.suffix in _TABLES:
         return [Section(text=_table_text(file, settings.delimiter))]
     text = file.read_text()
-    if file.suffix in MARKDOWN and structured:
+    if file.suffix in _MARKDOWN and structured:
         return markdown_sections(text)
     if file.suffix in HTML:
         return html_sections(text) if structured else [Section(text=html_text(text))]
@@ -358,7 +358,7 @@ def _table_text(file: SourceFile, delimiter: str | None) -> str:
 
 
 def _records(file: SourceFile, settings: SourceSettings) -> Iterator[_Record]:
-    if file.suffix in TABLES:
+    if file.suffix in _TABLES:
         yield from _rows(file, settings.delimiter)
     elif file.suffix == ".json":
         for number, record in enumerate(_listed(file, settings.record_path), start=1):

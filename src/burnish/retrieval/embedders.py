@@ -88,7 +88,7 @@ def as_unit_rows(vectors: Sequence[Vector]) -> "NDArray[np.float32]":
     return matrix / np.where(lengths > 0, lengths, 1).astype(np.float32)
 
 
-MINILM = "minilm"
+_MINILM = "minilm"
 _WINDOW = 254
 """Tokens at a time, without the two that mark the ends: what the model was trained with."""
 
@@ -102,13 +102,13 @@ class MiniLmEmbedder:
 
     @property
     def identity(self) -> str:
-        return ":".join([MINILM, *(carried.sha256[:12] for carried in carried_files(MINILM))])
+        return ":".join([_MINILM, *(carried.sha256[:12] for carried in carried_files(_MINILM))])
 
     def check(self) -> None:
         """Raise ModelRefused where a package or a file is missing."""
         for module in ("onnxruntime", "tokenizers"):
             _required(module)
-        require_embedding(MINILM)
+        require_embedding(_MINILM)
 
     async def embed(self, texts: Sequence[str], *, effects: Effects) -> list[Vector]:
         """Compute the vectors locally; nothing is paid, so nothing is journaled."""
@@ -130,7 +130,7 @@ class MiniLmEmbedder:
 
     @cached_property
     def _model(self) -> "_Model":
-        return _Model(*require_embedding(MINILM))
+        return _Model(*require_embedding(_MINILM))
 
 
 class _Model:
@@ -178,7 +178,7 @@ def _required(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        message = f"the embedding model {MINILM} needs {module}, which is not installed"
+        message = f"the embedding model {_MINILM} needs {module}, which is not installed"
         remedy = "install it: pip install 'burnish[embeddings]'"
         raise ModelRefused(message, remedy=remedy) from error
 
@@ -422,7 +422,7 @@ def embedder_for(client: ModelClient, *, dimensions: int | None = None) -> Embed
             limits=client.limits,
             retries=client.retries,
         )
-    if (ref.provider, ref.name) != ("local", MINILM):
+    if (ref.provider, ref.name) != ("local", _MINILM):
         names = ", ".join(row.written for row in all_providers() if row.has_embeddings)
         message = "burnish does not know any embeddings of this provider"
         remedy = f"use a model of an OpenAI-compatible endpoint ({names}), or local:minilm"

@@ -148,7 +148,7 @@ class IndexContent:
     """One row per chunk; None without an embedder."""
 
 
-def index_in_memory(content: IndexContent) -> Index:
+def _index_in_memory(content: IndexContent) -> Index:
     """An index without a file."""
     db = sqlite3.connect(":memory:", check_same_thread=False)
     _fill(db, content)
@@ -156,7 +156,7 @@ def index_in_memory(content: IndexContent) -> Index:
     return Index(hash=content.hash, size=size, db=db, vectors=content.vectors)
 
 
-def write_index(path: Path, content: IndexContent) -> None:
+def _write_index(path: Path, content: IndexContent) -> None:
     """Write an index to a file, atomically."""
 
     def make(spare: Path) -> None:
@@ -177,7 +177,7 @@ def write_index(path: Path, content: IndexContent) -> None:
         raise file_trouble("write", path, error) from error
 
 
-def read_index(path: Path, name: str) -> Index | None:
+def _read_index(path: Path, name: str) -> Index | None:
     """Read an index from its file; None if it is missing or damaged."""
     if not path.is_file():
         return None
@@ -413,14 +413,14 @@ class _IndexRequest:
 
 async def _read_or_build(request: _IndexRequest, effects: Effects) -> Index:
     """Read the index from its file, or build it; in memory if it cannot be stored."""
-    if (index := await asyncio.to_thread(read_index, request.path, request.name)) is not None:
+    if (index := await asyncio.to_thread(_read_index, request.path, request.name)) is not None:
         return index
     async with _alone(request):
         # Somebody else may have built it while this one waited.
-        index = read_index(request.path, request.name)
+        index = _read_index(request.path, request.name)
         if index is None:
             content = await _content(request, effects)
-            index = await asyncio.to_thread(_stored, request, content) or index_in_memory(content)
+            index = await asyncio.to_thread(_stored, request, content) or _index_in_memory(content)
         return index
 
 
@@ -446,10 +446,10 @@ def _chunks(request: _IndexRequest) -> list[Chunk]:
 
 def _stored(request: _IndexRequest, content: IndexContent) -> Index | None:
     try:
-        write_index(request.path, content)
+        _write_index(request.path, content)
     except FileTrouble:
         return None
-    return read_index(request.path, request.name)
+    return _read_index(request.path, request.name)
 
 
 @asynccontextmanager

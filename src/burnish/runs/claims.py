@@ -12,7 +12,7 @@ _BASES: tuple[ClaimBasis, ...] = ("selected on holdout", "fresh draws", "sealed 
 NO_SPREAD = "one case that is run once shows no spread"
 
 
-def verdict_of(gain: Interval | None) -> ClaimVerdict:
+def _verdict_of(gain: Interval | None) -> ClaimVerdict:
     """What an interval shows of a gain."""
     if gain is None or not gain.distinguishable:
         return "not shown"
@@ -25,7 +25,7 @@ def conclusion(gain: Interval | None, *, fault: str, unchecked: str) -> tuple[Cl
     `fault` makes it worse whatever the interval shows; with `unchecked`, nobody can tell whether it
     keeps every constraint, or too much is missing, so no gain is claimed.
     """
-    verdict = verdict_of(gain)
+    verdict = _verdict_of(gain)
     if fault:
         return "worse", fault
     if unchecked and verdict != "worse":
@@ -100,7 +100,7 @@ def _score(result: SplitResult | None) -> float | None:
 def claim_words(claim: Claim) -> str:
     """The claim in one line: where it was measured, the numbers, and what they show."""
     lost = f", {counted(claim.missing, 'case')} missing" if claim.missing else ""
-    where, scores = claim_label(claim), _scores_words(claim)
+    where, scores = _claim_label(claim), _scores_words(claim)
     why = f"; {claim.reason}" if claim.reason else ""
     if claim.verdict == "unchanged":
         here = claim.basis == "sealed test"
@@ -112,7 +112,7 @@ def claim_words(claim: Claim) -> str:
     return f"{where}: {scores}{lost}, {_verdict_words(claim)}"
 
 
-def claim_label(claim: Claim) -> str:
+def _claim_label(claim: Claim) -> str:
     """What the claim rests on, in a few words."""
     if claim.basis == "sealed test":
         return "sealed test, looked at once"
@@ -167,7 +167,7 @@ def claim_summary(claim: Claim | None) -> str:
     if claim is None or claim.verdict == "unchanged":
         return verdict_cell(claim)
     if claim.gain is None:
-        return claim_label(claim)
+        return _claim_label(claim)
     what = "gain" if claim.margin is None else f"saved {claim.primary},"
     return f"{claim.basis}: {what} {_interval_words(claim.gain)}, {claim.verdict}"
 

@@ -227,7 +227,7 @@ def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
 
 
 STRATEGIES = "burnish.strategies"
-EXECUTORS = "burnish.executors"
+_EXECUTORS = "burnish.executors"
 TARGETS = "burnish.targets"
 
 
@@ -549,7 +549,7 @@ def target_plugin(kind: str) -> TargetPlugin:
 
 def executor_plugin(name: str) -> ExecutorPlugin:
     """The plug-in of an executor."""
-    return _loaded(EXECUTORS, name, ExecutorPlugin)
+    return _loaded(_EXECUTORS, name, ExecutorPlugin)
 
 
 def _loaded(group: str, name: str, base: type[Any]) -> Any:

@@ -224,7 +224,7 @@ def case_numbers(run: RunRecord) -> str:
     return ", ".join(f"{split} {n}" for split, n in run.header.cases.items())
 
 
-def forked_from(run: RunRecord) -> Iterator[str]:
+def _forked_from(run: RunRecord) -> Iterator[str]:
     """The point about the run that this one was forked from."""
     if parent := run.header.forked_from:
         yield f"forked from `{parent}`: results of that run were not paid for again"
@@ -232,7 +232,7 @@ def forked_from(run: RunRecord) -> Iterator[str]:
 
 def provenance(run: RunRecord) -> Iterator[str]:
     """The parent of a fork, and what the numbers of the claim mean."""
-    yield from forked_from(run)
+    yield from _forked_from(run)
     if run.header.sealed_test == "spent":
         yield (
             "**the sealed test was read before by the run this one was forked from: its score\n"

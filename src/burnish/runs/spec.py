@@ -353,7 +353,7 @@ class ExecutionSpec(Settings):
 _TAG = re.compile(r"\w[\w.:/ -]{0,49}")
 
 
-def checked_tag(tag: str) -> str:
+def _checked_tag(tag: str) -> str:
     """A word to find a run by; ValueError if it could not be read or typed."""
     if _TAG.fullmatch(tag) is None or tag != tag.strip():
         raise ValueError(
@@ -367,7 +367,7 @@ class OutputSpec(Settings):
     """What is left when the run has ended."""
 
     tags: Annotated[
-        tuple[Annotated[str, AfterValidator(checked_tag)], ...],
+        tuple[Annotated[str, AfterValidator(_checked_tag)], ...],
         Door(
             flag="tag",
             panel="Look back",
@@ -460,7 +460,7 @@ def spec_type(target: type[TargetSpec], settings: type[StrategySettings]) -> typ
     return RunSpec[target, settings]
 
 
-TAGS = "tags.json"
+_TAGS = "tags.json"
 """The file of a run whose tags were changed since its start."""
 _STORED = TypeAdapter(tuple[str, ...])
 _MOST = 50
@@ -469,8 +469,8 @@ _MOST = 50
 def tags_of(folder: Path, header: Header | None = None) -> tuple[str, ...]:
     """The tags of a run, in the order of the alphabet; none if they cannot be read."""
     try:
-        if (folder / TAGS).is_file():
-            return _STORED.validate_json(read_text(folder / TAGS))
+        if (folder / _TAGS).is_file():
+            return _STORED.validate_json(read_text(folder / _TAGS))
         stored = (header or Header.read(folder)).project.spec.get("output", {})
         return tuple(sorted(set(OutputSpec.model_validate(stored).tags)))
     except ValidationError:
@@ -492,10 +492,10 @@ def change_tags(
 def set_tags(folder: Path, tags: Iterable[str]) -> tuple[str, ...]:
     """Replace the tags of a run; returns them in order."""
     try:
-        changed = tuple(sorted(set(map(checked_tag, tags))))
+        changed = tuple(sorted(set(map(_checked_tag, tags))))
     except ValueError as error:
         raise ConfigError.of("tag", str(error), "name another one") from None
     if len(changed) > _MOST:
         raise ConfigError.of("tag", f"a run has {_MOST} tags at most", "remove some")
-    write_atomic(folder / TAGS, json.dumps(changed, ensure_ascii=False) + "\n")
+    write_atomic(folder / _TAGS, json.dumps(changed, ensure_ascii=False) + "\n")
     return changed

@@ -46,9 +46,9 @@ Action: TypeAlias = Literal["try", "tell", "pin", "unpin"]
 FOLDER = "steering"
 MOST_CHARS = 200_000
 """Characters of a value that is tried."""
-MOST_HINT = 2_000
+_MOST_HINT = 2_000
 """Characters of a hint."""
-MOST_HINTS = 20
+_MOST_HINTS = 20
 """Hints that a proposer is told."""
 _MOST_NAME = 60
 _LABEL = "steering"
@@ -127,7 +127,7 @@ def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
     read here; the run checks it again.
     """
     name, takes = run.header.id, run.header.steering
-    if is_over(run):
+    if _is_over(run):
         raise SteeringRefused(
             f"run {name} is finished, and a resume would not search on",
             remedy=f"start another run from it with --fork {name}, and steer that one",
@@ -140,7 +140,7 @@ def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
         )
     pinned = pinned_in(run.events, waiting(run.folder))
     watch = None if cases is None else LeakWatch(cases)
-    if problem := why_refused(note, takes=takes, pinned=pinned, watch=watch):
+    if problem := _why_refused(note, takes=takes, pinned=pinned, watch=watch):
         raise SteeringRefused(problem.message, remedy=problem.remedy)
     redactor = Redactor.from_environment()
     content = canonical(codec(Note).encode(note)).decode()
@@ -149,7 +149,7 @@ def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
     write_atomic(path, f"{redactor.without_known(content)}\n")
 
 
-def is_over(run: RunRecord) -> bool:
+def _is_over(run: RunRecord) -> bool:
     """Whether nothing can be tried any more, not even after a resume with a higher limit."""
     nothing_left = run.ending is not None and run.ending.code == FINISHED.code
     return not run.driven and (run.sealed is not None or nothing_left)
@@ -181,7 +181,7 @@ def pinned_in(events: Iterable[Event], notes: Iterable[Note] = ()) -> frozenset[
     return frozenset(pinned)
 
 
-def why_refused(
+def _why_refused(
     note: Note,
     *,
     takes: Mapping[str, Sequence[str]],
@@ -227,10 +227,10 @@ def _bad_hint(note: Note, allowed: Sequence[str], pinned: Collection[str]) -> Pr
     del allowed, pinned
     if not note.text.strip():
         return Problem(message="the hint is empty")
-    if len(note.text) > MOST_HINT:
+    if len(note.text) > _MOST_HINT:
         return Problem(
             message=f"the hint has {len(note.text):,} characters",
-            remedy=f"{MOST_HINT:,} are the most; `burnish runs try` takes a whole text",
+            remedy=f"{_MOST_HINT:,} are the most; `burnish runs try` takes a whole text",
         )
     return None
 
@@ -349,7 +349,7 @@ class Steering:
         """Apply a note and tell everybody; its candidate, if it has one."""
         self._taken.add(note.id)
         values: dict[str, Value] = {}
-        problem = why_refused(
+        problem = _why_refused(
             note, takes=self._takes, pinned=self.pinned, watch=self._watch()
         ) or self._unfit(note, values)
         event = Steered(
@@ -377,8 +377,8 @@ class Steering:
 
     def _unfit(self, note: Note, values: dict[str, Value]) -> Problem | None:
         """What only the run can know is wrong; fills in the values of a candidate."""
-        if note.action == "tell" and len(self._hints) >= MOST_HINTS:
-            return Problem(message=f"{counted(MOST_HINTS, 'hint')} are the most that are told")
+        if note.action == "tell" and len(self._hints) >= _MOST_HINTS:
+            return Problem(message=f"{counted(_MOST_HINTS, 'hint')} are the most that are told")
         for name, text in note.values.items():
             value = _value(self._surfaces[name], text) if name in self._surfaces else None
             if value is None:

@@ -67,7 +67,7 @@ _COMMON = (400, 401, 403, 404, 405, 409, 500, 503)
 _WITH_BODY = (*_COMMON, 408, 413, 429)
 
 
-def add_promptiter(document: _Document, base: str, paths: SubPaths) -> _Document:
+def _add_promptiter(document: _Document, base: str, paths: SubPaths) -> _Document:
     """Add PromptIter's routes under a base path, with their shapes and errors."""
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update(_shapes())
@@ -312,7 +312,7 @@ class _Service(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             document = super().openapi()
-            self.openapi_schema = add_promptiter(
+            self.openapi_schema = _add_promptiter(
                 document, self.state.promptiter.base_path, self.state.promptiter.paths
             )
         return self.openapi_schema

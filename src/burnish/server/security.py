@@ -162,7 +162,7 @@ def _root_entries() -> frozenset[str]:
 
 T = TypeVar("T")
 
-MINUTES = 5.0
+_MINUTES = 5.0
 """How long a wrong token counts."""
 OF_ADDRESS = 100
 """Wrong tokens of one address in that time."""
@@ -213,7 +213,7 @@ class Attempts:
         times = self._wrong.get(key)
         if times is None or len(times) < most:
             return
-        if (left := times[0] + MINUTES * 60 - self.clock()) > 0:
+        if (left := times[0] + _MINUTES * 60 - self.clock()) > 0:
             raise TooManyAttempts(left)
 
     def _count(self, key: str, most: int) -> None:

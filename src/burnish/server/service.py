@@ -60,7 +60,7 @@ def server_config(app: Any, limits: ConnectionLimits, **more: Any) -> uvicorn.Co
     )
 
 
-def room_for(connections: int) -> int:
+def _room_for(connections: int) -> int:
     """Raise the limit of open files, and return how many connections fit under it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
@@ -338,7 +338,7 @@ async def _answer_on(
         slimming=serving.slimming,
         open_metrics=serving.open_metrics,
     )
-    most = room_for(serving.limits.connection.connections)
+    most = _room_for(serving.limits.connection.connections)
     config = server_config(
         app,
         replace(serving.limits.connection, connections=most),

@@ -126,7 +126,7 @@ class Pruner:
         self._pruned: str | None = None
         """Who led after the last pass."""
         if active:
-            run.closing.set_aside(removal_cost(run, self._splits, repeats))
+            run.closing.set_aside(_removal_cost(run, self._splits, repeats))
 
     async def alternate(
         self, search: PrunableSearch, go: Callable[[], Awaitable[str]], *, unit: str = "round"
@@ -181,7 +181,7 @@ class Pruner:
         return Pruned(leader=work.leader, changed=work.accepts > 0, search_on=search_on)
 
 
-def removal_cost(run: Run, splits: Sequence[Split], repeats: int) -> Spend:
+def _removal_cost(run: Run, splits: Sequence[Split], repeats: int) -> Spend:
     """The most that a first removal costs: the winner is measured anew as well."""
     return total(run.estimate(split, repeats=repeats) for split in splits).times(2)
 

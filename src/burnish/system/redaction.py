@@ -124,8 +124,8 @@ def _without_shapes(text: str, *, known_keys: bool, spared: str) -> str:
         is_spared = spared and secret.rstrip(".-_") in spared
         return match[0] if is_spared else f"{match[1]}{MARKER}"
 
-    if known_keys and may_have_keys(text):
-        text = replace_keys(text, replaced)
+    if known_keys and _may_have_keys(text):
+        text = _replace_keys(text, replaced)
     lowered = text.lower()
     if not _has_cue(lowered):
         return text
@@ -207,7 +207,7 @@ class Redactor:
             return True
         lowered = document.lower()
         return not (
-            (self.shapes == "known-keys" and may_have_keys(document))
+            (self.shapes == "known-keys" and _may_have_keys(document))
             or _has_cue(lowered)
             or _names_a_secret(lowered)
         )
@@ -319,11 +319,11 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 _KEY_SHAPES = tuple((cues, re.compile(pattern)) for cues, pattern in _KINDS)
-may_have_keys = _finder(cue for cues, _ in _KINDS for cue in cues)
+_may_have_keys = _finder(cue for cues, _ in _KINDS for cue in cues)
 """Whether a text may contain such a key; False is certain, and cheap."""
 
 
-def replace_keys(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
+def _replace_keys(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
     """The text with each key replaced; the first group of a match is what stays before it."""
     for cues, pattern in _KEY_SHAPES:
         if any(cue in text for cue in cues):
@@ -418,7 +418,7 @@ class DataRedactor:
 
     def summary(self) -> str:
         """`3 e-mail addresses, 1 key`; empty if nothing was removed."""
-        return counts_in_words(self.counts)
+        return _counts_in_words(self.counts)
 
 
 _WORDS = {
@@ -430,7 +430,7 @@ _WORDS = {
 }
 
 
-def counts_in_words(counts: Mapping[str, int]) -> str:
+def _counts_in_words(counts: Mapping[str, int]) -> str:
     """What was removed, in words."""
     parts: Iterable[str] = (
         f"{counts[kind]:,} {words[counts[kind] != 1]}"

@@ -72,7 +72,7 @@ def load_object(
         raise wrong("not of the form module.path:callable")
     module_name, _, name = reference.partition(":")
     home = str(folder.resolve())
-    if is_program(reference, home):
+    if _is_program(reference, home):
         raise wrong("this is a program or an internal function of Python, not a function to call")
     try:
         with leaving_no_bytecode(), _only_folder(home):
@@ -98,7 +98,7 @@ def is_standard(reference: str) -> bool:
     return reference.partition(":")[0].partition(".")[0] in sys.stdlib_module_names
 
 
-def is_program(reference: str, home: str) -> bool:
+def _is_program(reference: str, home: str) -> bool:
     """Whether a reference names what ends this process: a `__main__`, or internals of Python."""
     module, _, function = reference.partition(":")
     top, *inner = module.split(".")

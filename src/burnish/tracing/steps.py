@@ -168,7 +168,7 @@ def plain(value: object) -> Json:
     return _plain(value, ())
 
 
-def plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
+def _plain_mapping(values: Mapping[str, object]) -> dict[str, Json]:
     """Convert named values to JSON."""
     return {_encodable(_text_of(name)): plain(value) for name, value in values.items()}
 
@@ -317,7 +317,7 @@ class Record:
     def tool(
         self, name: str, arguments: Mapping[str, object], result: object, error: str, call: str
     ) -> None:
-        inputs, output = plain_mapping(arguments), plain(result)
+        inputs, output = _plain_mapping(arguments), plain(result)
         self.tools.append(
             ToolCall(name=name, arguments=inputs, result=output, error=error, id=call)
         )

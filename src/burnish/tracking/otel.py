@@ -26,7 +26,7 @@ T = TypeVar("T")
 trace: Any = import_module("opentelemetry.trace")
 metrics: Any = import_module("opentelemetry.metrics")
 sdk: Any = import_module("opentelemetry.sdk")
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -73,9 +73,9 @@ class OtelTracker:
         current = trace.get_tracer_provider()
         if isinstance(current, sdk.trace.TracerProvider) and uri is None:
             return current, metrics.get_meter_provider()
-        if uri is None and not any(map(os.environ.get, ENDPOINTS)):
+        if uri is None and not any(map(os.environ.get, _ENDPOINTS)):
             message = "there is no endpoint to send spans to"
-            remedy = f"set {ENDPOINTS[0]}, or --tracking-uri"
+            remedy = f"set {_ENDPOINTS[0]}, or --tracking-uri"
             raise ConfigError([Problem(where="--track otel", message=message, remedy=remedy)])
         export: Any = import_module("opentelemetry.sdk.trace.export")
         readers: Any = import_module("opentelemetry.sdk.metrics.export")

@@ -115,7 +115,7 @@ class Seat:
         )
 
 
-def refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | None:
+def _refinement_parts(building: Building, parts: TargetParts) -> StrategyParts | None:
     """The session of a description: a new one, or that of a resumed run."""
     target, settings = parts.target, building.spec.strategy.settings
     assert isinstance(target, WorkflowTarget)
@@ -488,7 +488,7 @@ class RefinePlugin(TaskPlugin):
     ends: ClassVar[Mapping[str, str]] = REASONS
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
-        return refinement_parts(building, parts)
+        return _refinement_parts(building, parts)
 
     def progress(self) -> ProgressLines:
         return _RefineLines(self.ends)

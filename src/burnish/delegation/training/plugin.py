@@ -61,14 +61,14 @@ from burnish.runs.report_sections import (
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
 
-ENDS = {
+_ENDS = {
     "nothing_to_gain": "the loss on train is 0",
     "max_epochs": "all epochs were run",
     "nothing_proposed": "the proposer sees nothing to change",
 }
 
 
-def plan_lines(setup: Setup, strategy: Epochs) -> Iterator[str]:
+def _plan_lines(setup: Setup, strategy: Epochs) -> Iterator[str]:
     """The lines of `--dry-run`."""
     settings, data = strategy.settings, setup.dataset
     yield f"strategy  {strategy.name}, seed {setup.seed}"
@@ -239,7 +239,7 @@ class EpochsPlugin(StrategyPlugin):
     Settings: ClassVar[type[StrategySettings]] = EpochSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (PROPOSER,)
     requires: ClassVar[tuple[Ability, ...]] = (DELEGATIONS,)
-    ends: ClassVar[Mapping[str, str]] = ENDS
+    ends: ClassVar[Mapping[str, str]] = _ENDS
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         settings: EpochSettings = building.spec.strategy.settings
@@ -266,7 +266,7 @@ class EpochsPlugin(StrategyPlugin):
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""
         assert isinstance(setup.strategy, Epochs)
-        return plan_lines(setup, setup.strategy)
+        return _plan_lines(setup, setup.strategy)
 
     def repeats(self, setup: Setup) -> int:
         """Runs of every task in an epoch."""

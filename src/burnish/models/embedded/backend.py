@@ -70,7 +70,7 @@ def require_engine() -> Any:
         ) from error
 
 
-def start_server(
+def _start_server(
     path: Path, shape: EngineShape, listening: _Listening | None = None, name: str = ""
 ) -> Any:
     """Load a model from a file that was checked before."""
@@ -202,7 +202,7 @@ def serve(
     # Blocked before the engine's threads begin, so that none of them takes the signal.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
-        server = start_server(path, EngineShape(), listening, name)
+        server = _start_server(path, EngineShape(), listening, name)
         started(f"{server.listening_address}/v1")
         signal.sigwait(_STOPS)
         # The engine's own end waits for open answers that never come. It has nothing to save.
@@ -363,7 +363,7 @@ def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
 class EmbeddedBackend:
     """Runs models in this process: one engine per file, loaded on first use."""
 
-    def __init__(self, shape: EngineShape | None = None, *, start: _Start = start_server) -> None:
+    def __init__(self, shape: EngineShape | None = None, *, start: _Start = _start_server) -> None:
         self._shape = shape or EngineShape()
         self._start = start
         self._engines: dict[Path, Engine] = {}

@@ -66,7 +66,7 @@ from burnish.targets.agent.paths import DEMONSTRATIONS, INSTRUCTIONS, put_at, wr
 from burnish.targets.agent.runner import client_for
 from burnish.targets.agent.target import AgentTarget
 
-MODEL = "target.document.model"
+_MODEL = "target.document.model"
 """Where the agent's model stands in a description."""
 _AGENT = "the agent"
 _NUMBERS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases")
@@ -237,7 +237,7 @@ class AgentPlugin(TargetPlugin):
         cases = [*dataset.train, *dataset.holdout, *dataset.test]
         metrics = _metrics(building, agent, cases, strategy)
         if metrics:
-            check_objective(building, metrics, dataset)
+            _check_objective(building, metrics, dataset)
 
         def made() -> AgentTarget:
             user = _user(building, agent) if any(case.scenario for case in cases) else None
@@ -246,7 +246,7 @@ class AgentPlugin(TargetPlugin):
         target = problems.attempt(_DOCUMENT, made, None)
         if target is None:
             return None
-        check_model(building, target)
+        _check_model(building, target)
         local = agent.block.model.provider == "local"
         return TargetParts(
             target=target,
@@ -254,7 +254,7 @@ class AgentPlugin(TargetPlugin):
             metrics=metrics,
             objective=building.spec.objective.objective({metric.name: 1.0 for metric in metrics}),
             own_model=None if local else agent.own_model,
-            own_model_at=MODEL,
+            own_model_at=_MODEL,
             no_model="the agent's own model is a local one, which is too weak to write texts",
             places=axes.places,
             noisy=NOISY,
@@ -268,7 +268,7 @@ class AgentPlugin(TargetPlugin):
         self, building: Building, parts: TargetParts, search: StrategyParts
     ) -> Iterable[str]:
         assert isinstance(parts.target, AgentTarget)
-        return check_prices(building, parts.target, parts, search.strategy.roles)
+        return _check_prices(building, parts.target, parts, search.strategy.roles)
 
     def homes(self, header: Header) -> Homes | None:
         return AgentHomes.of(header)
@@ -281,7 +281,7 @@ class AgentPlugin(TargetPlugin):
 
     def varied(self, spec: AnySpec, variant: Variant) -> AnySpec:
         """The agent file with other values in it; its own axes and their bounds do not matter."""
-        document = varied_document(spec.source.file, spec.target, variant)
+        document = _varied_document(spec.source.file, spec.target, variant)
         made = {"document": AgentDocument.model_validate(document), "axes": None}
         return spec.model_copy(update={"target": spec.target.model_copy(update=made)})
 
@@ -307,7 +307,7 @@ _MEASURING = ("name", "evaluations", "test_cases", "test_cases_file", "execution
 """The keys of a file that say how an agent is measured, not what it does."""
 
 
-def varied_document(file: str, spec: AgentSpec, variant: Variant) -> dict[str, JsonValue]:
+def _varied_document(file: str, spec: AgentSpec, variant: Variant) -> dict[str, JsonValue]:
     """The keys of an agent file with a variant in them."""
     document = deepcopy(spec.document.written())
     if variant.file is not None:
@@ -418,13 +418,13 @@ def _user(building: Building, agent: LoadedAgent) -> User:
     return user_simulator(building.models.client(ref, prompt.settings), prompt)
 
 
-def check_model(building: Building, target: AgentTarget) -> None:
+def _check_model(building: Building, target: AgentTarget) -> None:
     """Whether the agent's model can be called, with every value of its axes too."""
     problems = building.problems
     try:
         target.client.check()
     except ModelRefused as error:
-        problems.add(MODEL, error.message, error.remedy)
+        problems.add(_MODEL, error.message, error.remedy)
         return
     for surface in _model_axes(target):
         for value, client in _variants(target, surface, building.models):
@@ -436,7 +436,7 @@ def check_model(building: Building, target: AgentTarget) -> None:
                 break
 
 
-def check_objective(building: Building, metrics: Sequence[Metric], dataset: Dataset) -> None:
+def _check_objective(building: Building, metrics: Sequence[Metric], dataset: Dataset) -> None:
     """Whether the metrics of loss and constraints exist in every split."""
     problems, objective = building.problems, building.spec.objective
     by_name = {metric.name: metric for metric in metrics}
@@ -457,7 +457,7 @@ def check_objective(building: Building, metrics: Sequence[Metric], dataset: Data
             problems.add(("objective", "constraints", index, "metric"), message, remedy)
 
 
-def check_prices(
+def _check_prices(
     building: Building, target: AgentTarget, parts: TargetParts, roles: Iterable[Role[Any, Any]]
 ) -> Iterator[str]:
     """Report unknown prices, and reject settings that need them."""

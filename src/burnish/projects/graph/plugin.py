@@ -68,7 +68,7 @@ def read_graph(path: Path, tree: YamlTree) -> Graph:
     return load_graph(path, tree=tree, beside=keys.keys() - GraphBlock.model_fields.keys())
 
 
-def graph_files(graph: Graph) -> dict[str, Json]:
+def _graph_files(graph: Graph) -> dict[str, Json]:
     """What is kept in run.json; nothing for a graph built in Python, which has no file."""
     return {} if graph.source is None else {FILES: {**_hashes(graph)}}
 
@@ -413,7 +413,7 @@ def graph_parts(
         short_names=_short_names(target.graph),
         cases_demonstrate=False,
         exporter=_exporter_of(target),
-        record=graph_files(target.graph),
+        record=_graph_files(target.graph),
         notes=tuple(target.notes),
         resources=(target,),
     )

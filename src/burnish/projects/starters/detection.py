@@ -100,7 +100,7 @@ def _extra(label: str) -> tuple[str, ...]:
     return (f"pip install 'burnish[{extra}]'",) if extra else ()
 
 
-ADAPTER = "call_agent.py"
+_ADAPTER = "call_agent.py"
 """The file that makes one function of a program that uses a library."""
 _LIBRARIES = {"langgraph": "langgraph", "pydantic_ai": "pydantic-ai", "agents": "openai-agents"}
 """The libraries whose programs are known, by the module that they import."""
@@ -163,7 +163,7 @@ class Program:
         if not self.library:
             return {}
         text = _CALLS[self.library].format(module=self.module, name=self.name)
-        return {ADAPTER: text.encode()}
+        return {_ADAPTER: text.encode()}
 
 
 def find_program(folder: Path, written: str, library: str = "") -> Program:
@@ -237,7 +237,7 @@ def _with_library(folder: Path, library: str) -> list[Path]:
 
 
 def _modules(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.py")) if path.name != ADAPTER]
+    return [path for path in sorted(folder.glob("*.py")) if path.name != _ADAPTER]
 
 
 def _functions(tree: ast.Module) -> list[str]:

@@ -25,7 +25,7 @@ from burnish.projects.starters.files import (
     workflow_text,
 )
 
-PROJECT = "burnish.yaml"
+_PROJECT = "burnish.yaml"
 AGENT = "agent.yaml"
 
 
@@ -139,11 +139,11 @@ class CalledStarter(Starter):
         reads = f"the agent must read {', '.join(prompts.values())} on each call: candidates are "
         return StarterProject(
             files={
-                **_described("prompts", PROJECT, text),
+                **_described("prompts", _PROJECT, text),
                 **adapter,
                 **_case_files(request.cases),
             },
-            commands=_commands(PROJECT, searches=True),
+            commands=_commands(_PROJECT, searches=True),
             notes=(f"{reads}written there while a run measures them, and put back",),
             needs=request.model.needs,
         )
@@ -167,10 +167,10 @@ class CalledStarter(Starter):
         again = f"then run `burnish init --have {self.have} --prompt FILE --folder FOLDER`"
         judged = cases.metric.judged
         return StarterProject(
-            files={**_described(self._key, PROJECT, text), **adapter, **cases.whole_file()},
+            files={**_described(self._key, _PROJECT, text), **adapter, **cases.whole_file()},
             commands=(
-                f"burnish eval {PROJECT}",
-                f"burnish eval {PROJECT} --repeats 3",
+                f"burnish eval {_PROJECT}",
+                f"burnish eval {_PROJECT} --repeats 3",
                 f"burnish data check {cases.whole}",
             ),
             notes=_few(cases) if prompts else (*_few(cases), f"{how}{again}"),

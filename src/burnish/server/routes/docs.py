@@ -23,7 +23,7 @@ def docs_router(document_path: str) -> APIRouter:
 
     @router.get(PATHS[0])
     async def page(request: Request) -> HTMLResponse:
-        html = page_of(request.app.openapi(), document_path.lstrip("/"))
+        html = _page_of(request.app.openapi(), document_path.lstrip("/"))
         return HTMLResponse(html, headers={"Content-Security-Policy": _CSP})
 
     @router.get(PATHS[1])
@@ -33,7 +33,7 @@ def docs_router(document_path: str) -> APIRouter:
     return router
 
 
-def page_of(document: _ApiDocument, document_path: str) -> str:
+def _page_of(document: _ApiDocument, document_path: str) -> str:
     """The whole page. Its links are relative, so that it works wherever it is mounted."""
     groups = _grouped(document)
     info = document["info"]

@@ -35,7 +35,7 @@ _Client = Annotated[Client, Depends(client_of)]
 _Name = Annotated[Name, Path()]
 
 
-MOST_COLUMNS = 24
+_MOST_COLUMNS = 24
 
 
 def grids_router(manager: RunManager) -> APIRouter:
@@ -53,7 +53,7 @@ def grids_router(manager: RunManager) -> APIRouter:
         name = new.id or f"grid-{uuid.uuid4().hex[:12]}"
         settings = {axis: tuple(values) for axis, values in new.values.items()}
         axes = GridAxes(models=tuple(new.models), settings=settings)
-        jobs = await asyncio.to_thread(app.columns, new.settings, axes, name, most=MOST_COLUMNS)
+        jobs = await asyncio.to_thread(app.columns, new.settings, axes, name, most=_MOST_COLUMNS)
         started = await _start(manager, new, client, name, jobs)
         response.headers["Location"] = f"{request.url.path}/{new.app}/{name}"
         columns = [(_column_of(record), record) for record in started]

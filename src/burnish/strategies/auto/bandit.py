@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-WINDOW = 12
+_WINDOW = 12
 """The latest tries of a proposer that count: what paid long ago may not pay any more."""
 
 
@@ -38,7 +38,7 @@ class Arm:
 
     @property
     def recent(self) -> list[ProposerTry]:
-        return self.tries[-WINDOW:]
+        return self.tries[-_WINDOW:]
 
     @property
     def gains(self) -> list[float]:

@@ -25,7 +25,7 @@ from burnish.strategies.race import Heat, Holdout, Stopped
 from burnish.strategies.settings import PruningSettings
 
 _VERSION = 1
-IDLE_ROUNDS = 12
+_IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends."""
 NOT_PAID = "did_not_pay"
 """Why a proposer stops that has something left to propose."""
@@ -201,7 +201,7 @@ class _Rounds:
             self._run.answering.require(*roles, after=GIVE_UP_AFTER)
             return "nothing_left"
         await self._try(name, proposed, evidence, used)
-        return "nothing_new" if self._idle >= IDLE_ROUNDS else ""
+        return "nothing_new" if self._idle >= _IDLE_ROUNDS else ""
 
     async def _steered(self) -> bool:
         """Whether a person sent a candidate of their own, which holdout decides on."""

@@ -76,7 +76,7 @@ _GATES = {
 }
 
 
-def plan_lines(setup: Setup, strategy: Backprop) -> Iterator[str]:
+def _plan_lines(setup: Setup, strategy: Backprop) -> Iterator[str]:
     """The lines of `--dry-run`."""
     yield from _what(setup, strategy)
     names, values = strategy.targets(setup.target), setup.target.baseline.values
@@ -88,7 +88,7 @@ def plan_lines(setup: Setup, strategy: Backprop) -> Iterator[str]:
     yield from progress.case_lines(setup, strategy.settings.repeats)
     yield from _decision(strategy.settings)
     yield progress.luck_line(strategy.settings.by_luck(setup.dataset))
-    yield f"limits    {', '.join([*search_limits(setup, strategy), *progress.time_limits(setup)])}"
+    yield f"limits    {', '.join([*_search_limits(setup, strategy), *progress.time_limits(setup)])}"
     yield from _costs(setup, strategy)
     yield from progress.notes(setup)
     yield progress.NOTHING_PAID
@@ -121,7 +121,7 @@ def _decision(settings: BackpropSettings) -> Iterator[str]:
         yield f"          {metric} stays at {floor:g} or more"
 
 
-def search_limits(setup: Setup, strategy: Backprop) -> list[str]:
+def _search_limits(setup: Setup, strategy: Backprop) -> list[str]:
     """What ends a search."""
     settings = strategy.settings
     own = [f"max_rounds {settings.max_rounds}"]
@@ -216,7 +216,7 @@ def _held(trial: TrialRecorded) -> str:
     return f"hold {number(before)}→{number(now)} ({sign})"
 
 
-ENDS = {
+_ENDS = {
     "baseline_missing": "the baseline could not be measured",
     "no_losses": "no train case fails any more",
     "train_missing": "no train case failed, but some are missing",
@@ -332,7 +332,7 @@ def _gradients(run: RunRecord) -> Iterator[Section]:
     yield Text.of("Over all rounds. Cases are those of train whose runs were walked back.")
 
 
-def blame(run: RunRecord) -> Iterator[Drawing]:
+def _blame(run: RunRecord) -> Iterator[Drawing]:
     """How many gradients each surface received, by severity."""
     details = (BackpropDetails.of(row.trial) for row in _rounds(run))
     counts = Counter(
@@ -488,7 +488,7 @@ class BackpropPlugin(StrategyPlugin):
     needs: ClassVar[tuple[type[Surface], ...]] = AGENT_SURFACES
     requires: ClassVar[tuple[Ability, ...]] = (STEPS,)
     needs_holdout: ClassVar[bool] = True
-    ends: ClassVar[Mapping[str, str]] = ENDS
+    ends: ClassVar[Mapping[str, str]] = _ENDS
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {"patcher": ("reason",)}
     offers_fork: ClassVar[bool] = False
 
@@ -520,13 +520,13 @@ class BackpropPlugin(StrategyPlugin):
         )
 
     def plan(self, setup: Setup) -> Iterable[str]:
-        return plan_lines(setup, _strategy(setup))
+        return _plan_lines(setup, _strategy(setup))
 
     def search_cost(self, setup: Setup) -> str:
         return search_cost(setup, _strategy(setup))
 
     def limits(self, setup: Setup) -> list[str]:
-        return search_limits(setup, _strategy(setup))
+        return _search_limits(setup, _strategy(setup))
 
     def repeats(self, setup: Setup) -> int:
         return _strategy(setup).settings.repeats
@@ -543,7 +543,7 @@ class BackpropPlugin(StrategyPlugin):
         return report(run, self.reason(run))
 
     def drawings(self, run: RunRecord) -> Iterable[Drawing]:
-        return blame(run)
+        return _blame(run)
 
     def turn(self, trial: Trial) -> str:
         return "round" if trial.phase == PHASE else "cycle"

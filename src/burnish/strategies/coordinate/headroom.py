@@ -48,7 +48,7 @@ def expected(
     sealed: Spend,
 ) -> Expected:
     """The whole search, by what its parts cost."""
-    few = trials_if_nothing_helps(settings)
+    few = _trials_if_nothing_helps(settings)
     many = {name: settings.max_cycles * e.max_trials for name, e in settings.phases.items()}
     least, most = sum(few.values()), sum(many.values())
     always = holdout if settings.holdout_policy == "every_trial" else NOTHING
@@ -65,7 +65,7 @@ def expected(
     )
 
 
-def trials_if_nothing_helps(settings: CoordinateSettings) -> dict[str, int]:
+def _trials_if_nothing_helps(settings: CoordinateSettings) -> dict[str, int]:
     """By phase, the trials of a run in which nothing is accepted."""
     return {name: min(e.patience, e.max_trials) for name, e in settings.phases.items()}
 
@@ -76,7 +76,7 @@ def accepted_by_luck(settings: CoordinateSettings, data: Dataset) -> FalseAccept
         train=len(data.train),
         holdout=len(data.holdout) if settings.uses_holdout else 0,
         repeats=settings.repeats,
-        trials=sum(trials_if_nothing_helps(settings).values()),
+        trials=sum(_trials_if_nothing_helps(settings).values()),
     )
     return false_accepts(runs, settings.accept_sigma)
 

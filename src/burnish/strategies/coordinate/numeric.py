@@ -49,7 +49,7 @@ class SearchSpace:
         return not any(axis.problems(point[axis.id]) for axis in self.axes)
 
 
-QUANTILE = 0.25
+_QUANTILE = 0.25
 """The share of points that counts as good when convergence is judged; a tenth, as the sampler
 takes it, is one of ten."""
 SAMPLER_QUANTILE = 0.1
@@ -79,7 +79,7 @@ class Densities:
     def of(cls, space: SearchSpace, observations: Sequence[Observation]) -> "Densities":
         """The best quarter, at least one, against the rest."""
         ranked = sorted(observations, key=lambda each: each.loss)
-        count = math.ceil(QUANTILE * len(ranked))
+        count = math.ceil(_QUANTILE * len(ranked))
         return cls(space=space, good=tuple(ranked[:count]), bad=tuple(ranked[count:]))
 
     def marginals(self, point: Point) -> dict[str, _Marginal]:

@@ -28,7 +28,7 @@ _PROGRAM = (
     *("command", "recipe", "arguments", "home", "timeout_seconds", "env", "network"),
     "usd_per_edit",
 )
-RecipeName: TypeAlias = Literal["claude", "codex", "aider", "gemini"]
+_RecipeName: TypeAlias = Literal["claude", "codex", "aider", "gemini"]
 
 
 class EditsSettings(PruningSettings):
@@ -63,7 +63,7 @@ class EditsSettings(PruningSettings):
     """`direct_edit` asks a model for an edit; `command` lets a program edit a copy."""
     command: Text | None = None
     """The program of mode `command`, such as the command line of a coding agent."""
-    recipe: RecipeName | None = None
+    recipe: _RecipeName | None = None
     """A coding agent whose command line is known: no `command` is needed."""
     arguments: str = ""
     """More arguments for the recipe's program, such as its model."""

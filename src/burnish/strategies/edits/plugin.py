@@ -55,7 +55,7 @@ from burnish.strategies.edits.strategy import LOAD_TASK, TARGET, Edits, StageRea
 from burnish.strategies.pruning_report import pruning
 from burnish.targets.artifacts.target import ArtifactsTarget
 
-ENDS = {
+_ENDS = {
     "nothing_new": "too many rounds without a candidate worth running",
     TARGET: "the number is as good as the task wants it",
 }
@@ -201,7 +201,7 @@ def _method(run: RunRecord) -> Iterator[str]:
     yield from (cell(warning.message, 300) for warning in read_all(run.events, Warned))
 
 
-def primary_by_trial(run: RunRecord) -> Iterator[Drawing]:
+def _primary_by_trial(run: RunRecord) -> Iterator[Drawing]:
     """The primary number of every trial, and that of the files that were then the best."""
     primary = _primary(run)
     measured = {
@@ -268,7 +268,7 @@ class EditsPlugin(StrategyPlugin):
     name: ClassVar[str] = Edits.name
     Settings: ClassVar[type[StrategySettings]] = EditsSettings
     roles: ClassVar[tuple[RoleNeed, ...]] = (_EDITOR,)
-    ends: ClassVar[Mapping[str, str]] = ENDS
+    ends: ClassVar[Mapping[str, str]] = _ENDS
     rationales: ClassVar[Mapping[str, Sequence[str]]] = {"editor": ("rationale",)}
     compares_scores: ClassVar[bool] = False
     needs: ClassVar[tuple[type[Surface], ...]] = (FileSurface,)
@@ -335,7 +335,7 @@ class EditsPlugin(StrategyPlugin):
         return report(run, self.reason(run))
 
     def drawings(self, run: RunRecord) -> Iterable[Drawing]:
-        return primary_by_trial(run)
+        return _primary_by_trial(run)
 
 
 def _strategy(setup: Setup) -> Edits:

@@ -54,8 +54,8 @@ from burnish.strategies.race import BLOCK, Course, Stopped, may_end_early, race
 from burnish.strategies.scales import at_unit, rounded, unit
 from burnish.system.settings import Access, Door
 
-Goal: TypeAlias = Literal["cheaper", "faster", "frontier"]
-MAX_MISSING = 0.25
+_Goal: TypeAlias = Literal["cheaper", "faster", "frontier"]
+_MAX_MISSING = 0.25
 _AS_DEAR = 0.98
 """A point of the frontier costs less than this share of what is as good: others are its twins."""
 _FLOOR = 0.5
@@ -67,7 +67,7 @@ _MOVABLE = (ChoiceSurface, DemosSurface, NumberSurface, TextSurface)
 class FrugalSettings(StrategySettings):
     """What is saved, and what that may cost."""
 
-    goal: Annotated[Goal, Door(flag="*", panel="Options", metavar="GOAL", http=Access.CLIENT)] = (
+    goal: Annotated[_Goal, Door(flag="*", panel="Options", metavar="GOAL", http=Access.CLIENT)] = (
         "cheaper"
     )
     """`cheaper` saves money (tokens, where nothing has a price), `faster` saves time, `frontier`
@@ -178,7 +178,7 @@ class Frugal:
         result = SplitResult.of(held, run.objective)
         run.record(Trial(candidate=start, phase="baseline", holdout=result))
         run.advance(start)
-        require_baseline(run, held, max_missing=MAX_MISSING)
+        require_baseline(run, held, max_missing=_MAX_MISSING)
         return _Measured(candidate=start, holdout=held)
 
     def _need(self, run: Run) -> Spend:
@@ -340,7 +340,7 @@ class _Descent:
         beside = saving(held, self._best.holdout, objective, self._unit)
         seen = saving(held, self._start.holdout, objective, self._unit)
         missing = len(held.cases) - len(held.only(_known(held, objective)).cases)
-        if beside is None or seen is None or missing > MAX_MISSING * len(held.cases):
+        if beside is None or seen is None or missing > _MAX_MISSING * len(held.cases):
             return decide("frugal", "missing", "cannot tell: too many results are missing", {})
         numbers = _numbers(seen, margin)
         if beside.saved.mean <= 0 or (self._unit == "seconds" and beside.saved.low <= 0):

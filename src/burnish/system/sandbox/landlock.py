@@ -67,7 +67,7 @@ def blocks_tcp(abi: int) -> bool:
     return abi >= _TCP_SINCE
 
 
-def confine(rules: Rules) -> None:
+def _confine(rules: Rules) -> None:
     """Put the rules in force, for this process and all that it starts; OSError if that fails."""
     abi = rules["abi"]
     files = (1 << _LAST_RIGHT.get(abi, 15) + 1) - 1 if READ in rules else 0
@@ -136,7 +136,7 @@ def _main(arguments: list[str]) -> None:
     if not argv:
         sys.exit("landlock: there is no command")
     try:
-        confine(json.loads("".join(rules)))
+        _confine(json.loads("".join(rules)))
     except OSError as error:
         sys.exit(f"landlock: {error.strerror}")
     if status >= 0:

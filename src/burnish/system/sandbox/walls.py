@@ -62,18 +62,18 @@ def with_python(environ: Mapping[str, str], folder: Path, seen_as: Path) -> dict
     return {**environ, "PATH": os.pathsep.join([str(seen_as), environ["PATH"]])}
 
 
-def python_folders() -> list[Path]:
+def _python_folders() -> list[Path]:
     """The folders of this Python, of burnish, and of the active virtual environment."""
     ours = Path(__file__).resolve().parents[3]
     folders = {Path(sys.prefix), Path(sys.base_prefix), ours}
     if sys.executable:
         folders.add(Path(sys.executable).parent)
     if active := os.environ.get("VIRTUAL_ENV"):
-        folders |= {Path(active), *base_of(Path(active))}
+        folders |= {Path(active), *_base_of(Path(active))}
     return sorted(folders)
 
 
-def base_of(environment: Path) -> Iterator[Path]:
+def _base_of(environment: Path) -> Iterator[Path]:
     """The installation that a virtual environment was made from, if it is one."""
     try:
         lines = (environment / "pyvenv.cfg").read_text(errors="replace").splitlines()
@@ -86,7 +86,7 @@ def base_of(environment: Path) -> Iterator[Path]:
             yield place.resolve().parent if place.name == "bin" else place
 
 
-def program_folders(path: str, program: str) -> Iterator[Path]:
+def _program_folders(path: str, program: str) -> Iterator[Path]:
     """The folders of programs on the PATH, and of the one that `program` is a link to."""
     for folder in (Path(name) for name in path.split(os.pathsep) if name.startswith("/")):
         yield folder
@@ -177,12 +177,12 @@ class Walls:
     @property
     def roots(self) -> list[Path]:
         """The folders that can be read."""
-        own = [*python_folders(), *self.readable, *self.mounts.values()]
-        own += [base for folder in self.mounts.values() for base in base_of(folder)]
+        own = [*_python_folders(), *self.readable, *self.mounts.values()]
+        own += [base for folder in self.mounts.values() for base in _base_of(folder)]
         masks = self._masks
         programs = [
             folder
-            for folder in program_folders(self.path, self.program)
+            for folder in _program_folders(self.path, self.program)
             if not _within(folder, masks) and folder not in Path.home().parents
         ]
         listed = [*_SYSTEM, *own, *programs, *(_NAMES if self.network else ())]
@@ -197,7 +197,7 @@ class Walls:
     @property
     def reopened(self) -> list[Path]:
         """What can be read although it lies in a hidden folder: above all Python itself."""
-        own = [*python_folders(), *self.mounts.values(), self.cwd]
+        own = [*_python_folders(), *self.mounts.values(), self.cwd]
         return [path for path in own if path.exists() and _within(path, self._masks)]
 
     @property

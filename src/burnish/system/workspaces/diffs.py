@@ -23,7 +23,7 @@ _MOST = 1000
 
 _AROUND = 3
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
-Contents: TypeAlias = Mapping[str, bytes]
+_Contents: TypeAlias = Mapping[str, bytes]
 
 
 class _LineEdit(NamedTuple):
@@ -153,14 +153,14 @@ def count_changed_lines(before: str, after: str) -> LineCount:
     )
 
 
-def summarize_diff(before: Contents, after: Contents, *, max_chars: int = 20_000) -> DiffSummary:
+def summarize_diff(before: _Contents, after: _Contents, *, max_chars: int = 20_000) -> DiffSummary:
     """The unified diff of files by path; a path on only one side was added or removed."""
     counts: dict[str, LineCount] = {}
     parts: list[str] = []
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)
         if old != new:
-            counts[path] = count_changed_lines(text_of(old), text_of(new))
+            counts[path] = count_changed_lines(_text_of(old), _text_of(new))
             parts += _file_diff(path, old, new)
     whole = "".join(parts)
     if len(whole) <= max_chars:
@@ -177,7 +177,7 @@ def _file_diff(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]
     if any(b"\0" in side for side in (old, new) if side is not None):
         yield "Binary files differ\n"
         return
-    before, after = _lines(text_of(old)), _lines(text_of(new))
+    before, after = _lines(_text_of(old)), _lines(_text_of(new))
     for hunk in _hunks(_line_edits(before, after)):
         yield from _hunk(hunk, before, after)
 
@@ -222,7 +222,7 @@ def _range(begin: int, end: int) -> str:
     return str(first) if size == 1 else f"{first},{size}"
 
 
-def text_of(content: bytes | None) -> str:
+def _text_of(content: bytes | None) -> str:
     """The content of a file as text; a missing file is empty."""
     return "" if content is None else content.decode("utf-8", "replace")
 
@@ -266,7 +266,7 @@ class Violation:
 
 
 def edit_violations(
-    bounds: Bounds, before: Snapshot, after: Snapshot, *, old: Contents, new: Contents
+    bounds: Bounds, before: Snapshot, after: Snapshot, *, old: _Contents, new: _Contents
 ) -> list[Violation]:
     """What an edit changed that it may not change.
 
@@ -294,7 +294,7 @@ def run_violations(bounds: Bounds, before: Snapshot, after: Snapshot) -> list[Vi
 
 
 def proposal_violations(
-    bounds: Bounds, texts: Mapping[str, str | None], *, old: Contents
+    bounds: Bounds, texts: Mapping[str, str | None], *, old: _Contents
 ) -> list[Violation]:
     """What is wrong with new texts before they are written; None removes a file."""
     violations: list[Violation] = []
@@ -398,14 +398,14 @@ def _confusable(before: Snapshot, after: Snapshot) -> Iterator[Violation]:
 
 
 def _too_much(
-    bounds: Bounds, paths: Sequence[str], old: Contents, new: Contents
+    bounds: Bounds, paths: Sequence[str], old: _Contents, new: _Contents
 ) -> Iterator[Violation]:
     if bounds.max_files is not None and len(paths) > bounds.max_files:
         message = f"{len(paths)} files were changed, {bounds.max_files} are allowed"
         yield Violation(kind="file_count", message=message, remedy="change fewer files")
     if bounds.max_changed_lines is None:
         return
-    counts = (count_changed_lines(text_of(old.get(p)), text_of(new.get(p))) for p in paths)
+    counts = (count_changed_lines(_text_of(old.get(p)), _text_of(new.get(p))) for p in paths)
     changed = sum(counts, LineCount()).changed
     if changed > bounds.max_changed_lines:
         message = f"{changed} lines were changed (added and removed), "

@@ -35,12 +35,12 @@ class Named:
     value: str
 
 
-Step: TypeAlias = str | int | Named
+_Step: TypeAlias = str | int | Named
 
 
-def parse_path(path: str) -> tuple[Step, ...]:
+def parse_path(path: str) -> tuple[_Step, ...]:
     """Parse a path into its steps."""
-    steps: list[Step] = []
+    steps: list[_Step] = []
     at = 0
     while at < len(path):
         match = _STEP.match(path, at)
@@ -78,7 +78,7 @@ def put_at(root: MutableMapping[str, Any], path: str, value: Any) -> None:
     node[last] = value
 
 
-def _into(node: Any, step: Step, path: str) -> Any:
+def _into(node: Any, step: _Step, path: str) -> Any:
     if isinstance(step, Named):
         return _item(node, step, path)
     if isinstance(step, str) and isinstance(node, MutableMapping):
@@ -89,7 +89,7 @@ def _into(node: Any, step: Step, path: str) -> Any:
     return node[step]
 
 
-def _below(node: Any, step: Step, path: str) -> Any:
+def _below(node: Any, step: _Step, path: str) -> Any:
     if isinstance(step, Named):
         return _item(node, step, path)
     if isinstance(step, int):

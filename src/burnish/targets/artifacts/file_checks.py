@@ -119,7 +119,7 @@ class _Reading:
                     yield artifact
 
 
-def import_folders(scoring: Scoring, folder: Path) -> set[str]:
+def _import_folders(scoring: Scoring, folder: Path) -> set[str]:
     """The folders of the task, from its own, in which a scorer looks for modules of Python."""
     if scoring.kind == "metrics":
         return set()
@@ -316,7 +316,7 @@ def new_file_doubts(task: Task) -> Iterator[str]:
     for case, scoring in task.scorings.items():
         folders = [
             folder
-            for folder in sorted(import_folders(scoring, task.folder))
+            for folder in sorted(_import_folders(scoring, task.folder))
             if any(_admits(task, folder, name) for name in ("added.py", "added/__init__.py"))
         ]
         if folders:

@@ -412,7 +412,7 @@ async def _made_workspace(
         yield Workspace(folder=place, bounds=bounds, before=before, mounts=mounts)
 
 
-PACKAGES = (".venv", "venv", "node_modules")
+_PACKAGES = (".venv", "venv", "node_modules")
 """Folders of installed packages, which are not copied."""
 
 
@@ -446,7 +446,7 @@ class _Packages:
     def _sources(self) -> list[Path]:
         sources: list[Path] = []
         for inside, folders, _ in os.walk(self.folder):
-            sources += [Path(inside, name) for name in folders if name in PACKAGES]
+            sources += [Path(inside, name) for name in folders if name in _PACKAGES]
             above = Path(inside).relative_to(self.folder)
             folders[:] = [
                 name for name in folders if not covers(DEFAULT_EXCLUDE, (above / name).as_posix())

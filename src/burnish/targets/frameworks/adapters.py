@@ -31,7 +31,7 @@ from burnish.core.surfaces import (
 from burnish.system.extras import PURPOSES, install_command, installed_version
 from burnish.system.user_functions import installed
 
-GROUP = "burnish.agents"
+_GROUP = "burnish.agents"
 """The entry points of other adapters: the name is `package.Class`, the value an AgentAdapter."""
 _HOME = "burnish.targets.frameworks"
 _BUILT_IN = {
@@ -203,7 +203,7 @@ def _adapter_of(name: str) -> Adapters | None:
             return None
         module, _, attribute = place.partition(":")
         return cast("Adapters", getattr(import_module(f"{_HOME}.{module}"), attribute))
-    point = next((each for each in installed(GROUP) if each.name == name), None)
+    point = next((each for each in installed(_GROUP) if each.name == name), None)
     return None if point is None else cast("Adapters", point.load())
 
 

@@ -18,7 +18,7 @@ from burnish.tracing.langgraph import traced_graph
 
 _PROMPT_NAMES = ("prompt", "instruction", "system")
 """A global text that a node uses is a prompt if its name has one of these words."""
-Swap: TypeAlias = Callable[[str, object], object]
+_Swap: TypeAlias = Callable[[str, object], object]
 """Called for each value that may be edited, with its name: what stands there instead."""
 
 
@@ -101,7 +101,7 @@ class _GraphTalk:
 class _Rebuild:
     """Copies what a node is made of, as far as something inside it is replaced."""
 
-    def __init__(self, node: str, swap: Swap) -> None:
+    def __init__(self, node: str, swap: _Swap) -> None:
         self._node = node
         self._swap = swap
         self._seen: dict[int, object] = {}

@@ -17,7 +17,7 @@ from burnish.targets.callables.target import Reply
 from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart, values_as_json
 from burnish.targets.user_code import CurrentPrompts, providing
 
-VALUES = "values.json"
+_VALUES = "values.json"
 """The file of a candidate with all its values."""
 
 
@@ -129,7 +129,7 @@ class FrameworkTarget(CallingTarget):
             for name, value in candidate.values.items()
             if isinstance(value, str)
         }
-        return {VALUES: values_as_json(candidate.values).encode(), **texts}
+        return {_VALUES: values_as_json(candidate.values).encode(), **texts}
 
 
 def _no_folder() -> Path:

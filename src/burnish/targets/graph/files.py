@@ -49,7 +49,7 @@ _AGENT_KEYS = (
 """The keys of an agent file that a node may have."""
 
 
-GROUPS: Mapping[str, Order] = {
+_GROUPS: Mapping[str, Order] = {
     "nodes": "graph",
     "chain": "chain",
     "parallel": "parallel",
@@ -124,7 +124,7 @@ class NodeBlock(Block):
     @model_validator(mode="after")
     def _one_kind(self) -> "NodeBlock":
         inline = [key for key in _AGENT_KEYS if getattr(self, key) is not None]
-        kinds = [key for key in ("agent", "python", *GROUPS) if getattr(self, key) is not None]
+        kinds = [key for key in ("agent", "python", *_GROUPS) if getattr(self, key) is not None]
         if len(kinds) + bool(inline) != 1:
             raise ValueError(
                 "give either agent, or python, or model and instructions, "
@@ -138,9 +138,9 @@ class NodeBlock(Block):
         return self
 
     def _check_group(self, kind: str) -> None:
-        if kind in GROUPS and not getattr(self, kind):
+        if kind in _GROUPS and not getattr(self, kind):
             raise ValueError(f"{kind} has no members")
-        if kind in GROUPS and self.skills:
+        if kind in _GROUPS and self.skills:
             raise ValueError(f"{kind} has no skills; its members do")
         for key, owner in {
             "edges": "nodes",
@@ -306,7 +306,7 @@ class _Reader:
                 self._join(graph, edge)
 
     def _add(self, graph: Graph, name: str, block: NodeBlock, at: tuple[str, ...]) -> None:
-        key = next((key for key in GROUPS if getattr(block, key) is not None), None)
+        key = next((key for key in _GROUPS if getattr(block, key) is not None), None)
         if key is None:
             graph.add(self._node(name, block, at))
             return
@@ -324,7 +324,7 @@ class _Reader:
         graph.group(
             name,
             members,
-            order=GROUPS[key],
+            order=_GROUPS[key],
             max_iterations=block.max_iterations or MAX_VISITS,
             until=self._condition(block.until),
             input=block.input,
