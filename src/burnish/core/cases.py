@@ -506,6 +506,11 @@ def keeps_form(answer: str, *, labels: Collection[str], form: str) -> bool:
     return not form or re.fullmatch(_form_pattern(form), answer) is not None
 
 
+def parts_in_capitals(form: str) -> list[int]:
+    """The numbers of the parts of a form that are written in capitals, from 1."""
+    return [number for number, part in enumerate(_PARTS.split(form)[::2], 1) if part.isupper()]
+
+
 def _form_pattern(form: str) -> str:
     parts = [
         r"\d+" if part.isdigit() else r"[^\W\da-z]+" if part.isupper() else r"\w[\w ]*"

@@ -12,6 +12,7 @@ from burnish.core.cases import (
     answer_form,
     has_form,
     keeps_form,
+    parts_in_capitals,
     spelled_labels,
 )
 from burnish.core.content import canonical
@@ -207,7 +208,9 @@ def _completed(request: ReflectRequest, text: str) -> str:
         line = f"Answer with exactly one of these, and nothing else: {request.labels}"
         stated = all(label in text for label in request.labels.split(", "))
     elif request.form:
-        line = f"Write the answer in exactly this form, and nothing else: {request.form}"
+        capitals = " and ".join(f"part {number}" for number in parts_in_capitals(request.form))
+        case = f", with {capitals} in CAPITALS" if capitals else ""
+        line = f"Write the answer in exactly this form{case}, and nothing else: {request.form}"
         stated = has_form(text, request.form)
     else:
         return text
