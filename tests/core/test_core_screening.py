@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from burnish.core.cases import Case, Turn, answer_form, has_form, spelled_labels
+from burnish.core.cases import Case, Turn, answer_form, has_form, keeps_form, spelled_labels
 from burnish.core.surfaces import (
     Candidate,
     Demonstration,
@@ -157,6 +157,21 @@ class TestLabels:
         assert not has_form("Write dates as YYYY/MM/DD.", "2021/07/03")
         assert has_form("such as OSLO|5|red cups", "LYON|12|labels")
         assert not has_form("city|amount|goods", "LYON|12|labels")
+
+    @pytest.mark.parametrize(
+        ("answer", "labels", "form", "keeps"),
+        [
+            (" POS ", ("NEG", "POS"), "", True),
+            ("POS.", ("NEG", "POS"), "", False),
+            ("OSLO|5|red cups", (), "LYON|12|labels", True),
+            ("The order: OSLO|5|cups", (), "LYON|12|labels", False),
+            ("anything", (), "", True),
+        ],
+    )
+    def test_an_answer_is_a_label_or_has_the_form_as_a_whole(
+        self, answer: str, labels: tuple[str, ...], form: str, keeps: bool
+    ) -> None:
+        assert keeps_form(answer, labels=labels, form=form) is keeps
 
     def test_json_whose_values_are_labels_of_their_place_is_a_format(self) -> None:
         answers = [

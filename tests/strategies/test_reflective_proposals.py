@@ -262,15 +262,23 @@ def request_for(**parts: str | int) -> ReflectRequest:
     return ReflectRequest.model_validate({**blank, "max_chars": "", **parts})
 
 
+_ONLY = "Answer with exactly one of these, and nothing else: NEG, POS"
+
+
 @pytest.mark.parametrize(
     ("parts", "text", "line"),
     [
         ({"labels": "NEG, POS"}, "Say NEG if bad.", "Answer with exactly one of these"),
         ({"labels": "NEG, POS"}, "Say NEG if bad, else POS.", ""),
+        ({"labels": "NEG, POS", "astray": True}, "Say NEG or POS.", "and nothing else: NEG, POS"),
+        ({"labels": "NEG, POS", "current_text": f"Judge. {_ONLY}"}, "Say NEG or POS.", _ONLY),
+        ({"labels": "NEG, POS", "astray": True}, f"Judge. {_ONLY}", ""),
         ({"labels": "NEG, POS", "other_texts": "The text b:\n…"}, "Say NEG.", ""),
         ({"labels": "NEG, POS", "max_chars": 40}, "Say NEG if it is bad.", ""),
-        ({"form": "LYON|12|cups"}, "Write city|amount|goods.", "in exactly this form"),
+        ({"form": "LYON|12|cups"}, "Write city|amount|goods.", "form, with part 1 in CAPITALS,"),
         ({"form": "LYON|12|cups"}, "Write it as in OSLO|3|red pens.", ""),
+        ({"form": "LYON|12|cups", "astray": True}, "As in OSLO|3|pens.", "in exactly this form"),
+        ({"form": "2021/07/03"}, "Write the date.", "in exactly this form, and nothing else"),
         ({}, "Be brief.", ""),
     ],
 )

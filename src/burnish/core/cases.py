@@ -4,7 +4,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -492,13 +492,29 @@ def answer_form(cases: Iterable[Case]) -> str:
 
 def has_form(text: str, form: str) -> bool:
     """Whether a text shows an answer in this form: the same signs, capitals and digits."""
+    return re.search(_form_pattern(form), text) is not None
+
+
+def keeps_form(answer: str, *, labels: Collection[str], form: str) -> bool:
+    """Whether an answer is written as those of train: a label, or exactly in their form."""
+    answer = answer.strip()
+    if labels:
+        return answer in labels
+    return not form or re.fullmatch(_form_pattern(form), answer) is not None
+
+
+def parts_in_capitals(form: str) -> list[int]:
+    """The numbers of the parts of a form that are written in capitals, from 1."""
+    return [number for number, part in enumerate(_PARTS.split(form)[::2], 1) if part.isupper()]
+
+
+def _form_pattern(form: str) -> str:
     parts = [
         r"\d+" if part.isdigit() else r"[^\W\da-z]+" if part.isupper() else r"\w[\w ]*"
         for part in _PARTS.split(form)[::2]
     ]
     signs = [*map(re.escape, _separators(form)), ""]
-    pattern = "".join(f"{part}{sign}" for part, sign in zip(parts, signs, strict=True))
-    return re.search(pattern, text) is not None
+    return "".join(f"{part}{sign}" for part, sign in zip(parts, signs, strict=True))
 
 
 def _separators(answer: str) -> tuple[str, ...]:

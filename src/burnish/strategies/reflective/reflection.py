@@ -2,10 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Annotated
 
-from burnish.core.cases import Case, ToolCall, answer_form, has_form, spelled_labels
+from burnish.core.cases import (
+    Case,
+    ToolCall,
+    answer_form,
+    has_form,
+    keeps_form,
+    parts_in_capitals,
+    spelled_labels,
+)
 from burnish.core.content import canonical
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
@@ -162,6 +171,8 @@ class ReflectRequest(HintedRequest):
     """The answers that train expects again and again, as they are spelled."""
     form: str = ""
     """An answer in the form that those of train have, if they have one."""
+    astray: bool = False
+    """Whether an answer of these cases was no label, or had another form."""
 
 
 class Reflection(RoleMessage):
@@ -189,19 +200,25 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
 
 
 def _completed(request: ReflectRequest, text: str) -> str:
-    """The text with the labels or the form of the answers, where its model left them out.
+    """The text with how answers are written, where its model left it out or the agent needs it.
 
     An agent with several texts may say it in another one.
     """
-    line = ""
-    if any(label not in text for label in request.labels.split(", ") if request.labels):
+    if request.labels:
         line = f"Answer with exactly one of these, and nothing else: {request.labels}"
-    elif request.form and not has_form(text, request.form):
-        line = f"Write the answer in exactly this form, and nothing else: {request.form}"
+        stated = all(label in text for label in request.labels.split(", "))
+    elif request.form:
+        capitals = " and ".join(f"part {number}" for number in parts_in_capitals(request.form))
+        case = f", with {capitals} in CAPITALS" if capitals else ""
+        line = f"Write the answer in exactly this form{case}, and nothing else: {request.form}"
+        stated = has_form(text, request.form)
+    else:
+        return text
+    needed = not stated or request.astray or line in request.current_text
     bare = text.rstrip()
     whole = f"{bare}\n\n{line}{text[len(bare) :]}"
     fits = not isinstance(request.max_chars, int) or len(whole) <= request.max_chars
-    return whole if line and fits and not request.other_texts else text
+    return whole if needed and line not in text and fits and not request.other_texts else text
 
 
 class Proposer:
@@ -229,7 +246,7 @@ class Proposer:
             },
             secrets=run.secrets,
         )
-        self._labels = ", ".join(spelled_labels(run.dataset.train))
+        self._labels = spelled_labels(run.dataset.train)
         self._form = "" if self._labels else answer_form(run.dataset.train)
         self.failures = 0
 
@@ -289,9 +306,17 @@ class Proposer:
         attempt = replace(attempt, left_out=left_out)
         if not records:
             return replace(attempt, skipped="nothing to show"), []
-        return attempt, [self._request(attempt, name, records) for name in attempt.fields]
+        request = partial(
+            self._request, attempt, records=records, astray=not all(map(self._keeps_form, results))
+        )
+        return attempt, [request(name) for name in attempt.fields]
 
-    def _request(self, attempt: ReflectiveAttempt, name: str, records: str) -> ReflectRequest:
+    def _keeps_form(self, result: CaseResult) -> bool:
+        return keeps_form(result.outcome.output, labels=self._labels, form=self._form)
+
+    def _request(
+        self, attempt: ReflectiveAttempt, name: str, *, records: str, astray: bool
+    ) -> ReflectRequest:
         values, surface = attempt.parent.values, self._surfaces[name]
         others = [
             f"The text {other}:\n{values[other]}"
@@ -307,8 +332,9 @@ class Proposer:
             rejected=self._memory.rejections(attempt.parent.id, name),
             must_keep="\n".join(pieces),
             max_chars=surface.max_chars or NO_LIMIT,
-            labels=self._labels,
+            labels=", ".join(self._labels),
             form=self._form,
+            astray=astray,
             hints=self._run.steering.hints,
         )
 
