@@ -39,6 +39,12 @@ def test_help_of_a_measurement_loads_no_strategy_that_searches() -> None:
     assert loaded_by(ended("eval", "--help"), heavy) == []
 
 
+def test_the_plug_ins_of_agents_load_no_pydantic_ai_before_there_is_an_agent() -> None:
+    plugins = "burnish.projects.agent.plugin, burnish.projects.graph.plugin"
+    code = f"import {plugins}, burnish.delegation.plugin"
+    assert loaded_by(code, {"pydantic_ai", "openai"}) == []
+
+
 def test_the_version_loads_no_command_and_no_typer() -> None:
     heavy = {"typer", "rich", "pydantic", "burnish.cli.program"}
     assert loaded_by(ended("--version"), heavy) == []
