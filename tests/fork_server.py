@@ -23,8 +23,9 @@ from typing import IO, Any, cast
 _ROOT = Path(__file__).resolve().parents[1]
 _SERVE = "import sys; from tests.fork_server import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 COMMANDS = (
-    *("burnish.cli.program", "burnish.cli.optimization", "burnish.cli.evaluation"),
-    *("burnish.cli.optimization", "burnish.cli.stored_runs", "burnish.plugins"),
+    *("burnish.cli.program", "burnish.cli.improve_commands", "burnish.cli.measure_commands"),
+    *("burnish.cli.run_commands", "burnish.cli.optimization", "burnish.cli.evaluation"),
+    *("burnish.cli.stored_runs", "burnish.plugins"),
     *("burnish.projects.launch", "burnish.testing", "burnish.testing.toy_project"),
 )
 """What most commands import."""

@@ -30,6 +30,21 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(ended("--help"), heavy) == []
 
 
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    assert loaded_by(ended("--help"), {"burnish.cli.options", "burnish.cli.flags"}) == []
+
+
+def test_help_of_a_measurement_loads_no_strategy_that_searches() -> None:
+    heavy = {"pydantic_ai", "burnish.delegation.plugin", "burnish.strategies.reflective.search"}
+    assert loaded_by(ended("eval", "--help"), heavy) == []
+
+
+def test_the_plug_ins_of_agents_load_no_pydantic_ai_before_there_is_an_agent() -> None:
+    plugins = "burnish.projects.agent.plugin, burnish.projects.graph.plugin"
+    code = f"import {plugins}, burnish.delegation.plugin"
+    assert loaded_by(code, {"pydantic_ai", "openai"}) == []
+
+
 def test_the_version_loads_no_command_and_no_typer() -> None:
     heavy = {"typer", "rich", "pydantic", "burnish.cli.program"}
     assert loaded_by(ended("--version"), heavy) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from burnish.cli import program
 from burnish.version import VERSION
 from tests.cli.console import Burnish
 
@@ -29,6 +30,12 @@ COMMANDS = (
     *(("roles", name) for name in ("list", "show", "install")),
     ("doctor",),
 )
+
+
+@pytest.mark.parametrize("listed", program.COMMANDS, ids=lambda listed: listed.name)
+def test_a_command_is_listed_with_the_first_line_of_its_help(listed: program.Listed) -> None:
+    first, _, _ = listed.load().help.partition("\n\n")
+    assert listed.help == " ".join(first.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -16,6 +16,7 @@ from burnish import Case, evaluate, optimize
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra
 from burnish.models.factory import Models
 from burnish.projects.called_agents import loaded_agent
+from burnish.runs.directory import RunRecord
 from burnish.system.extras import installed_version
 from burnish.targets.frameworks import adapter_for
 from burnish.testing.doubles import ScriptedBackend
@@ -60,7 +61,8 @@ def _confirms(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart("yes" if right else "no idea")])
 
 
-def test_a_program_optimises_its_agent_and_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["reflective", "auto"])
+def test_a_program_optimises_its_agent_and_resumes(strategy: str, tmp_path: Path) -> None:
     rows = "\n".join(f"is number {n} open?,yes" for n in range(40))
     cases = tmp_path / "cases.csv"
     cases.write_text(f"input,expected\n{rows}\n", encoding="utf-8")
@@ -70,10 +72,12 @@ def test_a_program_optimises_its_agent_and_resumes(tmp_path: Path) -> None:
 
     def searched() -> Any:
         flags: dict[str, Any] = {"cases": str(cases), "reflector": "openai:writer"}
+        flags["strategy"] = strategy
         models = Models(backends={"openai": writer})
         return optimize(agent, tmp_path / "run", models=models, max_trials=2, **flags)
 
     ending = searched()
+    assert RunRecord.read(tmp_path / "run").header.strategy == strategy
     assert RULE in ending.best.values["instructions"]
     assert ending.claim.verdict == "improved"
     asked = len(writer.asked)

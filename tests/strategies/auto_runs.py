@@ -1,8 +1,9 @@
 """Runs of `auto` in the world of coordinate descent: texts, numbers and demonstrations matter."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeAlias
 
 from burnish.core.errors import RoleFailed
 from burnish.journal.limits import Budget
@@ -22,6 +23,7 @@ from burnish.testing.doubles import luck
 from burnish.testing.tuning_world import RULES, TEXT, TuningWorld
 
 WORLD = TuningWorld(train=12, holdout=12)
+Rewrite: TypeAlias = Callable[[ReflectRequest, int], Reflection]
 
 
 def setup(
@@ -31,11 +33,12 @@ def setup(
     only: tuple[str, ...] = (),
     budget: Budget | None = None,
     counter: CallCounter | None = None,
+    rewrite: Rewrite | None = None,
 ) -> Setup:
     """A run of all proposers, or of `only` these."""
     plain = tuning_world.setup(world, counter=counter)
     offers = [
-        reflection(world, counter=counter),
+        reflection(world, counter=counter, rewrite=rewrite),
         *points(plain),
     ]
     chosen = tuple(each for each in offers if not only or each.name in only)
@@ -56,12 +59,16 @@ def points(plain: Setup) -> Iterator[ProposerOffer]:
 
 
 def reflection(
-    world: TuningWorld, *, counter: CallCounter | None = None, helps: bool = True
+    world: TuningWorld,
+    *,
+    counter: CallCounter | None = None,
+    helps: bool = True,
+    rewrite: Rewrite | None = None,
 ) -> ProposerOffer:
-    """A reflector who states the first missing rule, or always writes what does not help."""
+    """A reflector who states the first missing rule, or writes what does not help, or `rewrite`."""
     role = ScriptedRole(
         name=ROLE,
-        respond=partial(_rewrite if helps else _chatter, world),
+        respond=rewrite or partial(missing_rule if helps else chatter, world),
         request_type=ReflectRequest,
         answer_type=Reflection,
         counter=counter,
@@ -70,7 +77,8 @@ def reflection(
     return ProposerOffer(name="reflection", surfaces=(TEXT,), begin=begin, roles=(role,))
 
 
-def _rewrite(world: TuningWorld, request: ReflectRequest, draw: int) -> Reflection:
+def missing_rule(world: TuningWorld, request: ReflectRequest, draw: int) -> Reflection:
+    """The text with the first rule that it lacks."""
     if luck("reflector", draw, world.seed) < world.role_failure_rate:
         raise RoleFailed("the reflector's answer was cut off")
     lacking = re.findall(r"the note lacks \[(\w+)\]", request.records)
@@ -79,6 +87,7 @@ def _rewrite(world: TuningWorld, request: ReflectRequest, draw: int) -> Reflecti
     return Reflection(diagnosis=f"it lacks: {rule}", new_text=f"{request.current_text} {rule}")
 
 
-def _chatter(world: TuningWorld, request: ReflectRequest, draw: int) -> Reflection:
+def chatter(world: TuningWorld, request: ReflectRequest, draw: int) -> Reflection:
+    """The text with more of no use."""
     del world
     return Reflection(diagnosis="style", new_text=f"{request.current_text} Be kind ({draw}).")

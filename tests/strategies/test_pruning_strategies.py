@@ -12,14 +12,16 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.events import PRUNE, Event
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
+from burnish.strategies.auto.search import AutoSettings
 from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import PatchAnswer, PatchRequest
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, Edit, EditRequest, PhaseLimits
 from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.reflective.attempts import ReflectiveSettings
+from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
 from burnish.testing import ScriptedRole, reflection_world, tuning_world
-from tests.strategies import backprop_world, edit_world
+from tests.strategies import auto_runs, backprop_world, edit_world
 from tests.strategies.pruning_world import made, pruned
 
 IDLE = "Stay calm whatever happens."
@@ -67,6 +69,21 @@ def test_coordinate(tmp_path: Path) -> None:
     assert (IDLE, True) in pruned(record)
     assert IDLE not in str(best.values[tuning_world.TEXT])
     assert len(tuning_world.rules_in(best.values[tuning_world.TEXT])) == 2
+    assert f"“{IDLE}”" in report
+
+
+def test_auto(tmp_path: Path) -> None:
+    def rewrite(request: ReflectRequest, draw: int) -> Reflection:
+        told = auto_runs.missing_rule(auto_runs.WORLD, request, draw)
+        text = told.new_text if IDLE in told.new_text else f"{IDLE} {told.new_text}"
+        return told.model_copy(update={"new_text": text})
+
+    budget = Budget(max_metric_calls=1500)
+    setup = auto_runs.setup(settings=AutoSettings(prune=True), budget=budget, rewrite=rewrite)
+    best, record, report = _pruned(setup, tmp_path / "run")
+    assert (IDLE, True) in pruned(record)
+    assert IDLE not in str(best.values[tuning_world.TEXT])
+    assert tuning_world.rules_in(best.values[tuning_world.TEXT])
     assert f"“{IDLE}”" in report
 
 

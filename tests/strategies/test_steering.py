@@ -14,11 +14,11 @@ from burnish.strategies.backprop.prompts import PatchRequest
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CritiqueRequest, Gradient, PhaseLimits
 from burnish.strategies.edits.attempts import EditsSettings
-from burnish.strategies.reflective.reflection import ReflectRequest
+from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
 from burnish.testing import ScriptedRole, reflection_world, tuning_world
 from burnish.testing.doubles import story
 from tests.runs.steered import note, steered, taken
-from tests.strategies import backprop_world, edit_world, reflective_runs
+from tests.strategies import auto_runs, backprop_world, edit_world, reflective_runs
 from tests.strategies.coordinate_runs import Driven
 
 HINT = "The date is always in UTC."
@@ -91,6 +91,16 @@ def _edits() -> tuple[Setup, list[Any]]:
     return setup, script.seen
 
 
+def _auto() -> tuple[Setup, list[Any]]:
+    def rewrite(request: ReflectRequest, draw: int) -> Reflection:
+        asked.append(request)
+        return auto_runs.chatter(auto_runs.WORLD, request, draw)
+
+    asked: list[Any] = []
+    budget = Budget(max_trials=4)
+    return auto_runs.setup(only=("reflection",), budget=budget, rewrite=rewrite), asked
+
+
 REFLECTIVE = Case(make=_reflective, surface="system", better="GOOD. Answer {who}.\n")
 COORDINATE = Case(
     make=_coordinate,
@@ -99,7 +109,14 @@ COORDINATE = Case(
 )
 BACKPROP = Case(make=_backprop, surface=backprop_world.PLANNER, better="Make a FIX.")
 EDITS = Case(make=_edits, surface=edit_world.PATH, better="50\n50\n")
-CASES = {"reflective": REFLECTIVE, "backprop": BACKPROP, "edits": EDITS, "coordinate": COORDINATE}
+AUTO = Case(make=_auto, surface=tuning_world.TEXT, better=COORDINATE.better)
+CASES = {
+    "reflective": REFLECTIVE,
+    "backprop": BACKPROP,
+    "edits": EDITS,
+    "auto": AUTO,
+    "coordinate": COORDINATE,
+}
 ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
@@ -172,7 +189,7 @@ def _until(setup: Setup, trials: int) -> Setup:
     return replace(setup, budget=replace(setup.budget, max_trials=trials))
 
 
-@pytest.mark.parametrize("case", [*CASES.values()][:3], ids=[*CASES][:3])
+@pytest.mark.parametrize("case", [*CASES.values()][:4], ids=[*CASES][:4])
 def test_a_hint_reaches_every_later_request(case: Case, tmp_path: Path) -> None:
     setup, asked = case.make()
     run = steered(setup, tmp_path / "run", {1: [note("tell", text=HINT)]})

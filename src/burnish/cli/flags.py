@@ -25,6 +25,7 @@ _FLAGS = "burnish.flags"
 _PARAMETERS = "burnish.parameters"
 """Where it keeps the command's parameters, flags included."""
 USUAL_FILE = Path("agent.yaml")
+_HELP = {"-h", "--help"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +107,7 @@ class FieldsCommand(TyperCommand):
         """Find out what the run is about, add its flags, then parse as usual."""
         own = self.params
         args = [*args, *self._implied_by(args)]
-        looking = {"-h", "--help"} & set(args)
+        looking = _HELP & set(args)
         made = self.flags_in_help(args) if looking else self.flags(args, own)
         flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
         # A shell that completes a word has no use for an error.
@@ -303,7 +304,7 @@ def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[An
     spellings = {spelling for flag in flags for spelling in flag.spellings}
     spellings |= {spelling for option in own for spelling in getattr(option, "opts", ())}
     names = (arg.partition("=")[0] for arg in args if arg.startswith("--") and len(arg) > 2)
-    unknown = [name for name in names if name not in spellings]
+    unknown = [name for name in names if name not in spellings | _HELP]
     if not unknown:
         return
     from burnish.projects.description import owners_of

@@ -10,6 +10,7 @@ import typer
 
 from burnish.cli import options
 from burnish.cli.flags import FieldsCommand, Flag, file_arguments, flag_of, flag_values
+from burnish.cli.improve_commands import OptimizeCommand, optimize
 from burnish.core.errors import (
     BurnishError,
     ConfigError,
@@ -301,7 +302,10 @@ class _Reports:
     ] = options.FailOn.FAILURE
 
 
-test = typer.Typer(no_args_is_help=True, help="`test run` is `eval`, by its HoloDeck name.")
+test = typer.Typer(
+    no_args_is_help=True,
+    help="`test run` is `eval` and `test optimize` is `optimize`, by their HoloDeck names.",
+)
 
 
 @test.command("run", cls=EvalCommand)
@@ -347,3 +351,6 @@ def evaluate(
         quiet=quiet,
     )
     evaluate_any(request)
+
+
+test.command("optimize", cls=OptimizeCommand)(optimize)

@@ -1,30 +1,227 @@
 """`burnish`: the commands in their groups, and the handling of errors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any, cast
 
 import typer
-from typer.main import get_command
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
-from burnish.cli import (
-    adopt,
-    data,
-    delegation_commands,
-    improve_commands,
-    measure_commands,
-    models,
-    run_commands,
-    service_commands,
-    setup_commands,
-    tokens,
-)
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.system.restoration import restore_abandoned
 from burnish.version import VERSION
 
+_IMPROVE, _MEASURE, _SET_UP = "Make it better", "Measure it", "Set up"
+_LOOK, _SERVE = "Look back", "Serve it"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A command as `burnish --help` lists it. Its flags are loaded when it is used."""
+
+    name: str
+    panel: str
+    home: str
+    """The module under `burnish.cli`, and the function or group in it."""
+    help: str
+    """The first line of its own help."""
+    cls: str = ""
+    """The class of the command, in the same module; empty for the usual one."""
+
+    def load(self) -> Any:
+        """The command or group itself."""
+        module_name, _, name = self.home.partition(":")
+        module = import_module(f"burnish.cli.{module_name}")
+        part = getattr(module, name)
+        alone = typer.Typer(rich_markup_mode="rich")
+        if isinstance(part, typer.Typer):
+            alone.add_typer(part, name=self.name)
+        else:
+            alone.command(self.name, cls=getattr(module, self.cls) if self.cls else None)(part)
+        return get_group(alone).commands[self.name]
+
+
+COMMANDS = (
+    Listed(
+        "optimize",
+        _IMPROVE,
+        "improve_commands:optimize",
+        "Make an agent file, a graph of agents, prompts, files or policy texts measurably better.",
+        cls="OptimizeCommand",
+    ),
+    Listed(
+        "delegate",
+        _IMPROVE,
+        "improve_commands:delegate",
+        "Let a manager plan a task, delegate it to workers, and check the result.",
+        cls="TaskCommand",
+    ),
+    Listed(
+        "refine",
+        _IMPROVE,
+        "improve_commands:refine",
+        "Make one result better: run its task again with a list of what is wrong with it.",
+        cls="RefineCommand",
+    ),
+    Listed(
+        "adopt",
+        _IMPROVE,
+        "adopt:adopt",
+        "Put a run's best candidate into your own files: an agent's, prompts, a task's.",
+    ),
+    Listed(
+        "eval",
+        _MEASURE,
+        "measure_commands:evaluate",
+        "Measure an agent: every case, every metric, what fails and why.",
+        cls="EvalCommand",
+    ),
+    Listed(
+        "watch",
+        _MEASURE,
+        "measure_commands:watch",
+        "Judge a sample of logged traces, tell drift from noise, propose failures as cases.",
+    ),
+    Listed(
+        "structure",
+        _SET_UP,
+        "setup_commands:structure",
+        "Show the nodes of an agent, their edges, and what can be changed in each.",
+    ),
+    Listed(
+        "view",
+        _LOOK,
+        "run_commands:view",
+        "Look at runs in the browser: verdicts, changes, cases, trials, money.",
+    ),
+    Listed(
+        "why",
+        _LOOK,
+        "run_commands:why",
+        "Explain a run: why this candidate won, which cases it fixed and broke, what to do next.",
+    ),
+    Listed(
+        "serve",
+        _SERVE,
+        "service_commands:serve",
+        "Serve project files over HTTP: PromptIter's routes, and burnish's own API.",
+    ),
+    Listed(
+        "mcp",
+        _SERVE,
+        "service_commands:mcp",
+        "Offer burnish to a coding agent, as tools over the Model Context Protocol on stdio.",
+    ),
+    Listed(
+        "schema",
+        _SET_UP,
+        "setup_commands:schema",
+        "Print the JSON Schema of a kind of file, so that an editor can complete and check it.",
+    ),
+    Listed(
+        "doctor",
+        _SET_UP,
+        "setup_commands:doctor",
+        "What is installed, which keys and models are there, and what to do about the rest.",
+    ),
+    Listed(
+        "test",
+        _MEASURE,
+        "measure_commands:test",
+        "`test run` is `eval` and `test optimize` is `optimize`, by their HoloDeck names.",
+    ),
+    Listed(
+        "data",
+        _MEASURE,
+        "data:app",
+        "Convert, split and check the cases that everything depends on.",
+    ),
+    Listed(
+        "runs",
+        _LOOK,
+        "run_commands:app",
+        "Show, continue, compare and remove runs; without a command, list them.",
+    ),
+    Listed("tokens", _SERVE, "tokens:app", "The tokens of the service, and their limits."),
+    Listed(
+        "experiments",
+        _LOOK,
+        "delegation_commands:experiments_app",
+        "Tasks that belong together, and the best of each.",
+    ),
+    Listed(
+        "policy",
+        _LOOK,
+        "delegation_commands:policy_app",
+        "The texts that make up the prompts of delegations.",
+    ),
+    Listed("init", _SET_UP, "setup_commands:app", "Create a project to start from."),
+    Listed(
+        "models",
+        _SET_UP,
+        "models:app",
+        "List the available models; check, download, chat with or serve one.",
+    ),
+    Listed(
+        "roles",
+        _SET_UP,
+        "setup_commands:roles_app",
+        "Show the prompts of roles, and customise them.",
+    ),
+)
+_BY_NAME = {each.name: each for each in COMMANDS}
+
+
+class _Loaded(Mapping[str, Any]):
+    """The commands by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _BY_NAME[name].load()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_BY_NAME)
+
+    def __len__(self) -> int:
+        return len(_BY_NAME)
+
+
+class _Program(TyperGroup):
+    """Loads only the command that is run: to make all of them takes longer than most commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Loaded()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, without loading them."""
+        del ctx
+        return [*_BY_NAME]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What help and completion show of a command."""
+        del ctx
+        listed = _BY_NAME.get(cmd_name)
+        return listed and TyperCommand(
+            name=listed.name, help=listed.help, rich_help_panel=listed.panel
+        )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is run, with all of its options."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and self.commands[name], rest
+
+
 app = typer.Typer(
     name="burnish",
+    cls=_Program,
     help="Makes AI agents measurably better, and proves it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -40,49 +237,9 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
         raise typer.Exit
 
 
-app.command("optimize", cls=improve_commands.OptimizeCommand, rich_help_panel="Make it better")(
-    improve_commands.optimize
-)
-app.command("delegate", cls=improve_commands.TaskCommand, rich_help_panel="Make it better")(
-    improve_commands.delegate
-)
-app.command("refine", cls=improve_commands.RefineCommand, rich_help_panel="Make it better")(
-    improve_commands.refine
-)
-app.command("adopt", rich_help_panel="Make it better")(adopt.adopt)
-app.command("eval", cls=measure_commands.EvalCommand, rich_help_panel="Measure it")(
-    measure_commands.evaluate
-)
-measure_commands.test.command("optimize", cls=improve_commands.OptimizeCommand)(
-    improve_commands.optimize
-)
-app.add_typer(
-    measure_commands.test,
-    name="test",
-    help="`test run` is `eval` and `test optimize` is `optimize`, by their HoloDeck names.",
-    rich_help_panel="Measure it",
-)
-app.add_typer(data.app, name="data", rich_help_panel="Measure it")
-app.command("watch", rich_help_panel="Measure it")(measure_commands.watch)
-app.command("structure", rich_help_panel="Set up")(setup_commands.structure)
-app.add_typer(run_commands.app, name="runs", rich_help_panel="Look back")
-app.command("view", rich_help_panel="Look back")(run_commands.view)
-app.command("why", rich_help_panel="Look back")(run_commands.why)
-app.command("serve", rich_help_panel="Serve it")(service_commands.serve)
-app.command("mcp", rich_help_panel="Serve it")(service_commands.mcp)
-app.add_typer(tokens.app, name="tokens", rich_help_panel="Serve it")
-app.add_typer(delegation_commands.experiments_app, name="experiments", rich_help_panel="Look back")
-app.add_typer(delegation_commands.policy_app, name="policy", rich_help_panel="Look back")
-app.add_typer(setup_commands.app, name="init", rich_help_panel="Set up")
-app.add_typer(models.app, name="models", rich_help_panel="Set up")
-app.add_typer(setup_commands.roles_app, name="roles", rich_help_panel="Set up")
-app.command("schema", rich_help_panel="Set up")(setup_commands.schema)
-app.command("doctor", rich_help_panel="Set up")(setup_commands.doctor)
-
-
 @cache
 def program() -> Any:
-    """The commands with all their options: sixty take a while to make."""
+    """The commands, each of which is loaded when it is used."""
     return cast("Any", get_command(app))
 
 

@@ -49,7 +49,7 @@ class DirectEffects:
     async def once(self, call: Call[T], perform: _Perform[T]) -> T:
         """The result of `perform`."""
         receipt = await perform(self)
-        self.used[call.key] = self.used.get(call.key, Spend()) + receipt.spend
+        self.used[call.key] = self.used.get(call.key, NOTHING) + receipt.spend
         return receipt.value
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from burnish.core.cases import Case, Outcome, Step, ToolCall, Turn
+from burnish.core.cases import Attachment, Case, Outcome, Step, ToolCall, Turn
 from burnish.core.content import Json, codec, short_id
 from burnish.core.evaluations import CaseResult, Score
 from burnish.core.money import NOTHING, Spend, total
@@ -225,6 +225,29 @@ async def converse(
     return Talk(
         asked=tuple(message for message, _ in talk), replies=tuple(answer for _, answer in talk)
     )
+
+
+async def play(
+    case: Case,
+    say: Callable[[str, Sequence[Attachment]], Awaitable[str]],
+    *,
+    user: Role[TalkSoFar, NextRemark] | None,
+    draw: int,
+    effects: Effects,
+) -> tuple[str, ...]:
+    """Run the turns of a case; return the simulated user's remarks if it is a scenario."""
+    if case.scenario is None:
+        for turn in case.turns:
+            await say(turn.input, turn.attachments)
+        return ()
+    assert user is not None, "a scenario was let through without a user to play it"
+    files = list(case.turns[0].attachments)
+
+    async def reply(remark: str) -> str:
+        opening, files[:] = list(files), []
+        return await say(remark, opening)
+
+    return (await converse(case, reply, user=user, draw=draw, effects=effects)).asked
 
 
 EPSILON = 1e-9

@@ -87,7 +87,7 @@ class CaseWorker:
         """Run a case; what the agent raises is an outcome."""
         attempts = 0
 
-        async def attempt(number: int) -> Receipt[Outcome]:
+        async def attempt(number: int) -> "Receipt[Outcome]":
             nonlocal attempts
             attempts = number
             return await self._target.run(

@@ -10,7 +10,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
@@ -77,6 +77,28 @@ class _NotWhole(Exception):
     """The answer that would be scored has a gap where something looked like a key."""
 
 
+class _Place:
+    """A place of a semaphore, released at the end of the block unless it was passed on."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, places: asyncio.Semaphore | None) -> None:
+        self._places = places
+
+    def passed_on(self) -> "_Place":
+        """The place for another block, if nobody has taken or released it yet."""
+        places, self._places = self._places, None
+        return _Place(places)
+
+    def __enter__(self) -> "_Place":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        places, self._places = self._places, None
+        if places is not None:
+            places.release()
+
+
 class Evaluator:
     """Runs and scores units of work."""
 
@@ -98,6 +120,7 @@ class Evaluator:
         self._policy = policy
         self._places = asyncio.Semaphore(concurrency)
         self._weighted = frozenset(weighted)
+        self._outcomes, self._scored = codec(Outcome), codec(Scores)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
     def units(
@@ -191,7 +214,7 @@ class Evaluator:
                 "name": unit.case.id,
                 "time_limit": self._policy.time_limit,
             },
-            codec=codec(Outcome),
+            codec=self._outcomes,
             draw=unit.draw,
             estimate=own_price(self._target, unit.case) + ONE_RUN if self._target.leaf else NOTHING,
             otherwise=lambda error: Outcome(failure=invalid_output(error)),
@@ -202,14 +225,13 @@ class Evaluator:
         outcome, key = unit.case.recorded, ""
         if outcome is None:
             key = call.key
-            with ExitStack() as place:
-                await self._places.acquire()
-                place.callback(self._places.release)
+            await self._places.acquire()
+            with _Place(self._places) as place:
 
-                async def run(effects: Scope) -> Receipt[Outcome]:
+                async def run(effects: Scope) -> "Receipt[Outcome]":
                     # The run keeps its place until it ends, even if the caller is cancelled;
                     # storing and judging the result does not block the next run.
-                    with place.pop_all():
+                    with place.passed_on():
                         return await self._work.run(unit, effects)
 
                 try:
@@ -278,14 +300,14 @@ class Evaluator:
         call = Call(
             kind="score",
             request={"run": run_key, "metrics": self._grading},
-            codec=codec(Scores),
+            codec=self._scored,
             estimate=NOTHING,
             computed=True,
             otherwise=lambda error: Scores(scores=no_scores(self._metrics, error.message)),
             own_text=lambda: case.text,
         )
 
-        async def grade(effects: Scope) -> Receipt[Scores]:
+        async def grade(effects: Scope) -> "Receipt[Scores]":
             try:
                 return await self._work.grade(case, await to_score(effects), effects)
             except _NotWhole as error:

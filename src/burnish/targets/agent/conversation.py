@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +40,7 @@ from burnish.core.errors import BurnishError, RoleFailed
 from burnish.core.protocols import Effects, Role
 from burnish.core.surfaces import Demonstration
 from burnish.journal.executors import failure_of
-from burnish.metrics.turns import NextRemark, TalkSoFar, converse
+from burnish.metrics.turns import NextRemark, TalkSoFar, play
 from burnish.models.chat import ModelClient, Priced
 from burnish.models.conversation import JournaledModel, ReplyLog, model_message, user_content
 from burnish.targets.agent.attachments import read_attachments
@@ -210,6 +210,10 @@ class AgentParts:
     demonstrations: tuple[Demonstration, ...] = ()
     user: Role[TalkSoFar, NextRemark] | None = None
 
+    async def run(self, case: Case, *, draw: int, effects: Effects) -> Outcome:
+        """Run one case."""
+        return await run_case(self, case, draw=draw, effects=effects)
+
 
 @dataclass
 class _Conversation:
@@ -309,29 +313,6 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
     except Exception as error:  # noqa: BLE001 - the border to the agent and its tools: law 4
         return talk.outcome(failure=failure_of(error))
     return talk.outcome(talked=remarks)
-
-
-async def play(
-    case: Case,
-    say: Callable[[str, Sequence[Attachment]], Awaitable[str]],
-    *,
-    user: Role[TalkSoFar, NextRemark] | None,
-    draw: int,
-    effects: Effects,
-) -> tuple[str, ...]:
-    """Run the turns of a case; return the simulated user's remarks if it is a scenario."""
-    if case.scenario is None:
-        for turn in case.turns:
-            await say(turn.input, turn.attachments)
-        return ()
-    assert user is not None, "a scenario was let through without a user to play it"
-    files = list(case.turns[0].attachments)
-
-    async def reply(remark: str) -> str:
-        opening, files[:] = list(files), []
-        return await say(remark, opening)
-
-    return (await converse(case, reply, user=user, draw=draw, effects=effects)).asked
 
 
 def _usage(replies: Sequence[Priced]) -> Usage:

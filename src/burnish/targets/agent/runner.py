@@ -5,14 +5,10 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pydantic_ai import RunContext
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
-from pydantic_ai.toolsets.abstract import ToolsetTool
-
-from burnish.core.cases import Case, Outcome, ToolCall, Usage
+from burnish.core.cases import Case, Usage
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
@@ -25,16 +21,15 @@ from burnish.models.factory import Models
 from burnish.models.references import ModelSettings
 from burnish.targets.agent.blocks import (
     AgentBlock,
-    AgentTool,
-    FunctionTool,
     HierarchicalTool,
     VectorstoreTool,
 )
-from burnish.targets.agent.conversation import AgentParts, LoggedToolset, RunLog, run_case
 from burnish.targets.agent.files import LoadedAgent, edit, response_schema
 from burnish.targets.agent.paths import demonstrations_of
 
 if TYPE_CHECKING:
+    # Loads pydantic-ai, which takes a second: only an agent that is made needs it.
+    from burnish.targets.agent.conversation import AgentParts
     from burnish.targets.agent.search import SearchTools
 
 _CHARS = 4
@@ -57,57 +52,6 @@ def forecast(agent: LoadedAgent, client: ModelClient, case: Case, spend: Spend) 
     usage = Usage(requests=spend.calls, input_tokens=read, output_tokens=written)
     cost = client.prices.nano_usd(client.ref, usage) if client.priced else 0
     return replace(spend, nano_usd=cost or 0, tokens_in=read, tokens_out=written)
-
-
-async def rehearse_case(
-    parts: AgentParts,
-    case: Case,
-    tools: Sequence[AgentTool],
-    *,
-    draw: int,
-    effects: Effects,
-    past: Outcome,
-) -> Outcome:
-    """Run a case without calling the user's functions or downloading anything."""
-    for turn in case.turns:
-        for attachment in turn.attachments:
-            if attachment.url:
-                await beyond(effects, "download", attachment.url)
-    own = frozenset(tool.name for tool in tools if isinstance(tool, FunctionTool))
-    calls = tuple(call for step in past.trace.steps for call in step.tools)
-    toolsets: list[AbstractToolset[RunLog]] = []
-    for toolset in parts.toolsets:
-        wrapped = toolset.wrapped if isinstance(toolset, LoggedToolset) else toolset
-        # Searches and prompts are burnish's own; functions and all tools of a server are not.
-        acting = own if isinstance(wrapped, FunctionToolset) else None
-        toolsets.append(_RememberedToolset(toolset, calls=calls, acting=acting))
-    parts = replace(parts, toolsets=tuple(toolsets))
-    return await run_case(parts, case, draw=draw, effects=effects)
-
-
-@dataclass
-class _RememberedToolset(WrapperToolset[RunLog]):
-    """Repeats the recorded results of tools that act in the user's world."""
-
-    calls: tuple[ToolCall, ...] = ()
-    acting: frozenset[str] | None = None
-    """The tools that act; None for all of them."""
-
-    async def call_tool(
-        self,
-        name: str,
-        tool_args: dict[str, Any],
-        ctx: RunContext[RunLog],
-        tool: ToolsetTool[RunLog],
-    ) -> Any:
-        if self.acting is not None and name not in self.acting:
-            return await super().call_tool(name, tool_args, ctx, tool)
-        for call in self.calls:
-            same = (call.name, call.id, dict(call.arguments)) == (name, ctx.tool_call_id, tool_args)
-            if same and not call.error:
-                ctx.deps.calls.append(call)
-                return call.result
-        return await beyond(ctx.deps.effects, "tool", name)
 
 
 async def beyond(effects: Effects, kind: str, what: str) -> bool:
@@ -193,7 +137,7 @@ class AgentRunner:
             return error.problems
         return ()
 
-    async def parts(self, candidate: Candidate) -> AgentParts:
+    async def parts(self, candidate: Candidate) -> "AgentParts":
         """The agent of a candidate; the parts of the last 16 candidates are kept."""
         async with self._making:
             if candidate.id not in self._ready:
@@ -210,7 +154,9 @@ class AgentRunner:
         if self._search is not None:
             await self._search.close()
 
-    async def _make(self, candidate: Candidate) -> AgentParts:
+    async def _make(self, candidate: Candidate) -> "AgentParts":
+        from burnish.targets.agent.conversation import AgentParts
+
         edited = edit(self.agent, candidate.values)
         demos = edited.demonstrations
         return AgentParts(

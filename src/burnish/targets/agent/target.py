@@ -10,7 +10,6 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Effects, Receipt
 from burnish.core.surfaces import Candidate, Node, Origin, Position, Structure, Value, node_path
 from burnish.metrics.turns import DEFAULT_TURNS
-from burnish.targets.agent.conversation import run_case
 from burnish.targets.agent.files import edit, export_agent, positions_of
 from burnish.targets.agent.paths import (
     DEMONSTRATIONS,
@@ -19,7 +18,7 @@ from burnish.targets.agent.paths import (
     is_instructions,
     value_at,
 )
-from burnish.targets.agent.runner import AgentRunner, forecast, rehearse_case
+from burnish.targets.agent.runner import AgentRunner, forecast
 
 
 class AgentTarget(AgentRunner):
@@ -52,13 +51,15 @@ class AgentTarget(AgentRunner):
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
     ) -> Receipt[Outcome]:
         parts = await self.parts(candidate)
-        outcome = await run_case(parts, case, draw=draw, effects=effects)
+        outcome = await parts.run(case, draw=draw, effects=effects)
         return Receipt(value=outcome, missing=outcome.missing)
 
     async def rehearse(
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
     ) -> Outcome:
         """Run the case as far as `effects` know it, without calling the user's tools."""
+        from burnish.targets.agent.rehearsal import rehearse_case
+
         parts, tools = await self.parts(candidate), self.agent.block.tools
         return await rehearse_case(parts, case, tools, draw=draw, effects=effects, past=past)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from burnish.core.cases import Attachment, Case, Failure, FailureKind, Message, Outcome, Step, Trace
 from burnish.core.content import Json
@@ -11,12 +12,11 @@ from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.surfaces import Candidate, Origin, Structure, Surface, Value
-from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar
+from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, play
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
-from burnish.targets.agent.conversation import AgentParts, play
 from burnish.targets.agent.files import edit
-from burnish.targets.agent.runner import AgentRunner, beyond, forecast, rehearse_case
+from burnish.targets.agent.runner import AgentRunner, beyond, forecast
 from burnish.targets.graph.elements import Flow, skill_section
 from burnish.targets.graph.files import flow_of
 from burnish.targets.graph.graphs import (
@@ -41,6 +41,9 @@ from burnish.targets.graph.surfaces import (
 from burnish.targets.graph.turns import Job, TurnFailed, TurnRun, Visit, Work, summed
 from burnish.targets.user_code import of_value
 
+if TYPE_CHECKING:
+    from burnish.targets.agent.conversation import AgentParts
+
 
 @dataclass(frozen=True, kw_only=True)
 class _RehearsedWork(Work):
@@ -50,6 +53,8 @@ class _RehearsedWork(Work):
     past: Outcome
 
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
+        from burnish.targets.agent.rehearsal import rehearse_case
+
         step = self._step(job.step)
         return await rehearse_case(
             self.parts[job.path],
@@ -340,7 +345,7 @@ class GraphTarget:
             )
         return surfaces
 
-    async def _parts(self, candidate: Candidate) -> dict[str, AgentParts]:
+    async def _parts(self, candidate: Candidate) -> "dict[str, AgentParts]":
         values, shared = self._by_node(candidate), self._shared(candidate)
         by_name: dict[str, AgentParts] = {}
         for name, target in self._agents.items():

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from burnish.core.cases import (
     Attachment,
@@ -21,7 +21,6 @@ from burnish.core.cases import (
 from burnish.core.errors import BurnishError
 from burnish.core.protocols import Effects
 from burnish.journal.executors import failure_of
-from burnish.targets.agent.conversation import AgentParts, run_case
 from burnish.targets.graph.elements import Flow
 from burnish.targets.graph.graphs import (
     QUESTION,
@@ -36,6 +35,9 @@ from burnish.targets.graph.graphs import (
     output_value,
 )
 from burnish.targets.user_code import agent_failure, of_value
+
+if TYPE_CHECKING:
+    from burnish.targets.agent.conversation import AgentParts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +57,14 @@ class Job:
 class Work:
     """Runs the steps of a graph under one candidate."""
 
-    parts: Mapping[str, AgentParts]
+    parts: "Mapping[str, AgentParts]"
     """The agents, by path."""
     effects: Effects
 
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
         del node
         parts = self.parts[job.path]
-        return await run_case(parts, job.case, draw=job.draw, effects=self.effects)
+        return await parts.run(job.case, draw=job.draw, effects=self.effects)
 
     async def function(self, node: FunctionNode, job: Job) -> Outcome:
         """Call the function; what it raises is its failure."""
