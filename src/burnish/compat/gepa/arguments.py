@@ -357,7 +357,7 @@ class AdapterProposer(Proposer):
             made = cast("dict[str, Any]", data).get("records") if isinstance(data, dict) else None
             dataset += [dict(record) for record in made[name]] if made else []
         texts = {key: str(value) for key, value in attempt.parent.values.items()}
-        shown = {"records": _spelled(dataset)} if dataset else {}
+        shown: dict[str, Any] = {"records": _spelled(dataset)} if dataset else {}
         return AdapterRequest(**{**plain.model_dump(), **shown}, candidate=texts, dataset=dataset)
 
 

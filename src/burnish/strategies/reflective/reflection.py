@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import zip_longest
 from typing import Annotated
 
@@ -306,17 +305,14 @@ class Proposer:
         attempt = replace(attempt, left_out=left_out)
         if not records:
             return replace(attempt, skipped="nothing to show"), []
-        request = partial(
-            self._request, attempt, records=records, astray=not all(map(self._keeps_form, results))
-        )
-        return attempt, [request(name) for name in attempt.fields]
+        requests = [self._request(attempt, name, records) for name in attempt.fields]
+        astray = {"astray": not all(map(self._keeps_form, results))}
+        return attempt, [request.model_copy(update=astray) for request in requests]
 
     def _keeps_form(self, result: CaseResult) -> bool:
         return keeps_form(result.outcome.output, labels=self._labels, form=self._form)
 
-    def _request(
-        self, attempt: ReflectiveAttempt, name: str, *, records: str, astray: bool
-    ) -> ReflectRequest:
+    def _request(self, attempt: ReflectiveAttempt, name: str, records: str) -> ReflectRequest:
         values, surface = attempt.parent.values, self._surfaces[name]
         others = [
             f"The text {other}:\n{values[other]}"
@@ -334,7 +330,6 @@ class Proposer:
             max_chars=surface.max_chars or NO_LIMIT,
             labels=", ".join(self._labels),
             form=self._form,
-            astray=astray,
             hints=self._run.steering.hints,
         )
 
