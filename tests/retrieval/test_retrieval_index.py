@@ -196,7 +196,7 @@ async def test_a_file_in_the_way_of_the_folder_does_no_harm(tmp_path: Path) -> N
 
 
 CHILD = textwrap.dedent("""
-    import asyncio, os, signal, sys, threading
+    import asyncio, os, signal, sys
     from pathlib import Path
     from burnish.testing.doubles import CallCounter
     from tests.retrieval.corpus import MeaningEmbedder, hits, opened
@@ -215,13 +215,14 @@ CHILD = textwrap.dedent("""
     def die():
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def die_while_it_is_written():
-        while True:
-            if any(folder.glob(".burnish/index/.*.burnish-tmp")):
-                die()
+    def die_before_it_is_renamed(file):
+        if any(folder.glob(".burnish/index/.*.burnish-tmp")):
+            die()
+        flush(file)
 
+    flush = os.fsync
     if mode == "killed writing":
-        threading.Thread(target=die_while_it_is_written, daemon=True).start()
+        os.fsync = die_before_it_is_renamed
 
     async def main():
         embedder = Embedder(counter=CallCounter(path=folder / "calls"))
