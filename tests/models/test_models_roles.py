@@ -217,6 +217,35 @@ async def test_an_answer_that_repeats_its_request_is_asked_for_again_warmer(
     assert why in again
 
 
+async def test_a_text_that_was_tried_before_is_asked_for_again() -> None:
+    def tried(wish: Wish) -> tuple[str, ...]:
+        del wish
+        return ("Be kind.",)
+
+    role, backend = rewriter("Be  kind.", "Be bold.")
+    assert role.rewrite is not None
+    role = replace(role, rewrite=replace(role.rewrite, tried=tried))
+    receipt = await role.answer(Wish(text="Be brief."), draw=0, effects=DirectEffects())
+    assert receipt.value.new_text == "Be bold."
+    assert receipt.mended == ("asked again: new_text was a text that was tried before",)
+    assert [each.temperature for each in backend.settings] == [0.5, 0.9]
+
+
+async def test_a_text_that_is_the_current_one_when_completed_is_asked_for_again() -> None:
+    def completed(wish: Wish, text: str) -> str:
+        del wish
+        return f"{text} In one word."
+
+    role, _ = rewriter("Be brief.", "Be bold.")
+    assert role.rewrite is not None
+    ending = replace(role.rewrite, completed=completed)
+    receipt = await replace(role, rewrite=ending).answer(
+        Wish(text="Be brief. In one word."), draw=0, effects=DirectEffects()
+    )
+    assert receipt.value.new_text == "Be bold. In one word."
+    assert receipt.mended[0] == "asked again: new_text was the current text, unchanged"
+
+
 async def test_a_text_that_stays_as_it_is_twice_is_an_answer() -> None:
     role, backend = rewriter("Be brief.", "Be brief.")
     receipt = await role.answer(Wish(text="Be brief."), draw=0, effects=DirectEffects())

@@ -256,6 +256,15 @@ def test_history_shows_the_best_replies_of_earlier_candidates(tmp_path: Path) ->
     assert f"Earlier answer, worth 0.00: reply under {tried}" in talk.asked[1].records
 
 
+def test_a_request_knows_the_texts_that_were_proposed_before(tmp_path: Path) -> None:
+    talk = Talk(rewrite=lambda r, draw: f"{START} {draw}.")
+    made = scripted(says(no), talk, budget=Budget(max_trials=3))
+    run = driven(made, tmp_path / "run")
+    texts = [str(row.trial.candidate.values["system"]) for row in run.rows[1:]]
+    asked = [request.tried for request in talk.asked]
+    assert asked == [(), tuple(texts[:1]), tuple(texts[:2])]
+
+
 def request_for(**parts: str | int) -> ReflectRequest:
     blank = {"field": "system", "current_text": "Say it.", "records": "", "rejected": ""}
     blank |= {"other_texts": "", "must_keep": ""}

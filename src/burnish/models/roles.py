@@ -193,6 +193,8 @@ class RewrittenText(Generic[Request, Answer]):
     """What the request shows of cases, none of which belongs into the text."""
     completed: Callable[[Request, str], str] = lambda _, text: text
     """The text with what it must say, where its model left that out."""
+    tried: Callable[[Request], Collection[str]] = lambda _: ()
+    """Texts in its place that were measured before."""
 
     def cleaned(self, answer: Answer, request: Request, frame: frozenset[str]) -> Answer:
         """The answer without what its model copied from around the text."""
@@ -225,12 +227,15 @@ class RewrittenText(Generic[Request, Answer]):
         return answer if whole == text else answer.model_copy(update={self.part: whole})
 
     def fault(self, answer: Answer, request: Request, shown: str, names: Collection[str]) -> str:
-        """Why nothing is rewritten: the text is as it was, or a piece of the request as `shown`."""
+        """Why nothing is new: the text is the current one, was tried, or is a piece of `shown`."""
         text, current = getattr(answer, self.part), self.current(request)
         if not isinstance(text, str) or not isinstance(current, str) or not self.proposes(answer):
             return ""
-        if is_unchanged(text, current):
+        whole = self.completed(request, text)
+        if is_unchanged(text, current) or is_unchanged(whole, current):
             return f"{self.part} was the current text, unchanged"
+        if any(is_unchanged(whole, each) for each in self.tried(request)):
+            return f"{self.part} was a text that was tried before"
         if names_only(text, names) or is_copied(text, shown, current=current):
             return f"{self.part} only repeated a part of the request"
         return ""

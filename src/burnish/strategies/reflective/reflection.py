@@ -1,9 +1,10 @@
 """Reflection: what the reflector is shown of a minibatch, and what it proposes."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Annotated
+from typing import Annotated, Any
 
 from burnish.core.cases import (
     Case,
@@ -20,7 +21,7 @@ from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Role
-from burnish.core.surfaces import NO_LIMIT, Origin, TextSurface
+from burnish.core.surfaces import NO_LIMIT, Candidate, Origin, TextSurface
 from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient
@@ -172,6 +173,8 @@ class ReflectRequest(HintedRequest):
     """An answer in the form that those of train have, if they have one."""
     astray: bool = False
     """Whether an answer of these cases was no label, or had another form."""
+    tried: tuple[str, ...] = ()
+    """Texts in its place, beside the same other texts, that were proposed before."""
 
 
 class Reflection(RoleMessage):
@@ -194,6 +197,7 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
             current=lambda request: request.current_text,
             cases=lambda request: request.records,
             completed=_completed,
+            tried=lambda request: request.tried,
         ),
     )
 
@@ -247,6 +251,8 @@ class Proposer:
         )
         self._labels = spelled_labels(run.dataset.train)
         self._form = "" if self._labels else answer_form(run.dataset.train)
+        self._tried: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        """By text and what stands beside it: the texts that were proposed in its place."""
         self.failures = 0
 
     def need(self, fields: int) -> Spend:
@@ -274,10 +280,16 @@ class Proposer:
         for reply in replies:
             self.failures = self.failures + 1 if reply.answer is None else 0
         queue = iter(replies)
-        return [
+        answered = [
             _answered(attempt, {request.field: next(queue) for request in batch})
             for attempt, batch in prepared
         ]
+        for attempt in answered:
+            if attempt.candidate is not None and len(attempt.fields) == 1:
+                (name,) = attempt.fields
+                text = str(attempt.candidate.values[name])
+                self._tried[_place(attempt.parent, name)].append(text)
+        return answered
 
     def remember_rejection(self, attempt: ReflectiveAttempt) -> None:
         """Remember a rewrite that was no improvement, for later requests."""
@@ -306,8 +318,10 @@ class Proposer:
         if not records:
             return replace(attempt, skipped="nothing to show"), []
         requests = [self._request(attempt, name, records) for name in attempt.fields]
-        astray = {"astray": not all(map(self._keeps_form, results))}
-        return attempt, [request.model_copy(update=astray) for request in requests]
+        more: dict[str, Any] = {"astray": not all(map(self._keeps_form, results))}
+        if len(attempt.fields) == 1:
+            more["tried"] = tuple(self._tried[_place(attempt.parent, attempt.fields[0])])
+        return attempt, [request.model_copy(update=more) for request in requests]
 
     def _keeps_form(self, result: CaseResult) -> bool:
         return keeps_form(result.outcome.output, labels=self._labels, form=self._form)
@@ -332,6 +346,12 @@ class Proposer:
             form=self._form,
             hints=self._run.steering.hints,
         )
+
+
+def _place(parent: Candidate, name: str) -> tuple[str, str]:
+    """A text of a candidate, and what stands beside it."""
+    beside = {other: value for other, value in parent.values.items() if other != name}
+    return name, Candidate(values=beside).id
 
 
 def _answered(
