@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from benchmarks.real.agents import AT_ONCE, REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
 from benchmarks.real.tasks import TASKS, Sizes
-from burnish.core.cases import Case, Dataset, Outcome, answer_form, keeps_form, spelled_labels
+from burnish.core.cases import Case, Dataset, Outcome, answer_form, spelled_labels
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Objective
 from burnish.core.leaks import LeakWatch
@@ -122,10 +122,6 @@ def _reflect_request(failures: Failures) -> ReflectRequest:
         max_chars=_MOST_CHARS,
         labels=", ".join(failures.labels),
         form=failures.form,
-        astray=not all(
-            keeps_form(said, labels=failures.labels, form=failures.form)
-            for said in failures.answers
-        ),
     )
 
 

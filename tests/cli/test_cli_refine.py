@@ -132,8 +132,8 @@ def test_a_seed_that_may_not_be_written(seed: Path, tmp_path: Path) -> None:
     for each in seed.rglob("*"):  # everybody may read it
         each.chmod(0o755 if each.is_dir() else 0o644)
     code = (
-        "import os, burnish.cli.delegation, burnish.cli.improve_commands; from burnish.cli import main;"
-        "os.seteuid(65534); main(['refine', 'seed'])"
+        "import os, burnish.cli.delegation, burnish.cli.improve_commands;"
+        "from burnish.cli import main; os.seteuid(65534); main(['refine', 'seed'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -263,6 +263,7 @@ def test_a_request_knows_the_texts_that_were_proposed_before(tmp_path: Path) -> 
     texts = [str(row.trial.candidate.values["system"]) for row in run.rows[1:]]
     asked = [request.tried for request in talk.asked]
     assert asked == [(), tuple(texts[:1]), tuple(texts[:2])]
+    assert [request.astray for request in talk.asked] == [False, True, True], "the first is free"
 
 
 def request_for(**parts: str | int) -> ReflectRequest:
@@ -287,6 +288,11 @@ _ONLY = "Answer with exactly one of these, and nothing else: NEG, POS"
         ({"form": "LYON|12|cups"}, "Write city|amount|goods.", "form, with part 1 in CAPITALS,"),
         ({"form": "LYON|12|cups"}, "Write it as in OSLO|3|red pens.", ""),
         ({"form": "LYON|12|cups", "astray": True}, "As in OSLO|3|pens.", "in exactly this form"),
+        (
+            {"form": "LYON|12|cups", "records": "Case a\nExpected answer: OSLO|3|pens"},
+            "Answer: OSLO|3|pens",
+            "in exactly this form",
+        ),
         ({"form": "2021/07/03"}, "Write the date.", "in exactly this form, and nothing else"),
         ({}, "Be brief.", ""),
     ],

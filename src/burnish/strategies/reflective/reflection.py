@@ -41,6 +41,8 @@ from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveAttempt
 ROLE = "reflector"
 MOST_IN_ALL = 24_000
 """Characters of all records of a request."""
+_EXPECTED = "Expected answer: "
+"""How the line of a record begins that has it."""
 
 
 # -- Records: what the reflector reads about a case -----------------------------------------------
@@ -87,7 +89,7 @@ class RecordWriter:
                 yield f"Turn {number + 1}"
             yield f"Input: {_cut(message or '')}"
             if answer is not None:
-                yield f"Expected answer: {_cut(answer)}"
+                yield f"{_EXPECTED}{_cut(answer)}"
             yield f"The agent's answer: {_cut(reply) if reply else '(nothing)'}"
             steps = [step for step in outcome.trace.steps if step.turn == number]
             tools = [_tool(tool) for step in steps for tool in step.tools]
@@ -172,7 +174,7 @@ class ReflectRequest(HintedRequest):
     form: str = ""
     """An answer in the form that those of train have, if they have one."""
     astray: bool = False
-    """Whether an answer of these cases was no label, or had another form."""
+    """Whether an answer was no label, or had another form, and no earlier rewrite changed that."""
     tried: tuple[str, ...] = ()
     """Texts in its place, beside the same other texts, that were proposed before."""
 
@@ -214,7 +216,7 @@ def _completed(request: ReflectRequest, text: str) -> str:
         capitals = " and ".join(f"part {number}" for number in parts_in_capitals(request.form))
         case = f", with {capitals} in CAPITALS" if capitals else ""
         line = f"Write the answer in exactly this form{case}, and nothing else: {request.form}"
-        stated = has_form(text, request.form)
+        stated = has_form(_without_answers(text, request.records), request.form)
     else:
         return text
     needed = not stated or request.astray or line in request.current_text
@@ -222,6 +224,14 @@ def _completed(request: ReflectRequest, text: str) -> str:
     whole = f"{bare}\n\n{line}{text[len(bare) :]}"
     fits = not isinstance(request.max_chars, int) or len(whole) <= request.max_chars
     return whole if needed and line not in text and fits and not request.other_texts else text
+
+
+def _without_answers(text: str, records: str) -> str:
+    """The text without the answers of cases, which it may have copied: they explain no form."""
+    for line in records.splitlines():
+        if line.startswith(_EXPECTED):
+            text = text.replace(line.removeprefix(_EXPECTED).strip() or _EXPECTED, "")
+    return text
 
 
 class Proposer:
@@ -318,9 +328,12 @@ class Proposer:
         if not records:
             return replace(attempt, skipped="nothing to show"), []
         requests = [self._request(attempt, name, records) for name in attempt.fields]
-        more: dict[str, Any] = {"astray": not all(map(self._keeps_form, results))}
+        more: dict[str, Any] = {}
         if len(attempt.fields) == 1:
-            more["tried"] = tuple(self._tried[_place(attempt.parent, attempt.fields[0])])
+            tried = self._tried[_place(attempt.parent, attempt.fields[0])]
+            # The first rewrite may say in its own words how answers are written.
+            astray = bool(tried) and not all(map(self._keeps_form, results))
+            more = {"tried": tuple(tried), "astray": astray}
         return attempt, [request.model_copy(update=more) for request in requests]
 
     def _keeps_form(self, result: CaseResult) -> bool:
