@@ -22,6 +22,7 @@ FOREIGN = (
     "burnish.models.wire",
     "burnish.projects.artifacts",
     "burnish.projects.graph",
+    "burnish.projects.optimizer_config",
     "burnish.projects.prompts",
     "burnish.retrieval",
     "burnish.server",

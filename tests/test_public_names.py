@@ -31,7 +31,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_the_list_of_commands_loads_none_of_them() -> None:
-    assert loaded_by(ended("--help"), {"burnish.cli.options", "burnish.cli.flags"}) == []
+    assert loaded_by(ended("--help"), {"burnish.cli.options"}) == []
 
 
 def test_help_of_a_measurement_loads_no_strategy_that_searches() -> None:
@@ -40,7 +40,7 @@ def test_help_of_a_measurement_loads_no_strategy_that_searches() -> None:
 
 
 def test_the_plug_ins_of_agents_load_no_pydantic_ai_before_there_is_an_agent() -> None:
-    plugins = "burnish.projects.agent.plugin, burnish.projects.graph.plugin"
+    plugins = "burnish.projects.agent.plugin, burnish.projects.graph"
     code = f"import {plugins}, burnish.delegation.plugin"
     assert loaded_by(code, {"pydantic_ai", "openai"}) == []
 

@@ -17,7 +17,7 @@ HOME = Path(burnish.__file__).parent
 VERSIONS = {"sys.version", "sys.version_info", "sys.hexversion", "platform.python_version"}
 SHOWN = {"runs/directory.py", "models/health.py", "cluster/dask_workers.py"}
 """Where the version of Python is written down for people, or compared with that of a worker."""
-SENT = {"pickle": {"cluster/link.py"}}
+SENT = {"pickle": {"cluster/station.py"}}
 """What goes from one process to another of the same version, and into no key."""
 
 

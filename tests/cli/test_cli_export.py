@@ -78,7 +78,6 @@ def test_a_server_that_says_no_is_one_message_without_the_key(burnish: Burnish) 
 class TestLibraries:
     @pytest.fixture(autouse=True)
     def fresh(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delitem(sys.modules, f"burnish.tracking.{name}", raising=False)
         for module in [each for each in sys.modules if each.partition(".")[0] == name]:
             monkeypatch.delitem(sys.modules, module)
 

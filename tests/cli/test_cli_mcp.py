@@ -19,7 +19,7 @@ from mcp import Client, StdioServerParameters
 
 from burnish.cli.mcp_tools import Refused, Tools
 from burnish.runs.directory import LOCK, RunRecord
-from burnish.system.locks import is_held
+from burnish.system.files import is_held
 from tests.cli.console import SMALL, Burnish, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.cli.watch_checks import run_watch
+from burnish.cli.measurement_series import run_watch
 from burnish.core.errors import Interrupted
 from burnish.core.statistics import ChartDesign
 from burnish.datasets.formats import read_cases

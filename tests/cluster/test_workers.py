@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from burnish.cluster.dask_workers import _RunPlugin  # pyright: ignore[reportPrivateUsage]
-from burnish.cluster.link import LinkMessage, Opener, seal
-from burnish.cluster.station import Order, Station
+from burnish.cluster.station import LinkMessage, Opener, Order, Station, seal
 from burnish.core.cases import Outcome
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError, WorkerTrouble

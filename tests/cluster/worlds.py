@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from burnish.cluster.link import LinkMessage
 from burnish.cluster.pool import RemotePool
-from burnish.cluster.station import Order, Station
+from burnish.cluster.station import LinkMessage, Order, Station
 from burnish.core.evaluations import Evaluation
 from burnish.journal.limits import Limits
 from burnish.projects.measurements import PreparedMeasurement, load_measurement

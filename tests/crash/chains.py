@@ -18,7 +18,7 @@ from tests.crash.worlds import WORLDS, World
 CHILD = "tests.crash.child"
 _IMPORTED = (
     *(CHILD, "optuna", "numpy.random", "pydantic_ai"),
-    *("burnish.compat.promptiter.remote_files", "burnish.delegation.training.plugin"),
+    *("burnish.compat.promptiter.remote", "burnish.delegation.training.plugin"),
 )
 """What the runs of the worlds import: each process would take up to three seconds for it."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from burnish.system.processes import process_entry
 from burnish.system.restoration import borrowed_folder, restore_abandoned
-from burnish.targets.prompts.sources import sweep
+from burnish.targets.prompts.target import sweep
 from tests.crash.nursery import ROOT, Born, nursery
 from tests.fork_server import ForkedProcess
 from tests.targets.prompts.prompt_files import names_in

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import read_cases, write_cases
 
 

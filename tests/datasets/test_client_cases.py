@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from burnish.core.errors import ConfigError
 from burnish.datasets import client_cases
-from burnish.datasets.agent_cases import CaseShape, TurnShape
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile, CaseShape, TurnShape
 from burnish.datasets.client_cases import Fields, read_client_cases
 from burnish.datasets.evalset_shapes import EvalCaseShape, EvalSetShape
 from burnish.datasets.formats import read_cases

@@ -19,7 +19,7 @@ from burnish.core.cases import (
     Turn,
 )
 from burnish.core.errors import ConfigError
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import convert, label_notes, read_cases, write_cases
 from tests.datasets.dataset_files import again, put, said
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.cases import Case, Turn
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import read_cases, write_cases
 from tests.datasets.dataset_files import again, problems, put
 

@@ -9,7 +9,7 @@ import pytest
 
 from burnish.core.cases import Case, Message, Rubric, Scenario, ToolCall, ToolUse
 from burnish.core.content import Json
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import write_cases
 from tests.datasets.dataset_files import check_evalset, problems, put, said
 

@@ -25,7 +25,7 @@ from burnish.core.cases import (
     Turn,
 )
 from burnish.core.content import Json
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import convert, read_cases, write_cases
 from tests.datasets.dataset_files import again
 

@@ -13,6 +13,7 @@ from burnish.core.evaluations import Score
 from burnish.core.protocols import Effects
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.metrics.eval_factory import Binding, TemplateJudge
 from burnish.metrics.geval import (
     Coherence,
     FinalResponseJudge,
@@ -38,7 +39,6 @@ from burnish.metrics.rubrics import (
     RubricReferenceCritic,
     RubricResponse,
 )
-from burnish.metrics.templates import Binding, TemplateJudge
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.cases import Case, ToolCall, Turn
 from burnish.core.content import Json
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import convert, read_cases, write_cases
 from burnish.journal.once import DirectEffects
 from burnish.metrics.computed import ToolTrajectory

@@ -7,8 +7,7 @@ import pytest
 
 from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Turn
 from burnish.core.errors import ConfigError
-from burnish.metrics.judges import BindingField, BindingScope, Panel
-from burnish.metrics.templates import (
+from burnish.metrics.eval_factory import (
     Binding,
     BooleanScore,
     CategoricalScore,
@@ -17,6 +16,7 @@ from burnish.metrics.templates import (
     SingleScore,
     TemplateJudge,
 )
+from burnish.metrics.judges import BindingField, BindingScope, Panel
 from tests.metrics.judge_bench import RUBRICS, panel, prompt, said, score, scores, scripted
 
 CASE = Case(turns=(Turn(input="the question", expected='{"city": "Paris"}'),), name="c")

@@ -20,12 +20,12 @@ from burnish.core.content import codec
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import CaseResult, Score
 from burnish.journal.once import DirectEffects
-from burnish.metrics.agent_metrics import StandardBlock
 from burnish.metrics.computed import DistinctPhrases, Equality, ExpectedTools, ToolTrajectory
+from burnish.metrics.eval_factory import ScoreAnswer
+from burnish.metrics.files import StandardBlock
 from burnish.metrics.geval import GEvalAnswer, QualityAnswer
 from burnish.metrics.judged import JudgeAnswer
 from burnish.metrics.overlap import RougeMetric
-from burnish.metrics.templates import ScoreAnswer
 from burnish.metrics.turns import TOOLS_UNKNOWN, ComputedMetric, TurnMetric
 from burnish.projects.evaluate import evaluate
 from burnish.system import validate_config

@@ -12,8 +12,7 @@ from burnish.cli.browser_pages import ProjectAdopter
 from burnish.delegation.runs import StoredDelegations
 from burnish.pages.document import Place, render, static_file
 from burnish.pages.library import Library, run_key
-from burnish.pages.measurement_pages import EvaluationPage
-from burnish.pages.run_page import html_report
+from burnish.pages.run_page import EvaluationPage, html_report
 from burnish.pages.run_status import RunControls
 from burnish.pages.served import ServedPages
 from burnish.runs.directory import RunRecord

@@ -11,8 +11,7 @@ import pytest
 
 from burnish.datasets.labels import Labels
 from burnish.pages.library import run_key
-from burnish.pages.measurement_pages import EvaluationPage
-from burnish.pages.run_page import html_report
+from burnish.pages.run_page import EvaluationPage, html_report
 from burnish.pages.viewer import LABELS
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import start

@@ -17,8 +17,7 @@ from burnish.core.surfaces import (
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.models.chat import ChatRequest
 from burnish.projects import optimize
-from burnish.projects.agent.dialect import AgentFile
-from burnish.projects.agent.homes import measured_files
+from burnish.projects.agent.dialect import AgentFile, measured_files
 from burnish.projects.agent.plugin import named_exports
 from burnish.runs.directory import Project, RunRecord
 from burnish.runs.homes import FILES

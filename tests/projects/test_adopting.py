@@ -13,11 +13,11 @@ from burnish.core.surfaces import DemonstratedCall, Demonstration, Value
 from burnish.projects.adopt import Plan, adopt, adopting, plan_adoption, plan_undo, undo
 from burnish.projects.adopt_files import NAME as RECORD
 from burnish.projects.adopt_files import carried_over, hunks, without, write_together
-from burnish.projects.agent.homes import file_changes
+from burnish.projects.agent.dialect import file_changes
 from burnish.runs.directory import RunRecord
 from burnish.system import FileLock, Redactor
+from burnish.targets.agent.blocks import demonstrations_of
 from burnish.targets.agent.files import load_agent
-from burnish.targets.agent.paths import demonstrations_of
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.targets.agent_world import AGENT, write_agent
 

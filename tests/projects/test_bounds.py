@@ -15,7 +15,7 @@ from burnish.delegation.workflow_spec import WorkflowOverrides
 from burnish.projects import load_project
 from burnish.projects.agent.plugin import AgentSpec
 from burnish.runs.spec import BudgetSpec, ExecutionSpec
-from burnish.server.apps.projects import EvaluationSettings, RunSettings
+from burnish.server.shapes import EvaluationSettings, RunSettings
 from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.coordinate.trials import CoordinateSettings
 from burnish.strategies.reflective.attempts import ReflectiveSettings

@@ -17,8 +17,8 @@ from burnish.projects.description import Doors, describe, from_stored
 from burnish.projects.dialects import Document, dialect_named, dialect_of
 from burnish.runs.build import RunDescription, kept_spec
 from burnish.runs.plugins import fitting, strategy_names, strategy_plugin, target_plugin
-from burnish.server.apps.projects import RunSettings
 from burnish.server.runs import Datasets
+from burnish.server.shapes import RunSettings
 from burnish.system import validate_config
 from burnish.system.settings import Access, SettingField, plain_type
 

@@ -10,7 +10,7 @@ from burnish.core.errors import ConfigError
 from burnish.metrics.files import AgentMetric
 from burnish.models.factory import ModelBlock
 from burnish.projects.adopt_files import write_together
-from burnish.projects.agent.homes import file_changes
+from burnish.projects.agent.dialect import file_changes
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.measurements import load_measurement, measured

@@ -17,8 +17,8 @@ from burnish.models.factory import ModelBlock
 from burnish.models.providers import Price
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.adopt_files import write_together
-from burnish.projects.agent.homes import file_changes
-from burnish.projects.prompts.optimizer_config import OptimizerConfig
+from burnish.projects.agent.dialect import file_changes
+from burnish.projects.optimizer_config import OptimizerConfig
 from burnish.runs.spec import RunSpec
 from burnish.targets.agent.blocks import AgentBlock, AgentModel
 from burnish.targets.agent.files import load_agent

@@ -11,7 +11,7 @@ from burnish.projects.agent.dialect import AgentFile
 from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Dialect, Document
 from burnish.projects.file_kinds import GraphFile, PromptsFile, SuiteFile, TaskFile
-from burnish.projects.prompts.optimizer_config import OptimizerFile
+from burnish.projects.optimizer_config import OptimizerFile
 from burnish.runs.spec import AnySpec
 from burnish.system import YamlTree
 from tests.projects.artifacts.task_world import TASK

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from burnish.cli.watch_checks import report_of_watch
+from burnish.cli.measurement_series import report_of_watch
 from burnish.core.errors import ConfigError
 from burnish.core.money import NOTHING, Spend
 from burnish.core.statistics import ChartDesign

@@ -15,7 +15,7 @@ from burnish.journal.limits import Budget
 from burnish.reports.progress import LineView, LiveView
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event
-from burnish.strategies.coordinate.headroom import Headroom, expected
+from burnish.strategies.coordinate.phases import Headroom, expected
 from burnish.strategies.coordinate.plugin import CoordinatePlugin
 from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
 from tests.reports.records import event, recorded

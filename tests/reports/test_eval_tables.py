@@ -9,23 +9,23 @@ from rich.console import Console
 
 from burnish.core.cases import Outcome
 from burnish.core.evaluations import CaseResult
-from burnish.reports import evaluation_text
+from burnish.reports import evaluation_page
 from burnish.reports.evaluation import EvalReport
-from burnish.reports.evaluation_text import case_table, metric_table
+from burnish.reports.evaluation_page import case_table, metric_table
 from tests.reports.measured import AWAY, CRASH, failing, report, scored, sweeps
 
 
 def shown(found: EvalReport, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
-        for part in (*case_table(found, width), *evaluation_text.troubles(found, width)):
+        for part in (*case_table(found, width), *evaluation_page.troubles(found, width)):
             console.print(part)
         console.print(metric_table(found))
         if found.baseline:
-            for part in evaluation_text.baseline(found.baseline, width):
+            for part in evaluation_page.baseline(found.baseline, width):
                 console.print(part)
         if found.noise:
-            for part in evaluation_text.noise(found.noise, width):
+            for part in evaluation_page.noise(found.noise, width):
                 console.print(part)
     return [line.rstrip() for line in capture.get().splitlines()]
 

@@ -12,7 +12,7 @@ from burnish.projects.dialects import Document
 from burnish.projects.launch import load_project
 from burnish.runs.build import kept_spec
 from burnish.runs.draft import LITERAL
-from burnish.server.apps.engines import FileApp
+from burnish.server.apps import FileApp
 from burnish.server.runs import Datasets
 from tests.projects.prompts.prompt_world import models, reflector
 

@@ -18,8 +18,8 @@ from tests.reports.records import baseline, event, record, tried
 
 PAGES = {"delegate": "RUN_SUMMARY.md", "refine": "REFINEMENT.md"}
 SHARED = (
-    *("measure", "minibatches", "parts", "pruning", "pruning_report", "race", "scales"),
-    "settings",
+    *("measure", "partial_evaluations", "parts", "pruning"),
+    "requirements",
 )
 """Modules beside the strategies that are no searches."""
 STRATEGIES = ("auto", "backprop", "coordinate", "edits", "epochs", "frugal", "reflective")

@@ -12,12 +12,12 @@ from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.trials import SplitResult, Trial
 from burnish.journal.limits import Budget
 from burnish.metrics.geval import Groundedness
-from burnish.runs.baseline_checks import require_measured
 from burnish.runs.directory import RunRecord
 from burnish.runs.evaluation import Conditions
 from burnish.runs.roles import RoleAnswers
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE
+from burnish.strategies.requirements import require_measured
 from burnish.testing import ScriptedRole
 from tests.metrics.judge_bench import panel, prompt
 from tests.runs.small import TEST, driven, longer, small

@@ -22,9 +22,9 @@ from burnish.projects.dialects import Document, value_under
 from burnish.runs.build import kept_spec
 from burnish.server.application import create_app
 from burnish.server.apps import FileApp
-from burnish.server.apps.projects import JobRequest, RunSettings
 from burnish.server.manager import RunManager, ServiceLimits
 from burnish.server.runs import Datasets
+from burnish.server.shapes import JobRequest, RunSettings
 from burnish.server.stores.accounts import Amounts
 from burnish.server.stores.records import RunStatus
 from burnish.server.work import LoopThread, RunContext, RunOutcome

@@ -11,7 +11,7 @@ from burnish.metrics.document_matching import check_schema
 from burnish.metrics.text_matching import TextRule, compare_texts
 from burnish.metrics.tool_matching import compare_argument
 from burnish.runs.case_work import _score  # pyright: ignore[reportPrivateUsage]
-from burnish.system.patterns import BadPattern, SlowPattern, matches_whole, require_pattern, search
+from burnish.system.user_code import BadPattern, SlowPattern, matches_whole, require_pattern, search
 from burnish.targets.graph.graphs import Condition
 
 _SLOW = "(a|aa)+$"

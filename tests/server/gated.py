@@ -8,9 +8,8 @@ from burnish.core.cases import Case, Outcome
 from burnish.core.content import Json
 from burnish.core.surfaces import Candidate
 from burnish.server.apps import FileApp
-from burnish.server.apps.projects import ProjectWork
 from burnish.server.runs import Datasets
-from burnish.server.work import RunWork
+from burnish.server.work import ProjectWork, RunWork
 from burnish.testing import ScriptedTarget
 from tests.server.world import TOY, Door
 

@@ -14,10 +14,10 @@ from burnish.core.errors import ConfigError
 from burnish.projects.clients import AllowedNames, NotAllowed
 from burnish.projects.grid_axes import GridAxes
 from burnish.server import create_app
-from burnish.server.apps.engines import FileApp
-from burnish.server.apps.projects import EvaluationSettings
+from burnish.server.apps import FileApp
 from burnish.server.manager import RunManager
 from burnish.server.runs import Datasets
+from burnish.server.shapes import EvaluationSettings
 from tests.server.test_api import API, ended, listening, manager_of
 
 pytestmark = pytest.mark.slow

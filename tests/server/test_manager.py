@@ -10,7 +10,7 @@ from burnish.compat.promptiter import RunResult, Slimming
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, RunLocked
 from burnish.server.manager import RunManager, ServiceLimits
-from burnish.server.results import run_result
+from burnish.server.routes.promptiter import run_result
 from burnish.server.runs import AppMissing, ManagerClosed, TooManyRuns
 from burnish.server.stores import (
     Lease,

@@ -16,7 +16,7 @@ from burnish.compat.promptiter import Engine, read_request
 from burnish.compat.promptiter.plan import RunPlan
 from burnish.runs.directory import Header, events, look_into, trial_rows
 from burnish.server import Datasets, FileApp, create_app
-from burnish.server.apps.engines import engine_of
+from burnish.server.apps import engine_of
 from burnish.testing.servers import HttpRequest, ScriptedServer
 from tests.cli.console import START, tree
 from tests.cli.served_echo import hosted

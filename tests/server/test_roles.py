@@ -7,7 +7,6 @@ import pytest
 
 from burnish.projects.clients import NotAllowed
 from burnish.server.application import create_app
-from burnish.server.cluster import Priority, ServiceRole
 from burnish.server.library import ServiceLibrary
 from burnish.server.manager import RunManager, ServiceLimits
 from burnish.server.security import Security
@@ -17,6 +16,8 @@ from burnish.server.tokens import (
     WORKER_RULES,
     Client,
     ClientLimits,
+    Priority,
+    ServiceRole,
     ServiceRules,
     TokenBook,
     TokenScope,

@@ -8,10 +8,9 @@ from typing import TypeAlias
 from burnish.core.errors import RoleFailed
 from burnish.journal.limits import Budget
 from burnish.runs.plugins import TargetParts
-from burnish.runs.proposers import ProposerOffer
-from burnish.runs.setup import Setup
+from burnish.runs.setup import ProposerOffer, Setup
 from burnish.strategies.auto.search import Auto, AutoSettings
-from burnish.strategies.coordinate.proposers import point_proposers
+from burnish.strategies.coordinate.plugin import point_proposers
 from burnish.strategies.reflective.reflection import (
     ROLE,
     Reflection,

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from burnish.core.cases import Case, Outcome, Split
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.surfaces import Candidate, Origin
-from burnish.strategies.reflective.attempts import FrontierType
-from burnish.strategies.reflective.pool import Member, Pool
+from burnish.strategies.reflective.attempts import FrontierType, Member, Pool
 
 ONE = Objective(weights={"m": 1.0})
 TWO = Objective(weights={"m": 1.0, "n": 1.0})

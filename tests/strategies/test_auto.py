@@ -12,11 +12,16 @@ from burnish.core.formatting import Table
 from burnish.core.surfaces import Candidate, NumberSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
-from burnish.runs.proposers import ProposerOffer
-from burnish.runs.setup import Setup, start
-from burnish.strategies.auto.bandit import Bandit, ProposerTry
+from burnish.runs.setup import ProposerOffer, Setup, start
 from burnish.strategies.auto.plugin import AutoPlugin
-from burnish.strategies.auto.search import Auto, AutoDetails, AutoSettings, ProposerStopped
+from burnish.strategies.auto.search import (
+    Auto,
+    AutoDetails,
+    AutoSettings,
+    Bandit,
+    ProposerStopped,
+    ProposerTry,
+)
 from burnish.testing import ScriptedTarget, check_strategy
 from burnish.testing.tuning_world import DEMOS, TEMPERATURE, TEXT, TOP_K, rules_in
 from tests.strategies import auto_runs, reflective_runs

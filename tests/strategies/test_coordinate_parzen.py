@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, at_unit
 from burnish.strategies.coordinate.numeric import (
     Axis,
     Densities,
@@ -18,7 +18,6 @@ from burnish.strategies.coordinate.numeric import (
     ratio,
 )
 from burnish.strategies.coordinate.trials import CoordinateSettings
-from burnish.strategies.scales import at_unit
 
 LINE = NumberSurface(id="x", low=0.0, high=1.0)
 LOG = NumberSurface(id="x", low=0.001, high=10.0, log=True)

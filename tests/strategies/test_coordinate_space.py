@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar
+from burnish.core.surfaces import ChoiceSurface, NumberSurface, Scalar, at_unit, unit
 from burnish.strategies.coordinate import numeric
 from burnish.strategies.coordinate.numeric import Axis, Densities, Observation, SearchSpace
-from burnish.strategies.scales import at_unit, unit
 
 AXES: list[tuple[Axis, float]] = [
     (NumberSurface(id="x", low=0.0, high=1.0), math.inf),

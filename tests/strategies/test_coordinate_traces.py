@@ -14,8 +14,8 @@ from burnish.runs.setup import Setup
 from burnish.strategies.coordinate import demonstrations
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
+from burnish.targets.agent.blocks import demonstrations_of
 from burnish.targets.agent.files import load_agent
-from burnish.targets.agent.paths import demonstrations_of
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ExpectedText, ScriptedBackend
 from tests.strategies.coordinate_runs import Driven, driven

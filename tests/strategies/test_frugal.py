@@ -26,7 +26,7 @@ from burnish.runs.claims import claim_words
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
 from burnish.runs.setup import Setup, start
-from burnish.strategies.frugal.plugin import Frugal, FrugalPlugin, FrugalSettings, Point, frontier
+from burnish.strategies.frugal import Frugal, FrugalPlugin, FrugalSettings, Point, frontier
 from burnish.testing import ExpectedText, ScriptedTarget, check_strategy
 
 PROMPT = "Answer yes. Be polite. Thank the customer for asking. Remember our long history."

@@ -10,7 +10,7 @@ from burnish.core.evaluations import Objective
 from burnish.projects.launch import optimize
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
-from burnish.targets.recorded import RecordedTarget
+from burnish.targets.callables.target import RecordedTarget
 from burnish.testing.doubles import ExpectedText
 
 

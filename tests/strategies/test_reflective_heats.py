@@ -6,7 +6,7 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.evaluations import Evaluation
-from burnish.strategies.race import Course, adds_up, lost_by, race_so_far
+from burnish.strategies.partial_evaluations import Course, adds_up, lost_by, race_so_far
 from tests.strategies.reflective_parts import ONE, TWO, both, evaluated, holdout, result
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Verdict
-from burnish.strategies.reflective.pool import (
+from burnish.strategies.reflective.attempts import (
     SUBSAMPLE,
     Lineage,
     Pool,
     as_good_as,
-    deciding_cases,
+    merge_cases,
     mergeable,
     merged,
 )
@@ -101,7 +101,7 @@ def test_telling_cases_are_taken_from_where_the_two_differ_and_where_not() -> No
     second = [0.0] * 4 + [1.0] * 4 + [0.5] * 4
     pair = lineage(child(a="A"), child(b="B"), (first, second))
     for seed in range(10):
-        chosen = deciding_cases(pair, holdout(12), ONE, random.Random(seed))
+        chosen = merge_cases(pair, holdout(12), ONE, random.Random(seed))
         numbers = [int(case.id[1:]) for case in chosen]
         assert len(set(numbers)) == SUBSAMPLE
         groups = [sum(n // 4 == group for n in numbers) for group in range(3)]
@@ -110,10 +110,10 @@ def test_telling_cases_are_taken_from_where_the_two_differ_and_where_not() -> No
 
 def test_telling_cases_are_filled_up_where_the_two_never_differ() -> None:
     pair = lineage(child(a="A"), child(b="B"), ([1.0] * 9, [1.0] * 9))
-    chosen = deciding_cases(pair, holdout(9), ONE, random.Random(1))
+    chosen = merge_cases(pair, holdout(9), ONE, random.Random(1))
     assert len({case.id for case in chosen}) == SUBSAMPLE
     few = lineage(child(a="A"), child(b="B"), ([1.0, 0.0], [0.0, 1.0]))
-    assert len(deciding_cases(few, holdout(2), ONE, random.Random(1))) == 2
+    assert len(merge_cases(few, holdout(2), ONE, random.Random(1))) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from burnish.core.cases import Case
 from burnish.core.content import stream
-from burnish.strategies.minibatches import minibatch
+from burnish.strategies.partial_evaluations import minibatch
 
 lawful = settings(max_examples=50, deadline=None, derandomize=True)
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.strategies.reflective.attempts import FrontierType, ParentSelection
-from burnish.strategies.reflective.pool import (
+from burnish.strategies.reflective.attempts import (
     EPSILON_GREEDY,
     TOP_K,
+    FrontierType,
+    ParentSelection,
     Pool,
     Standards,
     fronts_of,

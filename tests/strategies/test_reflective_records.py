@@ -17,7 +17,7 @@ from burnish.core.cases import (
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.leaks import LeakWatch
-from burnish.strategies.minibatches import Reply, SearchMemory
+from burnish.strategies.partial_evaluations import Reply, SearchMemory
 from burnish.strategies.reflective.reflection import MOST_IN_ALL, RecordWriter, worst_runs
 from tests.strategies.reflective_parts import ONE, result
 

@@ -11,7 +11,7 @@ from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
-from burnish.strategies.race import BLOCK
+from burnish.strategies.partial_evaluations import BLOCK
 from burnish.strategies.reflective.attempts import (
     FieldSelection,
     FrontierType,

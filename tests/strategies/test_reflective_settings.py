@@ -11,7 +11,7 @@ from burnish.core.money import Spend
 from burnish.core.surfaces import NumberSurface, Surface, TextSurface, Value
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
-from burnish.strategies.minibatches import require_splits
+from burnish.strategies.partial_evaluations import require_splits
 from burnish.strategies.reflective.attempts import (
     ReflectiveSettings,
     budget_floor,

@@ -15,7 +15,7 @@ from burnish.reports.rendering import to_markdown
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import Setup
 from burnish.strategies.reflective.attempts import ReflectiveSettings
-from burnish.strategies.reflective.report import plan_lines, report
+from burnish.strategies.reflective.plugin import plan_lines, report
 from burnish.strategies.reflective.search import Reflective
 from burnish.testing.reflection_world import World, setup
 from tests.strategies.coordinate_runs import Driven, driven

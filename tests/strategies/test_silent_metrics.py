@@ -16,9 +16,8 @@ from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
-from burnish.strategies.race import Course, race_so_far
-from burnish.strategies.reflective.attempts import ReflectiveSettings
-from burnish.strategies.reflective.pool import Pool, as_good_as
+from burnish.strategies.partial_evaluations import Course, race_so_far
+from burnish.strategies.reflective.attempts import Pool, ReflectiveSettings, as_good_as
 from burnish.testing import ExpectedText, ScriptedTarget
 from tests.strategies.coordinate_runs import Driven, driven
 from tests.strategies.reflective_parts import TWO, both, holdout, result

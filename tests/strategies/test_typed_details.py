@@ -24,7 +24,7 @@ from burnish.runs.events import (
 )
 from burnish.strategies.backprop.rounds import BackpropDetails
 from burnish.strategies.backprop.search import StageBegun
-from burnish.strategies.coordinate.headroom import DeadAxis, Headroom
+from burnish.strategies.coordinate.phases import DeadAxis, Headroom
 from burnish.strategies.edits.attempts import EditDetails
 from burnish.strategies.edits.strategy import StageReached
 from burnish.strategies.reflective.attempts import ReflectiveDetails

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.system.user_functions import UserFunction, load_function
+from burnish.system.user_code import UserFunction, load_function
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from burnish.core.errors import ConfigError
 from burnish.core.surfaces import DemonstratedCall, Demonstration, DemosSurface
 from burnish.journal.once import DirectEffects
 from burnish.models.chat import ChatReply, ChatRequest
+from burnish.targets.agent.blocks import demonstrations_of
 from burnish.targets.agent.files import load_agent
-from burnish.targets.agent.paths import demonstrations_of
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ScriptedBackend
 from tests.targets.agent_world import PLAIN, target, uses, with_values, write_agent

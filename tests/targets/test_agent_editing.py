@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import ChoiceSurface, Demonstration, NumberSurface, TextSurface
 from burnish.system import read_tree
-from burnish.targets.agent.files import edit, load_agent, rescaled
-from burnish.targets.agent.paths import parse_path, value_at
+from burnish.targets.agent.files import edit, load_agent, parse_path, rescaled, value_at
 from burnish.targets.agent.target import AgentTarget
 from tests.targets.agent_world import AGENT, scripted, target, with_values, write_agent
 

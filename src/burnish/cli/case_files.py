@@ -13,7 +13,7 @@ from burnish.core.cases import Case, Split
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.checks import Findings, SplitFacts, check
 from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
 from burnish.datasets.splits import split
@@ -31,8 +31,8 @@ from burnish.datasets.traces import (
 from burnish.reports.cases import CaseAudit, Doubt, audit_cases
 from burnish.reports.rendering import Columns
 from burnish.system.config import near
-from burnish.system.patterns import BadPattern, SlowPattern, require_pattern
 from burnish.system.redaction import PERSONAL, DataRedactor, Redactor
+from burnish.system.user_code import BadPattern, SlowPattern, require_pattern
 
 _BROKEN_SHOWN = 3
 

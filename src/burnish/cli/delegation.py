@@ -35,11 +35,10 @@ from burnish.delegation.refine.plugin import (
     plan_json,
     plan_lines,
 )
-from burnish.delegation.refine.report import outcome
 from burnish.delegation.refine.sessions import Iteration, Session
 from burnish.delegation.refine.setup import RefineSettings
 from burnish.delegation.result import DelegationResult, ending_words, next_step
-from burnish.delegation.runs import describe_task, run_delegation
+from burnish.delegation.runs import describe_task, outcome, run_delegation
 from burnish.delegation.team import Workflow, workflow_document
 from burnish.delegation.workspace import StartingFiles
 from burnish.models.factory import Models

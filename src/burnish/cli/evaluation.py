@@ -41,16 +41,17 @@ from burnish.projects.measurements import (
     measurement_for,
     measuring_flags,
 )
-from burnish.reports import evaluation_text
+from burnish.reports import evaluation_page
 from burnish.reports.evaluation import EvalReport, to_annotations, to_junit
 from burnish.reports.evaluation_page import (
+    case_table,
     heading,
+    metric_table,
     regression,
     summary,
     totals_lines,
     verdict,
 )
-from burnish.reports.evaluation_text import case_table, metric_table
 from burnish.reports.progress import WIDTH
 from burnish.reports.rendering import NAME as REPORT
 from burnish.reports.rendering import to_markdown
@@ -204,12 +205,12 @@ def _sections(
     if not quiet:
         title = Text(shorten(heading(report), width), "bold")
         yield ["" if headed else title, *case_table(report, width)]
-        yield list(evaluation_text.troubles(report, width))
+        yield list(evaluation_page.troubles(report, width))
     yield [metric_table(report)] if report.metrics else []
     if report.baseline is not None:
-        yield list(evaluation_text.baseline(report.baseline, width))
+        yield list(evaluation_page.baseline(report.baseline, width))
     if report.noise is not None:
-        yield list(evaluation_text.noise(report.noise, width))
+        yield list(evaluation_page.noise(report.noise, width))
 
 
 def _show_nothing(console: Console, ending: Ending) -> None:

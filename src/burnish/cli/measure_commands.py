@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from burnish.cli import options
-from burnish.cli.flags import FieldsCommand, Flag, file_arguments, flag_of, flag_values
 from burnish.cli.improve_commands import OptimizeCommand, optimize
+from burnish.cli.options import FieldsCommand, Flag, file_arguments, flag_of, flag_values
 from burnish.core.errors import (
     BurnishError,
     ConfigError,
@@ -133,7 +133,7 @@ def watch(
     Exit code 4: an alarm (with --once); 1: an error; 2: interrupted.
     """
     from burnish.cli.case_files import data_redactor, kinds_kept
-    from burnish.cli.watch_checks import run_watch, seconds_between
+    from burnish.cli.measurement_series import run_watch, seconds_between
     from burnish.core.statistics import ChartDesign
     from burnish.projects.watch import WatchOptions
 
@@ -336,7 +336,7 @@ def evaluate(
     continue with --resume; 3: the configuration or the command line is wrong.
     """
     from burnish.cli.evaluation import EvalRequest
-    from burnish.cli.grids import evaluate_any
+    from burnish.cli.measurement_series import evaluate_any
 
     request = EvalRequest(
         agent=file,

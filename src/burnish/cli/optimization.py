@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from pydantic import JsonValue
 
-from burnish.cli.flags import USUAL_FILE
+from burnish.cli.options import USUAL_FILE
 from burnish.cli.progress import Progress, file_name, last_words, resume_command, run_name, view
 from burnish.core.errors import (
     BaselineUnmeasured,

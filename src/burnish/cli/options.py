@@ -1,15 +1,29 @@
-"""Flags that several commands share. Their bounds are those of the file: see `system.settings`."""
+"""Flags: those that several commands share, and those made from the fields of a run.
+
+One field, one flag. The flags of a command depend on its file and strategy, which are looked up
+among the arguments first. `--help` shows the flags of everything that is installed. The bounds of
+flags are those of the file: see `system.settings`.
+"""
 
 import getpass
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
+
+from burnish.core.errors import BurnishError, ConfigError, Problem
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from burnish.system.settings import SettingField
 
 
 def user_name() -> str:
@@ -168,3 +182,304 @@ KeepPersonal = Annotated[
     list[str] | None,
     _traces("--keep", metavar="KIND", help="Do not remove: email, phone or card; repeatable."),
 ]
+
+
+# -- Flags made from the fields of a run -----------------------------------------------------------
+
+
+_FLAGS = "burnish.flags"
+"""Where the context of a command keeps what its flags say."""
+_PARAMETERS = "burnish.parameters"
+"""Where it keeps the command's parameters, flags included."""
+USUAL_FILE = Path("agent.yaml")
+_HELP = {"-h", "--help"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """One flag, as the command line shows and reads it."""
+
+    name: str
+    spellings: tuple[str, ...]
+    field: "SettingField"
+    panel: str
+    metavar: str
+    kind: type
+    """int, float, bool or str; list for what may be repeated as NAME=VALUE, tuple for what may be
+    repeated as it is."""
+    paths: bool
+    """Whether its values are files, which count from where the command is given."""
+
+    @property
+    def help(self) -> str:
+        """Read from the source of its model, which takes longer than many a command."""
+        text = self.field.help
+        if self.field.switches_off:
+            return self.field.door.off or (text and f"Switch off: {text[:1].lower()}{text[1:]}")
+        return text
+
+    def parameter(self, *, with_help: bool) -> inspect.Parameter:
+        option = typer.Option(
+            *self.spellings,
+            help=(with_help and self.help) or None,
+            rich_help_panel=self.panel if self.panel != "Options" else None,
+            metavar=self.metavar or None,
+            show_default=False,
+        )
+        kind = list[str] if self.kind in (list, tuple) else self.kind
+        annotation = Annotated[kind | None, option]  # pyright: ignore[reportInvalidTypeForm]
+        return inspect.Parameter(
+            self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        )
+
+    def value(self, raw: Any) -> "JsonValue":
+        """The value with absolute paths; links are kept, since an agent may read through them."""
+        if raw is None:
+            return None
+        if self.kind is list:
+            return {**self._pairs(raw)} or None
+        if self.kind is tuple:
+            return [self._path(each) for each in raw]
+        return self._path(raw)
+
+    def _path(self, value: Any) -> Any:
+        return str(Path(value).absolute()) if self.paths else value
+
+    def _pairs(self, texts: Sequence[str]) -> dict[str, str]:
+        pairs, messages = dict[str, str](), list[str]()
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name.strip() and equals and value.strip()):
+                messages.append(f"'{text}' does not have the form {self.metavar}")
+            elif name in pairs:
+                messages.append(f"'{name}' has two {'files' if self.paths else 'values'}")
+            else:
+                pairs[name] = self._path(value)
+        if messages:
+            raise ConfigError([Problem(where=self.spellings[0], message=each) for each in messages])
+        return pairs
+
+
+class FieldsCommand(TyperCommand):
+    """A command whose flags are fields of the run that its arguments describe."""
+
+    panels: ClassVar[tuple[str, ...]] = ()
+    """The groups of flags that it has; all of them where none is named."""
+    explains: ClassVar[bool] = True
+    """Whether a flag that it does not have is refused with the name of who has it."""
+    implied: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """By flag, another flag and its value, which it stands for where the other is not given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Find out what the run is about, add its flags, then parse as usual."""
+        own = self.params
+        args = [*args, *self._implied_by(args)]
+        looking = _HELP & set(args)
+        made = self.flags_in_help(args) if looking else self.flags(args, own)
+        flags = [flag for flag in made if not self.panels or flag.panel in self.panels]
+        # A shell that completes a word has no use for an error.
+        if self.explains and not ctx.resilient_parsing:
+            _refuse_useless(args, flags, own)
+        plain = [each for each in own if getattr(each, "rich_help_panel", None) is None]
+        grouped = [each for each in own if each not in plain]  # groups stand in order of flags
+        options = _options(flags, with_help=bool(looking) or ctx.resilient_parsing)
+        ctx.meta[_PARAMETERS] = [*plain, *options, *grouped]
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Those of the function, and the flags that the arguments bring."""
+        own = super().get_params(ctx)
+        return [*ctx.meta.get(_PARAMETERS, self.params), *own[len(self.params) :]]
+
+    def _implied_by(self, args: Sequence[str]) -> Iterator[str]:
+        # A resumed run has its description already.
+        if _value(args, "--resume") is None:
+            for flag, (other, value) in self.implied.items():
+                if _value(args, flag) is not None and _value(args, other) is None:
+                    yield from (other, value)
+
+    def flags(self, args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+        """The flags of the run that these arguments are about."""
+        return _flags_for(args, own)
+
+    def flags_in_help(self, args: Sequence[str]) -> Iterator[Flag]:
+        """What `--help` shows."""
+        del args
+        return self.every_flag()
+
+    def every_flag(self) -> Iterator[Flag]:
+        """The flags of everything that is installed."""
+        return _all_flags()
+
+
+def flag_values(
+    ctx: typer.Context, assignments: Sequence[str] | None = None
+) -> "dict[str, JsonValue]":
+    """The values of the flags of a command, by field name; `--set` is under `set`."""
+    flags = dict(cast("Mapping[str, JsonValue]", ctx.meta.get(_FLAGS, {})))
+    return {**flags, "set": list(assignments)} if assignments else flags
+
+
+def _options(flags: Sequence[Flag], *, with_help: bool) -> list[Any]:
+    """The flags as typer options, which store their values in the context."""
+
+    def command(**_: object) -> None:
+        return None
+
+    parameters = [flag.parameter(with_help=with_help) for flag in flags]
+    command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    made = typer.Typer(add_completion=False)
+    made.command()(command)
+    by_name = {flag.name: flag for flag in flags}
+    options: list[Any] = []
+    for option in cast("Any", typer.main.get_command(made)).params:
+        if option.name in by_name:
+            option.expose_value = False
+            option.callback = _keeper(by_name[option.name])
+            # An argument of the command may have the same name, and must not become its value.
+            option.name = f"field {option.name}"
+            options.append(option)
+    return options
+
+
+def _keeper(flag: Flag) -> Any:
+    def keep(ctx: typer.Context, _: object, raw: Any) -> None:
+        value = flag.value(raw or None if flag.kind in (list, tuple) else raw)
+        if value is not None:
+            ctx.meta.setdefault(_FLAGS, {})[flag.name] = value
+
+    return keep
+
+
+def _flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
+    """The flags for these arguments; those of every run if that is unclear."""
+    from burnish.projects.description import Doors, doors_of, doors_of_run
+
+    shared = map(flag_of, Doors.of_any_run().named().values())
+    files = list(file_arguments(args, own, shared))
+    takes_run = any(
+        getattr(each, "metavar", None) == "RUN" and not each.opts[0].startswith("-") for each in own
+    )
+    runs = [_value(args, "--resume"), *(args if takes_run else ())]
+    if not any(str(file) in args for file in files):  # a file describes what is forked anew
+        runs.append(_value(args, "--fork"))
+    folders = (_folder(run) for run in runs if run is not None)
+    doors = next((doors_of_run(each) for each in folders if each is not None), None)
+    if doors is None:
+        doors = doors_of(files, _value(args, "--strategy"))
+    # Where no file can be told from another, what is wrong with it is the first thing to say.
+    return _all_flags() if doors is None else map(flag_of, doors.named().values())
+
+
+def flags_of_run(names: Sequence[str]) -> Iterator[Flag]:
+    """The flags of the run that one of these words names; without one, those of every run."""
+    from burnish.projects.description import Doors, doors_of_run
+
+    folders = (folder for name in names if (folder := _folder(name)) is not None)
+    doors = next(map(doors_of_run, folders), None) or Doors.of_any_run()
+    return map(flag_of, doors.named().values())
+
+
+def _all_flags() -> Iterator[Flag]:
+    from burnish.projects.description import all_doors
+
+    fields: dict[str, SettingField] = {}
+    for doors in all_doors():
+        for name, field in doors.named().items():
+            if name not in fields or not fields[name].help:
+                fields[name] = field
+    return map(flag_of, fields.values())
+
+
+def flag_of(field: "SettingField") -> Flag:
+    """The flag of a field."""
+    from burnish.system.settings import plain_type
+
+    inner = plain_type(field.info.annotation)
+    kind = inner if isinstance(inner, type) and inner in (int, float, bool) else str
+    if getattr(inner, "__origin__", None) is dict and field.path[0] != "roles":
+        kind = list
+    elif get_origin(inner) is tuple:
+        item = plain_type(get_args(inner)[0])
+        if item is str or _choices(item):
+            inner, kind = item, tuple
+    return Flag(
+        name=field.name,
+        spellings=field.flags,
+        field=field,
+        panel=field.door.panel,
+        metavar=field.door.metavar or "|".join(_choices(inner)),
+        kind=kind,
+        paths=field.door.paths,
+    )
+
+
+def _choices(kind: object) -> tuple[str, ...]:
+    """The values of a field that takes one of a few words."""
+    values = get_args(kind) if get_origin(kind) is Literal else ()
+    return tuple(values) if all(isinstance(each, str) for each in values) else ()
+
+
+def file_arguments(
+    args: Sequence[str], own: Sequence[Any], shared: Iterable[Flag]
+) -> Iterator[Path]:
+    """Arguments that may be the file: neither flags nor values of known flags.
+
+    The known flags are the command's own options and those that all its runs share.
+    """
+    from burnish.system.user_code import is_reference
+
+    valued = {spelling for flag in shared if flag.kind is not bool for spelling in flag.spellings}
+    options = [each for each in own if not getattr(each, "is_flag", True)]
+    valued |= {spelling for option in options for spelling in option.opts}
+    values = {index + 1 for index, arg in enumerate(args) if arg in valued}
+    for index, arg in enumerate(args):
+        if index not in values and not arg.startswith("-") and Path(arg).is_file():
+            yield Path(arg)
+    # A model may look the same, but is always the value of a flag.
+    agents = (i for i, arg in enumerate(args) if is_reference(arg) and not Path(arg).exists())
+    yield from (Path(args[i]) for i in agents if not (i and args[i - 1].startswith("--")))
+    if _value(args, "--agent") is not None:
+        yield Path.cwd()
+    elif USUAL_FILE.is_file():
+        yield USUAL_FILE
+
+
+def _value(args: Sequence[str], flag: str) -> str | None:
+    """The value of a flag among unparsed arguments."""
+    for index, arg in enumerate(args):
+        if arg == flag and index + 1 < len(args):
+            return args[index + 1]
+        if arg.startswith(f"{flag}="):
+            return arg.partition("=")[2]
+    return None
+
+
+def _folder(run: str) -> Path | None:
+    """The folder of a run; None if there is none, which is reported later."""
+    from burnish.runs.directory import find_run
+
+    try:
+        return find_run(run)
+    except BurnishError:
+        return None
+
+
+def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[Any]) -> None:
+    """Reject flags of other strategies or targets, and say whose they are."""
+    spellings = {spelling for flag in flags for spelling in flag.spellings}
+    spellings |= {spelling for option in own for spelling in getattr(option, "opts", ())}
+    names = (arg.partition("=")[0] for arg in args if arg.startswith("--") and len(arg) > 2)
+    unknown = [name for name in names if name not in spellings | _HELP]
+    if not unknown:
+        return
+    from burnish.projects.description import owners_of
+
+    problems = [
+        Problem(where=name, message=f"only {' or '.join(owners)} has this flag")
+        for name in unknown
+        if (owners := owners_of(name))
+    ]
+    if problems:
+        raise ConfigError(problems)

@@ -145,24 +145,29 @@ COMMANDS = (
         "run_commands:app",
         "Show, continue, compare and remove runs; without a command, list them.",
     ),
-    Listed("tokens", _SERVE, "tokens:app", "The tokens of the service, and their limits."),
+    Listed(
+        "tokens",
+        _SERVE,
+        "service_commands:tokens_app",
+        "The tokens of the service, and their limits.",
+    ),
     Listed(
         "experiments",
         _LOOK,
-        "delegation_commands:experiments_app",
+        "improve_commands:experiments_app",
         "Tasks that belong together, and the best of each.",
     ),
     Listed(
         "policy",
         _LOOK,
-        "delegation_commands:policy_app",
+        "improve_commands:policy_app",
         "The texts that make up the prompts of delegations.",
     ),
     Listed("init", _SET_UP, "setup_commands:app", "Create a project to start from."),
     Listed(
         "models",
         _SET_UP,
-        "models:app",
+        "setup_commands:models_app",
         "List the available models; check, download, chat with or serve one.",
     ),
     Listed(

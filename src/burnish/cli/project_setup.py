@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.tokens import DATA
+from burnish.cli.service_commands import DATA
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.formatting import counted, shorten

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
-from burnish.cli.flags import FieldsCommand, Flag, flag_values, flags_of_run
+from burnish.cli.options import FieldsCommand, Flag, flag_values, flags_of_run
 
 app = typer.Typer(invoke_without_command=True)
 

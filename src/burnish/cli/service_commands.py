@@ -1,19 +1,179 @@
-"""`burnish serve` and `burnish mcp`: burnish as a service, and as tools of a coding agent."""
+"""`burnish serve`, `tokens` and `mcp`: burnish as a service, and as tools of a coding agent."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from burnish.cli import options, tokens
-from burnish.cli.options import flag_group, in_panel
+from burnish.cli import options
+from burnish.cli.options import AsJson, flag_group, flags_for, in_panel
 from burnish.core.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from burnish.server.tokens import ClientLimits, TokenFile
+
+
+# -- `burnish tokens` ------------------------------------------------------------------------------
+
+
+tokens_app = typer.Typer(no_args_is_help=True, help="The tokens of the service, and their limits.")
+DATA = Path("results") / "service"
+_MOST = 1_000_000_000
+_limit = in_panel("Limits")
+_Data = Annotated[Path, typer.Option(metavar="DIR", help="The data folder of the service.")]
+_Name = Annotated[str, typer.Argument(help="The name of the token, which is also its account.")]
+_Expires = Annotated[str, typer.Option(metavar="TIME", help="How long it is valid: 30m, 12h, 90d.")]
+_LIMITS: Mapping[str, Any] = {
+    "max_usd": Annotated[
+        float | None, _limit(min=0.0, max=_MOST, help="US dollars that a token may spend.")
+    ],
+    "max_calls": Annotated[int | None, _limit(min=1, max=_MOST, help="Paid calls of a token.")],
+    "max_tokens": Annotated[
+        int | None, _limit(min=1, max=_MOST, help="Tokens of models that a token may use.")
+    ],
+    "max_minutes": Annotated[
+        float | None, _limit(min=0.0, max=_MOST, help="Minutes of active runs of a token.")
+    ],
+    "max_runs": Annotated[
+        int | None, _limit(min=1, max=_MOST, help="Unfinished runs of a token at the same time.")
+    ],
+    "max_storage": Annotated[
+        int | None, _limit(min=1, max=_MOST, help="Megabytes of runs and datasets of a token.")
+    ],
+    "max_upload": Annotated[
+        int | None, _limit(min=1, max=_MOST, help="Megabytes of one request of a token.")
+    ],
+    "max_priority": Annotated[
+        str | None,
+        _limit(metavar="PRIORITY", help="The highest priority of a token: low, normal or high."),
+    ],
+    "per": Annotated[
+        str | None,
+        _limit(
+            metavar="PERIOD",
+            help="day, month or ever: what dollars, calls, tokens and minutes count.",
+        ),
+    ],
+}
+"""The flags of `ClientLimits`, which loads pydantic; `burnish --help` does without."""
+
+
+def _limits_of(limits: Mapping[str, float | str | None]) -> "ClientLimits":
     from burnish.server.tokens import ClientLimits
+    from burnish.system import validate_config
+
+    values = {name: value for name, value in limits.items() if value is not None}
+    return validate_config(values, ClientLimits, source="limits")
+
+
+limits_as_flags = flags_for(
+    "limits", {name: (flag, None) for name, flag in _LIMITS.items()}, _limits_of
+)
+"""A command with a flag for each limit of a token, in the place of its parameter `limits`."""
+
+
+@tokens_app.command("add")
+@limits_as_flags
+def add(
+    name: _Name,
+    *,
+    scope: Annotated[
+        str, typer.Option(help="read, run, or admin, which may change runs of other tokens.")
+    ] = "run",
+    expires: _Expires = "",
+    limits: "ClientLimits",
+    data: _Data = DATA,
+) -> None:
+    """Create a token. It is shown once; only its hash is stored."""
+    from burnish.core.errors import ConfigError
+    from burnish.server.tokens import TokenScope, duration
+
+    if scope not in (each.value for each in TokenScope):
+        raise ConfigError.of("--scope", f"'{scope}' is not one of: read, run, admin")
+    token = _file(data).add(
+        name,
+        TokenScope(scope),
+        expires=duration(expires, "--expires") if expires else None,
+        limits=limits,
+    )
+    typer.echo(token)
+
+
+@tokens_app.command("list")
+def list_tokens(*, as_json: AsJson = False, data: _Data = DATA) -> None:
+    """Names, scopes, expiry and limits; a token itself is stored nowhere."""
+    import json
+    from datetime import UTC, datetime
+
+    from burnish.server.tokens import FILE, read_tokens
+
+    tokens, now = read_tokens(data / FILE), datetime.now(UTC)
+    if as_json:
+        rows = [each.model_dump(mode="json", exclude={"sha256"}) for each in tokens]
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    for each in tokens:
+        until = (
+            "no expiry" if each.expires_at is None else f"until {each.expires_at:%Y-%m-%d %H:%M}"
+        )
+        until = until if each.is_valid(now) else f"expired, was valid {until}"
+        typer.echo(f"{each.account}  {each.scope}  {until}  limits: {each.limits}")
+    if not tokens:
+        typer.echo("there are no tokens; `burnish tokens add NAME` creates one")
+
+
+@tokens_app.command("rotate")
+def rotate(
+    name: _Name,
+    *,
+    overlap: Annotated[
+        str, typer.Option(metavar="TIME", help="How long the old token stays valid.")
+    ] = "24h",
+    expires: _Expires = "",
+    data: _Data = DATA,
+) -> None:
+    """Create a successor with the same scope, limits and account; it is shown once."""
+    from burnish.server.tokens import duration
+
+    span = duration(expires, "--expires") if expires else None
+    token = _file(data).rotate(name, overlap=duration(overlap, "--overlap"), expires=span)
+    typer.echo(token)
+
+
+@tokens_app.command("revoke")
+def revoke(name: _Name, *, data: _Data = DATA) -> None:
+    """End every token of a name at once."""
+    count = _file(data).revoke(name)
+    typer.echo(f"revoked {count} {'token' if count == 1 else 'tokens'} of '{name}'")
+
+
+@tokens_app.command("limit")
+@limits_as_flags
+def limit(
+    name: _Name,
+    *,
+    limits: "ClientLimits",
+    data: _Data = DATA,
+) -> None:
+    """Change limits of a token; those that are not named stay."""
+    changed = _file(data).limit(
+        name,
+        limits,
+    )
+    typer.echo(f"limits of '{name}': {changed}")
+
+
+def _file(data: Path) -> "TokenFile":
+    from burnish.server.tokens import FILE, TokenFile
+
+    return TokenFile(path=data / FILE)
+
+
+# -- `burnish mcp` and `burnish serve` -------------------------------------------------------------
 
 
 def mcp(
@@ -36,8 +196,8 @@ def mcp(
 
 
 _what, _who = in_panel("What"), in_panel("Who may ask")
-_where, _limit = in_panel("Where things lie"), in_panel("Limits")
-_PLACES, _MOST = 10_000, 1_000_000_000
+_where = in_panel("Where things lie")
+_PLACES = 10_000
 """As in core/bounds.py, which loads pydantic; `burnish --help` does without."""
 
 
@@ -123,7 +283,7 @@ class _Storage:
 
     data: Annotated[
         Path, _where(metavar="DIR", help="The folder for runs, datasets and tokens.")
-    ] = tokens.DATA
+    ] = DATA
     db: Annotated[
         str,
         _where(
@@ -187,7 +347,7 @@ class _Bounds:
 @flag_group("access", _Access)
 @flag_group("storage", _Storage)
 @flag_group("bounds", _Bounds)
-@tokens.limits_as_flags
+@limits_as_flags
 def serve(
     *,
     what: _What,
@@ -208,25 +368,24 @@ def serve(
     if missing:
         message = f"the service needs {', '.join(missing)}"
         raise MissingExtra(message, remedy="pip install 'burnish[server]'")
-    from burnish.cli import serve_options as options
     from burnish.projects.clients import AllowedNames
+    from burnish.server import service
     from burnish.server.routes.promptiter import SubPaths
-    from burnish.server.service import Serving, serve
 
     if print_schema:
-        options.show_schema(storage.db, storage.table_prefix)
+        typer.echo(service.schema_sql(storage.db, storage.table_prefix))
         return
-    serving = Serving(
-        apps=options.apps_of(what.served or []),
-        role=options.role_of(what.role),
+    serving = service.Serving(
+        apps=service.apps_of(what.served or []),
+        role=service.role_of(what.role),
         base_path=what.base_path,
         sub_paths=SubPaths.parse(what.sub_path or ()),
-        slimming=options.slimming_of(what.omit or ()),
+        slimming=service.slimming_of(what.omit or ()),
         allowance=AllowedNames.parse(what.allow or ()),
-        limits=options.bounds_of(**vars(bounds)),
+        limits=service.bounds_of(**vars(bounds)),
         client_limits=limits,
-        **options.access_of(vars(access), os.environ),
-        **options.storage_of(vars(storage)),
+        **service.access_of(vars(access), os.environ),
+        **service.storage_of(vars(storage)),
     )
 
     def announce(url: str) -> None:
@@ -234,4 +393,4 @@ def serve(
         for line in serving.rules().lines():
             typer.echo(f"  {line}")
 
-    serve(serving, announce=announce)
+    service.serve(serving, announce=announce)

@@ -19,10 +19,10 @@ from burnish.core.money import NOTHING, Spend
 from burnish.datasets.splits import listed
 from burnish.delegation.record import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
-from burnish.delegation.refine.report import PAGE, outcome
 from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
 from burnish.delegation.refine.sessions import loss_of as loss_of_best
 from burnish.delegation.result import ending_words
+from burnish.delegation.runs import PAGE, outcome
 from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.pages.library import grid_status
@@ -337,7 +337,7 @@ def _print_grid(report: GridReport, *, as_json: bool) -> None:
     if as_json:
         typer.echo(report.to_text(), nl=False)
         return
-    from burnish.cli.grids import print_columns
+    from burnish.cli.measurement_series import print_columns
 
     print_columns(Console(width=_width(), highlight=False), report)
 

@@ -23,8 +23,7 @@ from typing import Any, cast
 import dask.config
 from distributed import Client, LocalCluster, WorkerPlugin
 
-from burnish.cluster.link import LinkMessage, Opener, Sealed, portable, seal
-from burnish.cluster.station import Order, Station
+from burnish.cluster.station import LinkMessage, Opener, Order, Sealed, Station, portable, seal
 from burnish.core.errors import BurnishError, WorkerTrouble
 from burnish.journal.executors import CallCutter, CutShort
 from burnish.version import VERSION

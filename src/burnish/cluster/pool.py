@@ -29,8 +29,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic import JsonValue
 
-from burnish.cluster.link import Link, LinkMessage
-from burnish.cluster.station import Order, PaidCall
+from burnish.cluster.station import Link, LinkMessage, Order, PaidCall
 from burnish.core.cases import Case, Failure, FailureKind, Outcome
 from burnish.core.content import Codec, Json, codec
 from burnish.core.errors import ConfigError, MissingExtra, WorkerLost, WorkerTrouble, WorkerUnready

@@ -27,7 +27,7 @@ from burnish.compat.evaluators import EVALUATOR_REGISTRY, LLM_EVALUATOR_REGISTRY
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import CaseResult, Evaluation, mean
 from burnish.core.protocols import Metric, Target
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import read_cases, read_folder
 from burnish.metrics.eval_metrics import EvalConfig
 from burnish.metrics.judges import MetricMaking
@@ -46,7 +46,7 @@ from burnish.reports.evaluation_cases import Trouble, complaints_of
 from burnish.reports.evaluation_page import two
 from burnish.system import read_tree, validate_config
 from burnish.targets.callables import CallableTarget
-from burnish.targets.recorded import RecordedTarget
+from burnish.targets.callables.target import RecordedTarget
 
 _CONFIG = "test_config.json"
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from burnish.core.cases import Case, Outcome, ToolCall, Trace
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Score
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
     EvalSetShape,

@@ -12,12 +12,10 @@ from typing import TypeAlias
 
 from burnish.core.content import DEEPEST, TOO_DEEP, Json, canonical, from_json, is_deeper
 from burnish.core.errors import ConfigError, NotJournalable, Problem
-from burnish.datasets.agent_cases import CASES, Complaints, listed, mapped
-from burnish.datasets.case_files import CaseFile
-from burnish.datasets.csv_files import names_in, raw_header, raw_rows
+from burnish.datasets.agent_cases import CASES, CaseFile, Complaints, listed, mapped
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.formats import format_of, holds_evalset, read_cases
-from burnish.datasets.rows import ALIASES, raw_objects
+from burnish.datasets.rows import ALIASES, names_in, raw_header, raw_objects, raw_rows
 from burnish.system.config import dotted, nearest, variables_in
 from burnish.system.files import read_text
 from burnish.system.yaml import FLATTER, TreePath, read_tree

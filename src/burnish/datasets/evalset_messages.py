@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from burnish.core.cases import Image, Message, Speaker, ToolCall, ToolUse
 from burnish.core.content import Json
-from burnish.datasets.agent_cases import listed, mapped
-from burnish.datasets.case_files import present
+from burnish.datasets.agent_cases import listed, mapped, present
 from burnish.datasets.evalset_shapes import (
     EvalCaseShape,
     EvalShape,

@@ -11,8 +11,15 @@ from pydantic import ValidationError
 from burnish.core.cases import AS_WRITTEN, Case, Outcome, Rubric, Scenario, Step, Trace, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
-from burnish.datasets.agent_cases import Complaints, listed, mapped
-from burnish.datasets.case_files import SPELLING, CaseFile, present, present_lists
+from burnish.datasets.agent_cases import (
+    SPELLING,
+    CaseFile,
+    Complaints,
+    listed,
+    mapped,
+    present,
+    present_lists,
+)
 from burnish.datasets.evalset_messages import (
     EVALSET,
     PROMPTITER,

@@ -15,6 +15,11 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.datasets.agent_cases import (
     AS_TURNS,
     CASES,
+    COLUMNS,
+    NAMES,
+    SPELLING,
+    WRAPPED,
+    CaseFile,
     Complaints,
     agent_cases_again,
     listed,
@@ -23,17 +28,20 @@ from burnish.datasets.agent_cases import (
     refuse_agent_file,
     write_test_cases,
 )
-from burnish.datasets.case_files import COLUMNS, NAMES, SPELLING, WRAPPED, CaseFile
-from burnish.datasets.csv_files import csv_again, raw_header, raw_rows, read_csv, write_csv
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.evalsets import evalset_again, evalset_in, read_evalset, write_evalset
 from burnish.datasets.rows import (
     ALIASES,
     case_of_row,
+    csv_again,
     layout_of,
     names_used,
+    raw_header,
+    raw_rows,
+    read_csv,
     read_jsonl,
     row_written,
+    write_csv,
     write_jsonl,
 )
 from burnish.datasets.splits import listed as joined_names

@@ -11,9 +11,8 @@ from burnish.core.cases import Message, ToolCall, Usage
 from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import ConfigError, NotJournalable, Problem
 from burnish.datasets.agent_cases import Complaints, listed, mapped
-from burnish.datasets.csv_files import raw_rows
 from burnish.datasets.otel_traces import holds_spans, otel_traces
-from burnish.datasets.rows import ALIASES, raw_objects
+from burnish.datasets.rows import ALIASES, raw_objects, raw_rows
 from burnish.datasets.traces import (
     Feedback,
     LoggedTrace,

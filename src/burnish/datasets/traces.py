@@ -25,8 +25,7 @@ from burnish.core.cases import (
 )
 from burnish.core.content import Json, codec, short_id, stream
 from burnish.core.errors import ConfigError, Problem
-from burnish.datasets.agent_cases import listed, mapped
-from burnish.datasets.case_files import present
+from burnish.datasets.agent_cases import listed, mapped, present
 from burnish.system.redaction import DataRedactor
 
 _SPEAKERS: Mapping[str, Speaker] = {

@@ -16,7 +16,7 @@ from burnish.delegation.workers import WorkContext
 from burnish.metrics.judged import fenced
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RolePrompt
-from burnish.system.patterns import SlowPattern, search
+from burnish.system.user_code import SlowPattern, search
 from burnish.targets.artifacts.task import NoNumbers, Scoring, read_numbers
 
 _Action: TypeAlias = Literal["accept", "pass", "retry", "fail", "cannot_tell"]

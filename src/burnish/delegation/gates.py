@@ -17,7 +17,7 @@ from burnish.core.content import Json, from_json
 from burnish.core.errors import ConfigError
 from burnish.metrics.document_matching import check_schema
 from burnish.metrics.text_matching import cut
-from burnish.system.patterns import SlowPattern
+from burnish.system.user_code import SlowPattern
 from burnish.system.yaml import parse_tree
 
 _CODE = frozenset((".py", ".js", ".ts", ".sh", ".c", ".h", ".java", ".go", ".rs", ".rb", ".sql"))

@@ -21,9 +21,9 @@ from burnish.delegation.tools import BUILT_IN
 from burnish.models.factory import ModelBlock
 from burnish.projects.artifacts.spec import LimitsBlock, Variable
 from burnish.runs.spec import StrategySettings, TargetSpec
-from burnish.system.patterns import BadPattern, require_pattern
 from burnish.system.sandbox import Mode
 from burnish.system.settings import Door, Settings, Text
+from burnish.system.user_code import BadPattern, require_pattern
 from burnish.system.workspaces import path_problem
 from burnish.targets.agent.blocks import FunctionTool, McpTool
 

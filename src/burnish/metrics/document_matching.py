@@ -26,7 +26,7 @@ from burnish.metrics.text_matching import (
     shown,
 )
 from burnish.system.extras import install_command
-from burnish.system.patterns import BadPattern, search
+from burnish.system.user_code import BadPattern, search
 
 _FENCE = "```"
 

@@ -17,7 +17,7 @@ from burnish.core.content import Json, canonical, short_id
 from burnish.core.errors import NotJournalable
 from burnish.core.protocols import Effects
 from burnish.metrics.turns import Exchange, TurnMetric, Verdict
-from burnish.system.user_functions import UserFunction, load_function
+from burnish.system.user_code import UserFunction, load_function
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from decimal import Context, Decimal
 from typing import Literal
 
 from burnish.core.content import Json
-from burnish.system.patterns import BadPattern, require_pattern, search
+from burnish.system.user_code import BadPattern, require_pattern, search
 
 _WIDTH = 80
 """Longer texts are cut when a reason quotes them."""

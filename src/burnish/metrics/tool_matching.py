@@ -28,7 +28,7 @@ from burnish.metrics.text_matching import (
     shown,
     spelled,
 )
-from burnish.system.patterns import matches_whole
+from burnish.system.user_code import matches_whole
 
 
 class Assignment:

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from burnish.core.cases import Usage
 from burnish.core.errors import ConfigError
-from burnish.system.user_functions import installed
+from burnish.system.user_code import installed
 
 _GROUP = "burnish.providers"
 ProviderProtocol: TypeAlias = Literal[

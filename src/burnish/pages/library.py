@@ -12,14 +12,14 @@ from burnish.core.content import short_id
 from burnish.core.errors import BurnishError, RunNotFound
 from burnish.core.formatting import counted, money, number, shorten
 from burnish.journal.sqlite_store import JOURNAL_FILE
-from burnish.pages.delegations import (
+from burnish.pages.run_page import Adoption
+from burnish.pages.run_result import (
     REFINEMENTS,
     DelegationPart,
     DelegationSource,
     NoDelegations,
     RefinementLine,
 )
-from burnish.pages.run_page import Adoption
 from burnish.reports.grid import GRID_RESULTS, GridReport, grid_home
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import LOCK, NAME, RunRecord

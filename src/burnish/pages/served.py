@@ -11,10 +11,8 @@ from burnish.core.errors import RunNotFound
 from burnish.core.formatting import visible
 from burnish.core.surfaces import Value
 from burnish.metrics.agreement import AGREEMENT, CheckedJudge, stored_judges
-from burnish.pages.delegations import REFINEMENTS, loss_chart
 from burnish.pages.document import Place, render
 from burnish.pages.library import Library, RunSummary, grid_status, run_key
-from burnish.pages.measurement_pages import EvaluationPage
 from burnish.pages.run_details import (
     Answers,
     CaseDetail,
@@ -24,7 +22,8 @@ from burnish.pages.run_details import (
     trial_detail,
     trial_lines,
 )
-from burnish.pages.run_page import SERVED, RunReportPage, evaluation_of, html_report
+from burnish.pages.run_page import SERVED, EvaluationPage, RunReportPage, evaluation_of, html_report
+from burnish.pages.run_result import REFINEMENTS, loss_chart
 from burnish.pages.several_runs import MOST, GridPage, comparison_html, trend_chart
 from burnish.reports.cases import CaseLine, case_lines, group_counts
 from burnish.reports.grid import GridReport, grid_home

@@ -24,7 +24,7 @@ from burnish.runs.plugins import TARGETS, strategy_plugin, target_plugin
 from burnish.runs.recorder import now
 from burnish.system import FileLock, Redactor, remove_stale_temporaries
 from burnish.system.redaction import MARKER
-from burnish.system.user_functions import installed
+from burnish.system.user_code import installed
 
 
 def homes_of(header: Header) -> Homes | None:

@@ -35,12 +35,10 @@ from burnish.runs.spec import TargetSpec
 from burnish.system import validate_config
 from burnish.system.config import near
 from burnish.system.settings import Access, Door, Settings, Text
-from burnish.system.user_functions import file_fingerprint, load_function, load_object
+from burnish.system.user_code import file_fingerprint, load_function, load_object
 from burnish.targets.callables import CallableTarget, CallingTarget, CommandTarget, HttpTarget
-from burnish.targets.callables.target import notes_for, price_notes
-from burnish.targets.frameworks.adapters import KNOWN, adapter_for
-from burnish.targets.frameworks.target import FrameworkTarget
-from burnish.targets.recorded import RecordedTarget
+from burnish.targets.callables.target import RecordedTarget, notes_for, price_notes
+from burnish.targets.frameworks.adapters import KNOWN, FrameworkTarget, adapter_for
 
 
 class CalledBlock(Settings):

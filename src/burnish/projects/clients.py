@@ -26,7 +26,7 @@ from burnish.system.settings import (
     Settings,
     plain_type,
 )
-from burnish.system.user_functions import is_reference, is_standard
+from burnish.system.user_code import is_reference, is_standard
 
 _MODELS = "models"
 """Allows every model of a known provider, under the operator's keys."""

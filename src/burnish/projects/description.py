@@ -39,7 +39,7 @@ from burnish.runs.plugins import (
 from burnish.runs.spec import RunSpec, spec_type
 from burnish.system.config import nearest
 from burnish.system.settings import Access, Door, SettingField, plain_type, setting_fields
-from burnish.system.user_functions import installed
+from burnish.system.user_code import installed
 from burnish.system.yaml import TreePath
 
 STRATEGY = "strategy"

@@ -24,7 +24,7 @@ from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config import nearest, shown
 from burnish.system.settings import SchemaPosition, closed_keys
-from burnish.system.user_functions import installed, is_reference
+from burnish.system.user_code import installed, is_reference
 from burnish.system.yaml import TreePath
 
 GROUP = "burnish.projects"

@@ -14,8 +14,13 @@ from burnish.core.evaluations import Objective
 from burnish.core.protocols import Metric, Target
 from burnish.datasets.formats import read_cases
 from burnish.journal.limits import Budget
-from burnish.metrics.agent_metrics import RagBlock, StandardName
-from burnish.metrics.files import MetricList, make_agent_metrics, read_metric_file
+from burnish.metrics.files import (
+    MetricList,
+    RagBlock,
+    StandardName,
+    make_agent_metrics,
+    read_metric_file,
+)
 from burnish.metrics.judges import MetricMaking, check_names
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import user_simulator as simulated
@@ -39,7 +44,7 @@ from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.measure import Measure
 from burnish.system import validate_config
 from burnish.system.shutdown import notebook_display, run_to_end
-from burnish.system.user_functions import is_reference
+from burnish.system.user_code import is_reference
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import no_player, notes_for
 

@@ -178,7 +178,7 @@ class GraphFile(Dialect):
 
     def other_problems(self, document: Document) -> list[Problem]:
         """What else is wrong with the file, where something is."""
-        from burnish.projects.graph.plugin import read_graph  # where nothing is wrong, it waits
+        from burnish.projects.graph import read_graph  # where nothing is wrong, it waits
 
         try:
             read_graph(document.path, document.tree)

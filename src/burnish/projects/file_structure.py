@@ -23,7 +23,7 @@ from burnish.projects.agent.plugin import AgentSpec, agent_of
 from burnish.projects.description import describe
 from burnish.projects.dialects import Dialect, Document, dialect_named, role_names
 from burnish.projects.file_kinds import GraphFile
-from burnish.projects.graph.plugin import graph_of, graph_surfaces, untargeted
+from burnish.projects.graph import graph_of, graph_surfaces, untargeted
 from burnish.reports.progress import progress_schema
 from burnish.runs.build import building_of
 from burnish.runs.draft import Problems

@@ -40,7 +40,7 @@ from burnish.runs.directory import RunRecord, find_run, result_of
 from burnish.runs.roles import ask_once
 from burnish.strategies.measure import Measure
 from burnish.system import Redactor
-from burnish.system.locks import FileLock
+from burnish.system.files import FileLock
 from burnish.system.redaction import DataRedactor
 
 _GROWTH_RESULTS = Path("results") / "grow"

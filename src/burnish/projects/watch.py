@@ -35,7 +35,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.events import Listener
 from burnish.runs.setup import Setup
 from burnish.system import read_tree
-from burnish.system.locks import FileLock
+from burnish.system.files import FileLock
 from burnish.system.redaction import DataRedactor
 
 _WATCH_RESULTS = Path("results") / "watch"

@@ -41,8 +41,7 @@ from burnish.runs.events import (
     files_by_trial,
     read_all,
 )
-from burnish.runs.ledger import EVENTS, TRIALS, Ledger, event_line, last_shown
-from burnish.runs.stored_rows import rows_to_show
+from burnish.runs.ledger import EVENTS, TRIALS, Ledger, event_line, last_shown, rows_to_show
 from burnish.system import (
     ChildProcesses,
     FileLock,

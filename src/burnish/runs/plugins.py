@@ -36,12 +36,11 @@ from burnish.runs.evaluation import Closable, WorkerPool
 from burnish.runs.events import Exporter, Listener
 from burnish.runs.homes import FileHomes, Homes
 from burnish.runs.progress import ProgressLines, budget_limits, ended_words, plain_plan
-from burnish.runs.proposers import ProposerOffer
 from burnish.runs.report_sections import SPLITS, baseline_table, plain_report
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup, Strategy
+from burnish.runs.setup import ProposerOffer, Setup, Strategy
 from burnish.runs.spec import AnySpec, ExecutionSpec, StrategySettings, TargetSpec
-from burnish.system.user_functions import installed
+from burnish.system.user_code import installed
 from burnish.system.yaml import TreePath
 
 

@@ -1,14 +1,14 @@
-"""The setup of a run; starting, resuming and forking it; what it leaves behind."""
+"""The setup of a run, with its strategy and proposers; starting, resuming and forking it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from burnish.core.cases import Split
+from burnish.core.cases import Case, Split
 from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import (
     ConfigError,
@@ -18,12 +18,15 @@ from burnish.core.errors import (
     SealedTestRead,
     TargetMismatch,
 )
-from burnish.core.evaluations import Objective, Penalties
+from burnish.core.evaluations import Evaluation, Objective, Penalties
+from burnish.core.money import Spend
 from burnish.core.protocols import KEY_SCHEMA, Role, Target
 from burnish.core.surfaces import Candidate
+from burnish.core.trials import Decision, Proposal
 from burnish.journal.limits import Budget
 from burnish.journal.once import Cache
 from burnish.journal.sqlite_store import JOURNAL_FILE, POINTER
+from burnish.models.chat import ModelClient
 from burnish.runs.case_work import CALL_LIMIT, CasePolicy
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
 from burnish.runs.evaluation import Conditions
@@ -385,3 +388,84 @@ def with_outputs(setup: Setup, outputs: OutputSpec) -> Setup:
         best = _BestOnly(exporter)
         return replace(setup, exporter=best, resources=(*setup.resources, best))
     return setup
+
+
+# -- Proposers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposerEvidence:
+    """What a proposer may learn from: the incumbent and its results on train."""
+
+    round: int
+    parent: Candidate
+    cases: tuple[Case, ...]
+    """The minibatch on which the proposal will be compared first."""
+    before: Evaluation
+    """The incumbent on the minibatch."""
+    train: Evaluation
+    """All of the incumbent's results on train so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """A candidate, or the reason why there is none."""
+
+    candidate: Candidate | None = None
+    touched: tuple[str, ...] = ()
+    """The surfaces that it changes."""
+    proposals: tuple[Proposal, ...] = ()
+    """What roles were asked and answered, if the run has not recorded it."""
+    problems: tuple[Problem, ...] = ()
+    """Why there is no candidate this time."""
+    source: Mapping[str, Json] | None = None
+    """Where it comes from, for the journal."""
+    nothing_left: str = ""
+    """Why there is nothing more to propose from this incumbent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What became of a proposal."""
+
+    accepted: bool = False
+    gain: float | None = None
+    """Over the incumbent on the minibatch; None if it is unknown."""
+    problems: tuple[Problem, ...] = ()
+    """Why it was not run."""
+    decision: Decision | None = None
+
+
+class CandidateProposer(Protocol):
+    """Makes candidates from the incumbent, one at a time, through the journal of a run."""
+
+    @property
+    def need(self) -> Spend:
+        """What a proposal is expected to cost before it is measured."""
+        ...
+
+    async def propose(self, evidence: ProposerEvidence) -> Proposed:
+        """The next candidate."""
+        ...
+
+    def learn(self, tried: Tried) -> None:
+        """Learn what became of the last candidate."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposerOffer:
+    """A proposer that a strategy offers for a target, or the reason why it cannot."""
+
+    name: str
+    surfaces: tuple[str, ...] = ()
+    """What it may change."""
+    begin: Callable[[Run], CandidateProposer] | None = field(default=None, compare=False)
+    """Makes the proposer of a run; None if it cannot work here."""
+    fingerprint: str = ""
+    """A hash of its settings."""
+    roles: tuple[Role[Any, Any], ...] = ()
+    client: ModelClient | None = field(default=None, compare=False)
+    """The model that writes, if there is one."""
+    left_out: str = ""
+    """Why it cannot work here, and what to do about it."""

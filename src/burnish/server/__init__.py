@@ -6,11 +6,10 @@ from burnish.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from burnish.server.application import create_app
-    from burnish.server.apps import EngineApp, FileApp
-    from burnish.server.apps.engines import engine_of
+    from burnish.server.apps import EngineApp, FileApp, engine_of
     from burnish.server.launcher import ServiceLimits
     from burnish.server.manager import RunManager
-    from burnish.server.results import run_result
+    from burnish.server.routes.promptiter import run_result
     from burnish.server.runs import Datasets
     from burnish.server.security import Security
     from burnish.server.stores import open_store
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "application": ("create_app",),
-    "apps": ("EngineApp", "FileApp"),
-    "apps.engines": ("engine_of",),
+    "apps": ("EngineApp", "FileApp", "engine_of"),
     "manager": ("RunManager", "ServiceLimits"),
-    "results": ("run_result",),
+    "routes.promptiter": ("run_result",),
     "runs": ("Datasets",),
     "security": ("Security",),
     "stores": ("open_store",),

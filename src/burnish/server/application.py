@@ -21,7 +21,6 @@ from burnish.projects.clients import AllowedNames
 from burnish.projects.description import Doors, all_doors
 from burnish.runs.setup import RESULTS
 from burnish.server.apps import EngineApp, FileApp
-from burnish.server.cluster import ServiceRole
 from burnish.server.guards import (
     INTERNAL,
     Guard,
@@ -33,8 +32,7 @@ from burnish.server.guards import (
     problem,
     status_of,
 )
-from burnish.server.manager import RunManager
-from burnish.server.metrics import Requests
+from burnish.server.manager import Requests, RunManager
 from burnish.server.routes import docs, pages, runs
 from burnish.server.routes.grids import grids_router
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
@@ -42,6 +40,7 @@ from burnish.server.routes.refinement import Refinements, refinement_router
 from burnish.server.routes.runs import DETAILED, ERRORS, steering_router
 from burnish.server.security import NAME, HostPaths, Security, public
 from burnish.server.shapes import NewCandidate, NewEvaluation, NewHint, NewRun, PinnedSurfaces
+from burnish.server.tokens import ServiceRole
 from burnish.system.config import nearest
 from burnish.system.settings import SchemaPosition
 from burnish.version import VERSION

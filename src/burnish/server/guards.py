@@ -39,7 +39,7 @@ from burnish.core.errors import (
 from burnish.models.errors import ModelRefused
 from burnish.projects.clients import NotAllowed
 from burnish.server.launcher import ServiceLimits
-from burnish.server.metrics import Requests
+from burnish.server.manager import Requests
 from burnish.server.runs import (
     AppMissing,
     AppUnfit,

@@ -15,9 +15,7 @@ from datetime import UTC, datetime, timedelta
 from burnish.core.errors import BurnishError
 from burnish.reports.progress import LiveState
 from burnish.server.accounting import Accounting
-from burnish.server.cluster import ServiceRole
-from burnish.server.events import Tails
-from burnish.server.runs import RunPlace, RunPlaces
+from burnish.server.runs import RunPlace, RunPlaces, Tails
 from burnish.server.stores.queue import ServiceProcess
 from burnish.server.stores.records import (
     REFINEMENTS,
@@ -31,6 +29,7 @@ from burnish.server.stores.records import (
     StoredRun,
     StoreTrouble,
 )
+from burnish.server.tokens import ServiceRole
 from burnish.server.work import App, Drive, RunWork
 
 

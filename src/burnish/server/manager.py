@@ -1,11 +1,15 @@
-"""The run manager: accepts, resumes and cancels runs within limits; the launcher drives them."""
+"""The run manager: accepts, resumes and cancels runs within limits; the launcher drives them.
+
+What it counts, with requests and workers, is told to Prometheus.
+"""
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, cast
+from typing import Self, TypeAlias, cast
 
 from burnish.compat.promptiter import RunRequest
 from burnish.core.content import Json
@@ -17,10 +21,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.setup import refuse_spent_test
 from burnish.runs.steering import Note, person_name, send, waiting
 from burnish.server.accounting import Accounting
-from burnish.server.apps.engines import EngineApp
-from burnish.server.apps.projects import JobRequest
-from burnish.server.cluster import Priority, ServiceRole
-from burnish.server.events import Tails
+from burnish.server.apps import EngineApp
 from burnish.server.launcher import Launcher, ServiceLimits
 from burnish.server.runs import (
     AppMissing,
@@ -29,9 +30,12 @@ from burnish.server.runs import (
     ManagerClosed,
     RunPlace,
     RunPlaces,
+    Tails,
     TooManyRuns,
 )
+from burnish.server.shapes import JobRequest
 from burnish.server.stores.database import MemoryRunStore
+from burnish.server.stores.queue import QueueLength, ServiceProcess
 from burnish.server.stores.records import (
     EVERY,
     REFINEMENTS,
@@ -44,8 +48,9 @@ from burnish.server.stores.records import (
     RunSucceeded,
     StoredRun,
 )
-from burnish.server.tokens import Client
+from burnish.server.tokens import Client, Priority, ServiceRole
 from burnish.server.work import App, RunWork
+from burnish.version import VERSION
 
 _Key = tuple[str, str]
 """App and run."""
@@ -427,3 +432,89 @@ async def _with_limits(app: App, request: Json, limits: Mapping[str, float]) -> 
     before = job.spec.get("budget")
     spec = {**job.spec, "budget": {**(before if isinstance(before, dict) else {}), **new}}
     return {**settings, "spec": cast("Json", spec)}
+
+
+# -- Figures for Prometheus ------------------------------------------------------------------------
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_Family: TypeAlias = tuple[str, str, str, Mapping[str, float] | float]
+"""Name, type, description, and a value, or values by their labels."""
+
+
+@dataclass
+class Requests:
+    """Answered requests, by method and status."""
+
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    seconds: float = 0.0
+
+    def count(self, method: str, status: int, seconds: float) -> None:
+        """Count a request; an unknown method gets no label, or clients could create thousands."""
+        self.counts[method if method in _METHODS else "OTHER", status] += 1
+        self.seconds += seconds
+
+
+async def exposition(manager: RunManager, requests: Requests) -> str:
+    """Everything in Prometheus's text format; without a store, only what this process knows."""
+    families = [*_own(manager, requests)]
+    try:
+        lengths = await manager.store.queue.lengths()
+        processes = await manager.launcher.processes()
+    except BurnishError:
+        families.append(("store_up", "gauge", "Whether the store answers.", 0))
+    else:
+        families.append(("store_up", "gauge", "Whether the store answers.", 1))
+        families += _cluster(lengths, processes)
+    return "".join(f"{line}\n" for family in families for line in _lines(family))
+
+
+def _own(manager: RunManager, requests: Requests) -> Iterator[_Family]:
+    launcher = manager.launcher
+    yield "build_info", "gauge", "The version.", {f'version="{VERSION}"': 1}
+    yield "runs_running", "gauge", "Runs driven here now.", launcher.running
+    yield "runs_left", "gauge", "Runs that wait and cannot continue here.", len(launcher.left)
+    yield "event_listeners", "gauge", "Open event streams.", manager.tails.listeners
+    outcomes = {f'outcome="{name}"': count for name, count in sorted(launcher.counts.items())}
+    yield "runs_total", "counter", "Runs of this process by outcome.", outcomes
+    answered = {
+        f'method="{method}",status="{status}"': count
+        for (method, status), count in sorted(requests.counts.items())
+    }
+    yield "http_requests_total", "counter", "Requests answered.", answered
+    seconds = requests.seconds
+    yield "http_request_seconds_total", "counter", "Time to the first byte.", seconds
+
+
+def _cluster(
+    lengths: tuple[QueueLength, ...], processes: tuple[ServiceProcess, ...]
+) -> Iterator[_Family]:
+    """What every process of the service tells alike, since it is in the store."""
+
+    def by_priority(name: str) -> dict[str, float]:
+        return {f'priority="{each.priority.value}"': getattr(each, name) for each in lengths}
+
+    workers = [each for each in processes if each.role.drives]
+    busy = sum(each.busy > 0 for each in workers)
+    used, free = sum(each.busy for each in workers), sum(each.free for each in workers)
+    yield "queue_runs", "gauge", "Runs that wait for a worker.", by_priority("waiting")
+    age = by_priority("oldest_seconds")
+    yield "queue_oldest_seconds", "gauge", "How long the oldest of them has waited.", age
+    yield "queue_running", "gauge", "Runs that a worker drives.", by_priority("running")
+    states = {'state="busy"': busy, 'state="idle"': len(workers) - busy}
+    yield "workers", "gauge", "Processes that drive runs, with and without one.", states
+    places = {'state="busy"': used, 'state="idle"': free}
+    yield "worker_places", "gauge", "Runs that they drive, and could drive besides.", places
+
+
+def _lines(family: _Family) -> Iterator[str]:
+    name, kind, description, values = family
+    full = f"burnish_{name}"
+    yield f"# HELP {full} {description}"
+    yield f"# TYPE {full} {kind}"
+    if isinstance(values, Mapping):
+        for labels, value in values.items():
+            yield f"{full}{{{labels}}} {value}"
+    else:
+        yield f"{full} {values}"

@@ -1,4 +1,4 @@
-"""Serving: slow connections cut, and from the operator's settings to a listening service."""
+"""Serving: slow connections cut, and from the operator's options to a listening service."""
 
 import asyncio
 import json
@@ -7,13 +7,13 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import h11
 import uvicorn
@@ -21,21 +21,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from burnish.compat.promptiter import Slimming
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError
+from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.journal.database_store import DatabaseJournals
 from burnish.models.references import is_loopback
 from burnish.projects.clients import NOTHING_ALLOWED, AllowedNames
 from burnish.server.application import BASE_PATH, create_app
 from burnish.server.apps import FileApp
-from burnish.server.cluster import ServiceRole
 from burnish.server.launcher import ConnectionLimits, ServiceLimits
 from burnish.server.manager import RunManager
 from burnish.server.routes.promptiter import SubPaths
 from burnish.server.runs import Datasets, RunPlaces
 from burnish.server.security import LOOPBACK, Security
-from burnish.server.stores import journals_in, open_store
+from burnish.server.stores import journals_in, open_store, print_schema
+from burnish.server.stores.accounts import MEGABYTE
 from burnish.server.tokens import FILE as TOKENS
-from burnish.server.tokens import ClientLimits, ServiceRules, TokenBook
+from burnish.server.tokens import ClientLimits, ServiceRole, ServiceRules, TokenBook
+from burnish.system import read_text
 from burnish.system.databases import PREFIX, DatabaseUrl
 
 _FILES = 65_536
@@ -378,3 +379,107 @@ def listening_on(host: str, port: int) -> socket.socket:
             remedy="choose another --port (0 picks a free one) or --host",
         ) from error
     return sock
+
+
+# -- The options of `burnish serve` ----------------------------------------------------------------
+
+
+_TOKEN = "BURNISH_TOKEN"  # noqa: S105 - the variable's name
+
+
+def apps_of(flags: Sequence[str]) -> dict[str, Path]:
+    """Files by app: NAME=FILE, each name once."""
+    apps: dict[str, Path] = {}
+    for each in flags:
+        name, _, file = each.partition("=")
+        if not (name and file) or name in apps:
+            message = f"'{each}' is not NAME=FILE, or names an app twice"
+            raise ConfigError([Problem(where="--app", message=message)])
+        apps[name] = Path(file)
+    return apps
+
+
+def role_of(name: str) -> ServiceRole:
+    """What the process does."""
+    return ServiceRole(_one_of("--role", name, [*ServiceRole]))
+
+
+def access_of(flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of `Serving` about who may ask."""
+    return {
+        "host": flags["host"],
+        "port": flags["port"],
+        "tokens": _tokens_of(flags["token"], environ),
+        "origins": frozenset(flags["cors"] or ()),
+        "hosts": frozenset(each.lower() for each in flags["allow_host"] or ()),
+        "open_metrics": flags["open_metrics"],
+    }
+
+
+def storage_of(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `Serving` about where things lie."""
+    return {
+        "data": flags["data"],
+        "db": flags["db"],
+        "journals": cast("Journals", _one_of("--journals", flags["journals"], get_args(Journals))),
+        "table_prefix": flags["table_prefix"],
+        "create_schema": not flags["no_create_schema"],
+    }
+
+
+def bounds_of(
+    *,
+    max_running: int,
+    max_waiting: int,
+    max_body: int,
+    max_listeners: int,
+    max_listeners_per_token: int,
+    body_timeout: float,
+    lease: float,
+    grace: float,
+    sync_timeout: float | None,
+) -> ServiceLimits:
+    """The limits that apply to all clients."""
+    return ServiceLimits(
+        running=max_running,
+        waiting=max_waiting,
+        body_bytes=max_body * MEGABYTE,
+        listeners=max_listeners,
+        listeners_per_token=max_listeners_per_token,
+        connection=ConnectionLimits(body_seconds=body_timeout),
+        lease_seconds=lease,
+        grace_seconds=grace,
+        sync_seconds=sync_timeout,
+    )
+
+
+def _one_of(flag: str, name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        message = f"'{name}' is not one of: {', '.join(names)}"
+        raise ConfigError([Problem(where=flag, message=message)])
+    return name
+
+
+def slimming_of(parts: Sequence[str]) -> Slimming | None:
+    """What is left out of results; None if nothing is."""
+    names = {
+        each.name.removeprefix("omit_").replace("_", "-"): each.name for each in fields(Slimming)
+    }
+    if unknown := [part for part in parts if part not in names]:
+        message = f"'{unknown[0]}' is not one of: {', '.join(names)}"
+        raise ConfigError([Problem(where="--omit", message=message)])
+    return Slimming(**{names[part]: True for part in parts}) if parts else None
+
+
+def _tokens_of(flag: str | None, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The token from the flag, from a file that it names, or from the environment."""
+    if flag is not None and flag.startswith("@"):
+        flag = read_text(Path(flag[1:])).strip()
+    token = flag or environ.get(_TOKEN)
+    return (token,) if token else ()
+
+
+def schema_sql(db: str, table_prefix: str) -> str:
+    """The SQL that creates the tables in a kind of database."""
+    kind = DatabaseUrl.parse(db).kind if db else "sqlite"
+    return print_schema(kind, table_prefix=table_prefix)

@@ -1,16 +1,76 @@
-"""Requests and responses of burnish's own API."""
+"""Requests and responses of burnish's own API, and requests as they are stored."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from burnish.server.apps.projects import EvaluationSettings, RunSettings
-from burnish.server.cluster import Priority, ServiceRole
+from burnish.core.content import Json
+from burnish.core.errors import ConfigError
+from burnish.projects.clients import ClientSettings, client_model
+from burnish.projects.description import all_doors
+from burnish.projects.measurements import measurement_doors
 from burnish.server.security import Name, public
 from burnish.server.stores.records import RunStatus, StoredRun
-from burnish.server.tokens import Period, TokenScope
+from burnish.server.tokens import Period, Priority, ServiceRole, TokenScope
+from burnish.system import validate_config
+from burnish.system.settings import Settings
+
+if TYPE_CHECKING:
+    RunSettings = ClientSettings
+    EvaluationSettings = ClientSettings
+else:
+    RunSettings = client_model("RunSettings", all_doors(), ClientSettings.__doc__)
+    EvaluationSettings = client_model(
+        "EvaluationSettings", [measurement_doors()], "What a request may set for a measurement."
+    )
+
+
+# -- Stored requests -------------------------------------------------------------------------------
+
+
+class ColumnRequest(Settings):
+    """Which column of a grid a measurement is."""
+
+    grid: str
+    number: int
+    columns: int
+    """How many the grid has."""
+    label: str
+    values: dict[str, JsonValue]
+    """What it is made of: by axis, the value."""
+    weights: dict[str, float]
+    """How the metrics of a case make one score."""
+
+
+class JobRequest(Settings):
+    """A request as it is stored."""
+
+    kind: Literal["optimize", "evaluate", "promptiter"] = "optimize"
+    settings: RunSettings = Field(default_factory=RunSettings)
+    evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    promptiter: Json = None
+    column: ColumnRequest | None = None
+    """Written by the service, for a column of a grid that it has checked."""
+    spec: dict[str, JsonValue] | None = None
+    """The description that the run is built from; written by the service, never by a client."""
+
+    @classmethod
+    def read(cls, request: Json) -> "JobRequest":
+        """Validate a stored request, or one from a program."""
+        return validate_config(request or {}, cls, source="request")
+
+    def to_json(self) -> dict[str, Json]:
+        return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+
+
+def refuse_kind(kind: str, app: str) -> ConfigError:
+    """The error for an app that does not support this kind of request."""
+    return ConfigError.of("kind", f'the app "{app}" cannot {kind}')
+
+
+# -- Requests and responses ------------------------------------------------------------------------
 
 
 class _RequestModel(BaseModel):

@@ -1,4 +1,4 @@
-"""Tokens of the service: who a client is, what it may do, and how much it may spend.
+"""Tokens of the service: who a client is, what it may do, how urgently, and how much it may spend.
 
 Only hashes are stored, in `tokens.json` in the data folder, which a running service reads again
 when it changes. Tokens with the same name share one account: while a token is rotated, the old one
@@ -22,10 +22,50 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from burnish.core.content import AboveZero, AtLeastOne
 from burnish.core.errors import ConfigError, FileTrouble
-from burnish.server.cluster import Priority, ServiceRole
 from burnish.system import read_bytes, write_atomic
-from burnish.system.locks import FileLock
+from burnish.system.files import FileLock
 from burnish.system.settings import Settings
+
+# -- Roles and priorities --------------------------------------------------------------------------
+
+
+class Priority(StrEnum):
+    """How urgent a run is; a run waits while there is one of a higher priority."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+    @property
+    def rank(self) -> int:
+        """Its number in the store: lower ones wait for higher ones."""
+        return list(Priority).index(self) - list(Priority).index(Priority.NORMAL)
+
+    @classmethod
+    def of_rank(cls, rank: int) -> "Priority":
+        return next(each for each in cls if each.rank == rank)
+
+
+class ServiceRole(StrEnum):
+    """What a process of the service does."""
+
+    BOTH = "both"
+    API = "api"
+    """It answers requests and shows pages; others drive the runs."""
+    WORKER = "worker"
+    """It drives runs, and answers nothing but questions about itself."""
+
+    @property
+    def drives(self) -> bool:
+        return self is not ServiceRole.API
+
+    @property
+    def answers(self) -> bool:
+        return self is not ServiceRole.WORKER
+
+
+# -- Tokens ----------------------------------------------------------------------------------------
+
 
 FILE = "tokens.json"
 RULES, WORKER_RULES = "service.json", "worker.json"

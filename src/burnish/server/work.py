@@ -1,4 +1,4 @@
-"""Work: what the manager drives, each run in its own thread."""
+"""Work: what the manager drives, each run in its own thread; projects as work."""
 
 import asyncio
 import concurrent.futures
@@ -7,15 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, Interrupted, RunLocked
+from burnish.core.money import Spend
+from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
+from burnish.projects.launch import launched
+from burnish.projects.measurements import PreparedMeasurement, report_of
 from burnish.reports.progress import LiveState
-from burnish.runs.events import Tick
+from burnish.runs.directory import events, look_into
+from burnish.runs.driver import Ending
+from burnish.runs.events import Claim, Event, SealedResult, Tick, TrialRecorded
+from burnish.runs.run import Run
+from burnish.runs.setup import Setup
 from burnish.server.runs import RunPlace
 from burnish.server.security import public
 from burnish.server.stores.accounts import Amounts
@@ -433,3 +441,126 @@ class Drive:
         log.warning("run %s/%s is no longer driven here: %s", *self._run, error.message)
         self._lost = True
         self.stop_now()
+
+
+# -- Projects and measurements ---------------------------------------------------------------------
+
+
+class EventForwarder:
+    """A listener that forwards events to the service, which stores each of them once."""
+
+    def __init__(self, tell: EventSink) -> None:
+        self._tell = tell
+        self.best_score: float | None = None
+
+    def event(self, event: Event) -> None:
+        number, changes = 0, RunChanges()
+        if trial := event.read(TrialRecorded):
+            number = trial.trial
+            if trial.best_score is not None:
+                self.best_score = trial.best_score
+            changes = RunChanges(current_round=number, best_score=self.best_score)
+        # The folder is the service's own business; clients ask for files by name.
+        data = {name: value for name, value in event.data.items() if name != "folder"}
+        payload = {"at": event.at, **data}
+        forwarded = NewEvent(kind=event.kind, round=number, payload=payload, key=f"run:{event.id}")
+        self._tell(forwarded, changes)
+
+    def tick(self, tick: Tick) -> None: ...
+
+
+@dataclass
+class ProjectWork:
+    """A loaded project, ready to be driven."""
+
+    setup: Setup
+    thread: LoopThread | None = field(default=None, init=False)
+
+    @property
+    def strategy(self) -> str:
+        return self.setup.strategy.name
+
+    @property
+    def spec(self) -> Mapping[str, Json]:
+        return self.setup.project.spec
+
+    @property
+    def request(self) -> Json:
+        return None
+
+    @property
+    def budget(self) -> Budget:
+        return self.setup.budget
+
+    def limit(self, granted: Amounts) -> None:
+        self.setup = replace(self.setup, budget=self.budget.within(**granted.limits()))
+        self.setup.check()
+
+    def so_far(self) -> Json:
+        return None
+
+    async def drive(self, context: RunContext) -> RunOutcome:
+        place, loop = context.place, asyncio.get_running_loop()
+        listener = EventForwarder(context.tell)
+        if place.fetch():
+            with look_into(place.folder) as reader:
+                # An earlier process may have kept them in the journal only.
+                for event in events(reader):
+                    listener.event(event)
+                    context.live.event(event)
+        running: list[Run] = []
+
+        def opened() -> Run:
+            running.append(place.open(self.setup))
+            return running[0]
+
+        def ask_to_stop(why: str) -> None:
+            for run in running:
+                run.ask_to_stop(why)
+
+        def stop(why: str) -> None:
+            with suppress(RuntimeError):  # the loop is closed: the run has ended
+                loop.call_soon_threadsafe(ask_to_stop, why)
+
+        context.stop.when_asked(stop)
+        try:
+            ending = await launched(opened, [listener, context.live])
+        finally:
+            running.clear()
+        if ending.interrupted:
+            return RunOutcome(status=RunStatus.QUEUED)
+        return RunOutcome(
+            status=RunStatus.SUCCEEDED,
+            result=self.result(ending),
+            best_score=listener.best_score,
+        )
+
+    def result(self, ending: Ending) -> dict[str, Json]:
+        sealed, claim = ending.sealed, ending.claim
+        return {
+            "ended": ending.reason.code,
+            "reason": ending.reason.detail,
+            "best": codec(Candidate).encode(ending.best),
+            "spent": codec(Spend).encode(ending.spent),
+            "billed": codec(Spend).encode(ending.billed),
+            "sealed": None if sealed is None else codec(SealedResult).encode(sealed),
+            "claim": None if claim is None else codec(Claim).encode(claim),
+        }
+
+    async def drop(self) -> None:
+        for resource in self.setup.resources:
+            await resource.close()
+
+
+@dataclass
+class MeasureWork(ProjectWork):
+    """A measurement, ready to be driven."""
+
+    measurement: PreparedMeasurement = field(kw_only=True)
+
+    def result(self, ending: Ending) -> dict[str, Json]:
+        report = report_of(self.measurement, ending)
+        if report is not None:
+            report = replace(report, about=replace(report.about, folder=""))
+        evaluation = None if report is None else report.to_json()
+        return {**super().result(ending), "evaluation": evaluation}

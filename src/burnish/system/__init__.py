@@ -14,8 +14,10 @@ from burnish.lazy_names import lazy_names
 if TYPE_CHECKING:
     from burnish.system.config import expand_variables, load_config, validate_config
     from burnish.system.files import (
+        FileLock,
         append_line,
         file_system_of,
+        is_held,
         is_network_file_system,
         link_atomic,
         make_folder,
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
         remove_stale_temporaries,
         write_atomic,
     )
-    from burnish.system.locks import FileLock, is_held
     from burnish.system.processes import ChildProcesses, end_leftovers
     from burnish.system.redaction import Redactor
     from burnish.system.yaml import YamlTree, read_tree, to_plain
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "config": ("expand_variables", "load_config", "validate_config"),
     "files": (
+        "FileLock",
         "append_line",
         "file_system_of",
+        "is_held",
         "is_network_file_system",
         "link_atomic",
         "make_folder",
@@ -42,7 +45,6 @@ _HOMES = {
         "remove_stale_temporaries",
         "write_atomic",
     ),
-    "locks": ("FileLock", "is_held"),
     "processes": ("ChildProcesses", "end_leftovers"),
     "redaction": ("Redactor",),
     "yaml": ("YamlTree", "read_tree", "to_plain"),

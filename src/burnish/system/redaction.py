@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import JsonValue
 
-from burnish.system.patterns import replace_all
+from burnish.system.user_code import replace_all
 
 MARKER = "[redacted]"
 Shapes: TypeAlias = Literal["known-keys", "own-secrets", "earlier"]

@@ -1,4 +1,4 @@
-"""The user's Python functions: how they run, what they return, and which prompts they ask for."""
+"""What a user brings: Python functions, how they run and what they return, and web addresses."""
 
 import asyncio
 import contextvars
@@ -9,18 +9,25 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from burnish.core.cases import Failure, FailureKind, Outcome
 from burnish.core.content import Json
 from burnish.metrics.text_matching import spelled
-from burnish.system.user_functions import file_fingerprint
+from burnish.models.endpoints import Endpoint
+from burnish.system.user_code import file_fingerprint
 from burnish.tracing.steps import applied
+
+if TYPE_CHECKING:
+    import ssl
+
+    from httpx2 import AsyncClient, Client
 
 
 def agent_failure(message: str, error: str) -> Outcome:
@@ -232,3 +239,68 @@ def _no_prompt(name: str, current: CurrentPrompts | None) -> str:
         f'no run is active, so there is no prompt "{name}": give a fallback, '
         f'such as burnish.prompt("{name}", "prompts/{name}.md") or default="…"'
     )
+
+
+# -- Addresses on the web --------------------------------------------------------------------------
+
+
+def is_web_address(url: str) -> bool:
+    """Whether this is an http:// or https:// address with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def web_client(url: str, *, most_bytes: int | None = None, **options: Any) -> "AsyncClient":
+    """A client without a proxy for this machine.
+
+    With `most_bytes`, an answer that is larger raises AnswerTooLarge, and is read no further.
+    """
+    import httpx2
+
+    from burnish.models.answer_limits import ENCODINGS, reads_at_most
+
+    if most_bytes is not None:
+        options["headers"] = {"Accept-Encoding": ENCODINGS, **options.get("headers", {})}
+        options["event_hooks"] = {"response": [reads_at_most(most_bytes)]}
+    local = Endpoint(address=url, key="").is_local
+    return httpx2.AsyncClient(trust_env=not local, verify=_certificates(), **options)
+
+
+def blocking_client(url: str, **options: Any) -> "Client":
+    """The same for threads, without a limit of bytes."""
+    import httpx2
+
+    local = Endpoint(address=url, key="").is_local
+    return httpx2.Client(trust_env=not local, verify=_certificates(), **options)
+
+
+def fetched(url: str, headers: Mapping[str, str], *, most_bytes: int, seconds: float) -> bytes:
+    """What an address answers to GET; raises ConnectionError with the reason if nothing."""
+    import httpx2
+
+    content = bytearray()
+    try:
+        with (
+            blocking_client(url, timeout=seconds, headers=dict(headers)) as client,
+            client.stream("GET", url) as response,
+        ):
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > most_bytes:
+                    raise ConnectionError(f"it answered with more than {most_bytes} bytes")
+    except (httpx2.HTTPError, OSError) as error:
+        raise ConnectionError(str(error) or type(error).__name__) from None
+    if not response.is_success:
+        raise ConnectionError(f"it answered HTTP {response.status_code}")
+    return bytes(content)
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """Reading the certificates takes longer than many a download."""
+    import httpx2
+
+    return httpx2.create_ssl_context()

@@ -1,13 +1,16 @@
-"""What is sent of a run to the systems that track it, while it goes on or afterwards."""
+"""What is sent of a run to the systems that track it: MLflow, Weights & Biases and others."""
 
 import json
 import logging
+import os
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
 
 from burnish.core.content import Json, codec, short_id
 from burnish.core.errors import BurnishError, MissingExtra
@@ -28,8 +31,8 @@ _FILES = ("report.md", "report.html", "run.json", "trials.jsonl", "trajectory.cs
 _CANDIDATE = rf"^{CANDIDATES}/(iter-\d+/)?"
 """The folder that a run has the files of one candidate in."""
 _HOMES = {
-    "mlflow": "burnish.tracking.mlflow:MlflowTracker",
-    "wandb": "burnish.tracking.wandb:WandbTracker",
+    "mlflow": f"{__name__}:MlflowTracker",
+    "wandb": f"{__name__}:WandbTracker",
     "otel": "burnish.tracking.otel:OtelTracker",
 }
 ExportName: TypeAlias = Literal["mlflow", "wandb"]
@@ -56,6 +59,9 @@ class Tracker(Protocol):
 
 class TrialTracker(ABC):
     """A system that shows a run as parameters, numbers by trial, and files."""
+
+    library: ClassVar[str] = ""
+    """The package that runs are sent with; loaded when there is a tracker."""
 
     def __init__(self, settings: TrackingSpec) -> None:
         self.settings = settings
@@ -103,6 +109,8 @@ def tracker(name: str, settings: TrackingSpec) -> Tracker:
     module, _, attribute = _HOMES[name].partition(":")
     try:
         made = getattr(import_module(module), attribute)
+        if library := getattr(made, "library", ""):
+            import_module(library)
     except ModuleNotFoundError as error:
         if str(error.name).startswith("burnish"):
             raise
@@ -290,3 +298,118 @@ def files_of(record: RunRecord) -> dict[str, Path]:
         if (path := record.folder / name).is_file():
             files[f"{BEST}/{re.sub(_CANDIDATE, '', name)}"] = path
     return files
+
+
+# -- MLflow ----------------------------------------------------------------------------------------
+
+
+_RUN_TAG = "burnish.run"
+"""The tag that a run is found by, so that a resume and a second export go on in it."""
+_AT_ONCE = 100
+"""Parameters that MLflow takes in one request."""
+_LONGEST = 500
+"""Characters of a parameter that every version of MLflow takes."""
+_STATUS = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED"}
+
+
+class MlflowTracker(TrialTracker):
+    """Sends a run to a tracking server, or to the folder or database that stands in for one."""
+
+    library = "mlflow"
+    _client: Any
+    _run: str
+    _logged = -1
+    """The last trial whose numbers are there."""
+
+    def __init__(self, settings: TrackingSpec) -> None:
+        super().__init__(settings)
+        self._mlflow: Any = import_module(self.library)
+
+    def open(self, header: Header, folder: Path) -> None:
+        del folder
+        self._client = self._mlflow.MlflowClient(tracking_uri=self.settings.uri)
+        known = self._client.get_experiment_by_name(self.project)
+        home = known.experiment_id if known else self._client.create_experiment(self.project)
+        found = self._client.search_runs(
+            [home], f"tags.`{_RUN_TAG}` = '{tracked_id(header)}'", max_results=1
+        )
+        if found:
+            self._run = found[0].info.run_id
+            self._logged = int(found[0].data.metrics.get("trial", -1))
+            self._client.update_run(self._run, status="RUNNING")
+            return
+        started = int(datetime.fromisoformat(header.started_at).timestamp() * 1000)
+        tags = {_RUN_TAG: tracked_id(header), "mlflow.source.name": PROJECT}
+        run = self._client.create_run(home, start_time=started, tags=tags, run_name=header.id)
+        self._run = run.info.run_id
+        entities = self._mlflow.entities
+        params = [entities.Param(k, v[:_LONGEST]) for k, v in params_of(header).items()]
+        for start in range(0, len(params), _AT_ONCE):
+            self._client.log_batch(self._run, params=params[start : start + _AT_ONCE])
+
+    def log(self, trial: int, numbers: Mapping[str, float]) -> None:
+        if trial > self._logged:
+            self._log(trial, numbers)
+            self._logged = trial
+
+    def close(self, record: RunRecord) -> None:
+        self._log(max(0, self._logged), result_numbers(record))
+        for name, word in result_words(record).items():
+            self._client.set_tag(self._run, name, word)
+        for place, path in files_of(record).items():
+            folder = str(Path(place).parent)
+            self._client.log_artifact(self._run, str(path), None if folder == "." else folder)
+        if changes := changes_of(record):
+            self._client.log_text(self._run, changes, CHANGES)
+        status = _STATUS.get(record.status, "KILLED")
+        if status == "RUNNING":
+            return
+        self._client.set_terminated(self._run, status=status)
+
+    def _log(self, step: int, numbers: Mapping[str, float]) -> None:
+        now, metric = int(time.time() * 1000), self._mlflow.entities.Metric
+        metrics = [metric(name, value, now, step) for name, value in numbers.items()]
+        self._client.log_batch(self._run, metrics=metrics)
+
+
+# -- Weights & Biases ------------------------------------------------------------------------------
+
+
+class WandbTracker(TrialTracker):
+    """Sends a run to Weights & Biases; with `WANDB_MODE=offline` it stays in the run's folder."""
+
+    library = "wandb"
+    _run: Any
+
+    def __init__(self, settings: TrackingSpec) -> None:
+        super().__init__(settings)
+        self._wandb: Any = import_module(self.library)
+
+    def open(self, header: Header, folder: Path) -> None:
+        server = {} if self.settings.uri is None else {"base_url": self.settings.uri}
+        self._run = self._wandb.init(
+            project=self.project,
+            id=tracked_id(header).replace(".", "_"),
+            name=header.id,
+            config=params_of(header),
+            dir=os.environ.get("WANDB_DIR") or str(folder),
+            resume="allow",
+            reinit="create_new",
+            settings=self._wandb.Settings(silent=True, console="off", **server),
+        )
+
+    def log(self, trial: int, numbers: Mapping[str, float]) -> None:
+        # A step that is there already is left out by wandb itself.
+        if trial >= self._run.step:
+            self._run.log(dict(numbers), step=trial)
+
+    def close(self, record: RunRecord) -> None:
+        self._run.summary.update({**result_numbers(record), **result_words(record)})
+        files = self._wandb.Artifact(f"run-{self._run.id}", type="burnish-run")
+        for place, path in files_of(record).items():
+            files.add_file(str(path), name=place)
+        if changes := changes_of(record):
+            with files.new_file(CHANGES, mode="w", encoding="utf-8") as file:
+                file.write(changes)
+        self._run.log_artifact(files)
+        self._run.finish(exit_code=int(record.status in ("failed", "killed")))

@@ -27,7 +27,7 @@ from burnish.models.factory import Models
 from burnish.projects import load_project
 from burnish.runs.driver import drive
 from burnish.runs.setup import start
-from burnish.server.apps.engines import engine_of
+from burnish.server.apps import engine_of
 from burnish.server.service import listening_on
 from burnish.targets.callables.target import AgentUnreachable
 from burnish.testing import ScriptedBackend

@@ -8,7 +8,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Change, Value
 from burnish.projects import adopt
-from burnish.projects.graph.plugin import GraphHomes
+from burnish.projects.graph import GraphHomes
 from tests.projects.graph.graph_world import PLAN, WRITE, file, write_world
 
 

@@ -13,7 +13,7 @@ from burnish.journal.limits import Budget
 from burnish.metrics.eval_metrics import MetricItem
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
-from burnish.projects.prompts.optimizer_config import (
+from burnish.projects.optimizer_config import (
     AnyOptimizerConfig,
     CustomAlgorithm,
     OptimizerConfig,

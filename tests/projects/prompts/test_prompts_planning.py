@@ -10,7 +10,7 @@ import pytest
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import TextSurface
 from burnish.projects import load_project
-from burnish.projects.prompts.plugin import estimated_tokens, prompt_limits
+from burnish.projects.prompts import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.reflective.attempts import budget_floor

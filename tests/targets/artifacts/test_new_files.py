@@ -7,7 +7,7 @@ import pytest
 from burnish.core.cases import Outcome
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
-from burnish.targets.artifacts.file_checks import MOST_NEW_FILES
+from burnish.targets.artifacts.safeguards import MOST_NEW_FILES
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import HeldOut, Runner, Scoring, Task
 from tests.targets.artifacts.task_folders import FILE, opened, task_in, write

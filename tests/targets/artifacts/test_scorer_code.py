@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.targets.artifacts.file_checks import (
+from burnish.targets.artifacts.safeguards import (
     artifacts_run_by,
     function_problem,
     missing_script,

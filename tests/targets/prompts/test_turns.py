@@ -2,7 +2,7 @@
 
 import asyncio
 
-from burnish.targets.prompts.sources import Turns
+from burnish.targets.prompts.target import Turns
 
 
 class Watch:

@@ -20,7 +20,7 @@ from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
 from burnish.core.formatting import visible
 from burnish.core.trials import Proposal
 from burnish.journal.limits import Budget
-from burnish.projects.prompts.optimizer_config import AnyOptimizerConfig, as_json
+from burnish.projects.optimizer_config import AnyOptimizerConfig, as_json
 from burnish.reports.progress import WIDTH, LineView, LiveView
 from burnish.runs.directory import LOCK
 from burnish.runs.directory import NAME as HEADER
@@ -35,7 +35,7 @@ from burnish.strategies.reflective.results import OptimizeResult, Status
 from burnish.system import FileLock, Redactor, write_atomic
 from burnish.system.files import state_folder
 from burnish.targets.prompts import TargetPrompt
-from burnish.targets.prompts.sources import begin
+from burnish.targets.prompts.target import begin
 
 _ASCII = str.maketrans(
     {

@@ -26,7 +26,7 @@ from burnish.core.errors import BurnishError, ConfigError, Interrupted, Problem
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.projects.evaluation_setup import trajectory_problems
-from burnish.projects.prompts.optimizer_config import (
+from burnish.projects.optimizer_config import (
     BUILT_IN,
     AnyOptimizerConfig,
     OptimizerFile,

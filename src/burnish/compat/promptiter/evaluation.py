@@ -34,7 +34,7 @@ from burnish.projects.evaluate import How, as_reference, target_of
 from burnish.projects.evaluation_setup import unfit_cases
 from burnish.projects.measurements import threshold_of
 from burnish.system import write_atomic
-from burnish.system.user_functions import file_fingerprint
+from burnish.system.user_code import file_fingerprint
 from burnish.targets.user_code import in_thread, of_value
 
 Runner: TypeAlias = Callable[..., Any] | Target

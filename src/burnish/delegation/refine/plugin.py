@@ -18,7 +18,6 @@ from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.record import POLICY, keep_policy, kept_policy
 from burnish.delegation.refine.gradients import refinement_prefix
 from burnish.delegation.refine.loop import REASONS, IterationJob, Refine, Refinement, SessionFailed
-from burnish.delegation.refine.report import PAGE, refine_page
 from burnish.delegation.refine.seeds import WHOLE_BUDGET, Ruler, Seed, halved, read_seed, ruler_for
 from burnish.delegation.refine.sessions import (
     SESSIONS,
@@ -29,7 +28,7 @@ from burnish.delegation.refine.sessions import (
     SessionFiles,
 )
 from burnish.delegation.refine.setup import RefineSettings, RefineWorkflow, find_workflow
-from burnish.delegation.runs import describe_task
+from burnish.delegation.runs import PAGE, describe_task, refine_page
 from burnish.delegation.team import Team
 from burnish.models.factory import Models
 from burnish.projects.description import STRATEGY

@@ -12,7 +12,6 @@ from burnish.core.comparisons import Pair
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation
-from burnish.core.false_accepts import NullRuns, false_accepts
 from burnish.core.gates import OfferRule, sigma
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Role, Target
@@ -24,11 +23,11 @@ from burnish.delegation.training.setup import EpochSettings, step_words
 from burnish.metrics.text_matching import without_middle
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RewrittenText, RolePrompt
-from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded
 from burnish.runs.plugins import RoleNeed
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
+from burnish.strategies.requirements import NullRuns, false_accepts, require_baseline
 
 ROLE = "textgrad"
 _SHOWN_UPDATES = 6

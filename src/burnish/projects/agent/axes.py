@@ -29,9 +29,14 @@ from burnish.runs.draft import Places, Problems
 from burnish.runs.plugins import StrategyPlugin, strategy_plugin
 from burnish.system.settings import Settings, Text
 from burnish.system.yaml import TreePath
-from burnish.targets.agent.blocks import HierarchicalTool, McpTool, VectorstoreTool
-from burnish.targets.agent.files import LoadedAgent, edit
-from burnish.targets.agent.paths import DEMONSTRATIONS, demonstrations_of, is_instructions, value_at
+from burnish.targets.agent.blocks import (
+    DEMONSTRATIONS,
+    HierarchicalTool,
+    McpTool,
+    VectorstoreTool,
+    demonstrations_of,
+)
+from burnish.targets.agent.files import LoadedAgent, edit, is_instructions, value_at
 from burnish.targets.agent.runner import client_for
 
 AXES = ("target", "axes")

@@ -29,8 +29,7 @@ from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models, spelled_out, with_model
 from burnish.models.roles import in_force
 from burnish.projects.agent.axes import AXES, Axes, AxesBlock, NumericSurface, axes_of, probes
-from burnish.projects.agent.dialect import NOISY, agent_keys, tunable
-from burnish.projects.agent.homes import AgentHomes, measured_files
+from burnish.projects.agent.dialect import NOISY, AgentHomes, agent_keys, measured_files, tunable
 from burnish.projects.dialects import likely_of
 from burnish.projects.evaluation_setup import User, read_case_sets, read_metrics
 from burnish.runs.directory import Header
@@ -53,16 +52,25 @@ from burnish.runs.spec import AnySpec, CaseSet, TargetSpec
 from burnish.system import read_tree
 from burnish.system.yaml import parse_tree, tree_of
 from burnish.targets.agent.attachments import check_attachments, pinned
-from burnish.targets.agent.blocks import AddedValue, AgentBlock, added_values, expanded, with_added
+from burnish.targets.agent.blocks import (
+    DEMONSTRATIONS,
+    AddedValue,
+    AgentBlock,
+    added_values,
+    expanded,
+    with_added,
+    written,
+)
 from burnish.targets.agent.files import (
+    INSTRUCTIONS,
     PROMPTS,
     LoadedAgent,
     edit,
     export_agent,
     load_agent,
+    put_at,
     sound_agent,
 )
-from burnish.targets.agent.paths import DEMONSTRATIONS, INSTRUCTIONS, put_at, written
 from burnish.targets.agent.runner import client_for
 from burnish.targets.agent.target import AgentTarget
 

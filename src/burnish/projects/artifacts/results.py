@@ -24,7 +24,7 @@ from burnish.system.files import add_lines, file_trouble, whole_lines
 from burnish.system.redaction import MARKER
 from burnish.system.restoration import digest
 from burnish.system.workspaces import DiffSummary, shown, summarize_diff
-from burnish.targets.artifacts.file_checks import addition_problem
+from burnish.targets.artifacts.safeguards import addition_problem
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import file_and_place
 

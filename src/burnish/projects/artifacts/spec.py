@@ -22,7 +22,7 @@ from burnish.system.sandbox import CommandLimits, Mode
 from burnish.system.settings import Settings, Text
 from burnish.system.workspaces.snapshots import covers, matches, pattern_problem
 from burnish.system.yaml import TreePath, value_in
-from burnish.targets.artifacts.file_checks import function_problem, missing_script
+from burnish.targets.artifacts.safeguards import function_problem, missing_script
 from burnish.targets.artifacts.task import HOLDOUT, RUNTIME, TASK, TEST, HeldOut, Runner, Scoring
 
 TASK_FILE = "task.yaml"

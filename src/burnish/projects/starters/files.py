@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.formats import CaseColumns, convert, read_with_columns, write_cases
 from burnish.datasets.splits import split
 from burnish.projects.starters.detection import ModelChoice

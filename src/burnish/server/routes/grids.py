@@ -18,15 +18,17 @@ from burnish.core.errors import BurnishError, RunNotFound
 from burnish.projects.grid_axes import GridAxes
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.grid import NOT_YET, GridReport, MeasuredColumn, grid_of
-from burnish.server.apps.engines import FileApp
-from burnish.server.apps.projects import ColumnRequest, JobRequest, refuse_kind
+from burnish.server.apps import FileApp
 from burnish.server.manager import RunManager
 from burnish.server.routes.runs import client_of
 from burnish.server.security import Name, public
 from burnish.server.shapes import (
+    ColumnRequest,
     GridColumnShape,
     GridShape,
+    JobRequest,
     NewGrid,
+    refuse_kind,
 )
 from burnish.server.stores.records import StoredRun
 from burnish.server.tokens import Client

@@ -13,7 +13,6 @@ from fastapi.responses import HTMLResponse, Response
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.delegation.refine.loop import MOST_ITERATIONS
 from burnish.delegation.refine.sessions import INTERRUPTED
-from burnish.pages.delegations import REFINEMENTS, is_refinement
 from burnish.pages.document import (
     DOWNLOAD,
     DOWNLOADED,
@@ -24,6 +23,7 @@ from burnish.pages.document import (
     render,
     static_file,
 )
+from burnish.pages.run_result import REFINEMENTS, is_refinement
 from burnish.pages.run_status import LivePanel, RunControls
 from burnish.pages.served import ACTIONS, FIRST_PARTS, Query, ServedPages, first, joined, note_in
 from burnish.projects.clients import NotAllowed
@@ -39,10 +39,10 @@ from burnish.server.guards import (
     session_cookie,
     status_of,
 )
-from burnish.server.library import LiveRuns, ServiceLibrary
-from burnish.server.manager import RunManager
-from burnish.server.page_requests import (
+from burnish.server.library import (
     LIMITS,
+    LiveRuns,
+    ServiceLibrary,
     checked_name,
     form_of,
     job_of,
@@ -61,6 +61,7 @@ from burnish.server.page_requests import (
     whole_number,
     words_of,
 )
+from burnish.server.manager import RunManager
 from burnish.server.routes.refinement import RefineBody, Refinements
 from burnish.server.routes.runs import EventStream
 from burnish.server.security import NameRefused, TooManyAttempts, address_of, public

@@ -1,4 +1,4 @@
-"""PromptIter's five routes, with its status codes, headers and error shapes."""
+"""PromptIter's five routes, with its status codes, headers and error shapes, and its results."""
 
 import asyncio
 import json
@@ -12,9 +12,10 @@ from urllib.parse import quote
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from burnish.compat.promptiter import Slimming, read_request
+from burnish.compat.promptiter import RunResult, Slimming, read_request
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.server.apps import assembled
 from burnish.server.guards import (
     CLIENT,
     Receive,
@@ -25,11 +26,66 @@ from burnish.server.guards import (
     status_of,
 )
 from burnish.server.manager import RunManager
-from burnish.server.results import go_json, run_result
 from burnish.server.runs import AppMissing, ManagerClosed
 from burnish.server.security import is_plain, public
-from burnish.server.stores.records import RunMissing, RunNotRunning, RunStatus, StoredRun
+from burnish.server.stores.records import (
+    RunEvent,
+    RunMissing,
+    RunNotRunning,
+    RunStatus,
+    RunStore,
+    StoredRun,
+    json_pieces,
+)
 from burnish.server.work import App
+
+# -- The result of a run ---------------------------------------------------------------------------
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPED = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+_LEVELS = 7
+"""Down to one case of one evaluation of one round: deeper parts are small."""
+
+
+async def run_result(
+    store: RunStore, record: StoredRun, slim: Slimming | None = None
+) -> dict[str, Json]:
+    """The result of a run, or its state so far."""
+    if isinstance(record.result, dict) and record.status.finished:
+        result = record.result
+    else:
+        events: list[RunEvent] = []
+        key = (record.app_name, record.run_id)
+        while page := await store.events(*key, after=len(events), limit=500):
+            events += page
+        result = await asyncio.to_thread(assembled, events, RunResult())
+    result = result if slim is None else slim.slimmed(result)
+    assert isinstance(result, dict)
+    # The record is what was decided: a cancel wins over whatever the engine said last.
+    return result | {
+        "AppName": record.app_name,
+        "ID": record.run_id,
+        "Status": record.status.value,
+        "CurrentRound": record.current_round,
+        "ErrorMessage": public(record.error),
+    }
+
+
+def go_json(value: Json) -> bytes:
+    """JSON as Go's encoder writes it, which PromptIter's clients may rely on.
+
+    Encoded in pieces, because the codec blocks other threads and results may be large.
+    """
+    # These characters occur only inside strings, so escaping them afterwards is safe.
+    pieces = json_pieces(value, _LEVELS, lambda inner: _ENCODER.encode(inner).translate(_ESCAPED))
+    return "".join([*pieces, "\n"]).encode("utf-8", "replace")
+
+
+# -- The routes ------------------------------------------------------------------------------------
+
 
 log = logging.getLogger("burnish.server")
 _CLOSED = "promptiter manager is closed"

@@ -36,7 +36,6 @@ from burnish.projects.clients import (
 from burnish.projects.description import Doors
 from burnish.runs.directory import known_runs
 from burnish.server.accounting import refinement_key, stop_at
-from burnish.server.apps.projects import EventForwarder
 from burnish.server.guards import CLIENT, status_of
 from burnish.server.manager import RunManager
 from burnish.server.runs import RunPlace
@@ -44,7 +43,7 @@ from burnish.server.security import NAME, is_plain
 from burnish.server.stores.accounts import Amounts
 from burnish.server.stores.records import REFINEMENTS, RunStatus
 from burnish.server.tokens import Client
-from burnish.server.work import LoopThread, RunContext, RunOutcome
+from burnish.server.work import EventForwarder, LoopThread, RunContext, RunOutcome
 
 _DEEPEST = 12
 _PARTS = ("", "iter_*/run/", f"{DELEGATIONS}/*/")

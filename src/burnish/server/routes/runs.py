@@ -14,18 +14,16 @@ from burnish.compat.promptiter import read_request
 from burnish.core.cases import Case
 from burnish.core.content import codec
 from burnish.core.errors import BurnishError
-from burnish.datasets.case_files import CaseFile
+from burnish.datasets.agent_cases import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
 from burnish.runs.spec import set_tags, tags_of
 from burnish.runs.steering import Note, person_name
 from burnish.server import runs
 from burnish.server.accounting import limits_of
-from burnish.server.apps.projects import JobRequest
 from burnish.server.guards import CLIENT
-from burnish.server.manager import RunManager
-from burnish.server.metrics import CONTENT_TYPE, exposition
-from burnish.server.results import run_result
+from burnish.server.manager import CONTENT_TYPE, RunManager, exposition
+from burnish.server.routes.promptiter import run_result
 from burnish.server.runs import Datasets, FileMissing, RunPlace, is_dataset_name
 from burnish.server.security import Name, NameFilter, NameRefused, public, relative
 from burnish.server.shapes import (
@@ -42,6 +40,7 @@ from burnish.server.shapes import (
     EventShape,
     FileList,
     Health,
+    JobRequest,
     LeftRun,
     NewCandidate,
     NewEvaluation,

@@ -32,7 +32,6 @@ from sqlalchemy.exc import IntegrityError
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, NotJournalable, Problem, RunLocked
 from burnish.journal.tables import Schema, store_schema
-from burnish.server.cluster import Priority
 from burnish.server.stores.accounts import AccountStore, DatabaseAccounts
 from burnish.server.stores.queue import DatabaseQueue
 from burnish.server.stores.records import (
@@ -58,6 +57,7 @@ from burnish.server.stores.records import (
     pack,
     unpack,
 )
+from burnish.server.tokens import Priority
 from burnish.system.databases import PART, PREFIX, Database, DatabaseUrl
 
 P = ParamSpec("P")

@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 
 from burnish.journal.tables import Schema
-from burnish.server.cluster import Priority, ServiceRole
 from burnish.server.stores.accounts import InThread, StoreTables
+from burnish.server.tokens import Priority, ServiceRole
 from burnish.system.databases import Database
 
 _AT_ONCE = 20

@@ -22,9 +22,9 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, NotJournalable, RunNotFound
-from burnish.server.cluster import Priority
 from burnish.server.stores.accounts import AccountStore
 from burnish.server.stores.queue import RunQueue
+from burnish.server.tokens import Priority
 from burnish.system import is_network_file_system
 
 _Row: TypeAlias = Mapping[Any, Any]

@@ -36,10 +36,8 @@ from burnish.runs.plugins import (
     target_plugin,
 )
 from burnish.runs.progress import ProgressLines
-from burnish.runs.proposers import ProposerOffer
-from burnish.runs.setup import Setup
+from burnish.runs.setup import ProposerOffer, Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies import pruning_report
 from burnish.strategies.auto.search import (
     NOT_PAID,
     Auto,
@@ -48,8 +46,9 @@ from burnish.strategies.auto.search import (
     ProposerStopped,
     gain_of,
 )
-from burnish.strategies.minibatches import MinibatchPlugin, minibatch_line
-from burnish.strategies.settings import budget_with_an_end
+from burnish.strategies.partial_evaluations import MinibatchPlugin, minibatch_line
+from burnish.strategies.pruning import pruning_plan, pruning_section
+from burnish.strategies.requirements import budget_with_an_end
 
 _ENDS = {
     "no_failures": "no failing case is left to learn from",
@@ -202,7 +201,7 @@ def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
         yield f"          + {spending(progress.asking(strategy.roles[:1]))} if a model writes"
     yield f"          + up to {spending(holdout.times(2))} on holdout"
     yield from progress.reserved(setup)
-    yield from pruning_report.plan_lines(setup, settings)
+    yield from pruning_plan(setup, settings)
     yield from progress.notes(setup)
     yield progress.NOTHING_PAID
 
@@ -233,7 +232,7 @@ def _report(run: RunRecord, reason: str) -> Iterator[Section]:
     yield Facts(tuple(_summary(run, reason)))
     yield from _who_found_what(run)
     yield from sections.changes_made(run)
-    yield from pruning_report.pruning(run)
+    yield from pruning_section(run)
     yield from _trials(run)
     yield from sections.adoption(run)
     yield Heading("Method")

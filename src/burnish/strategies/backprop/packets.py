@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field
 from burnish.core.cases import Case, Dataset, Step, Trace
 from burnish.core.content import AtLeastOne, Json, NoneOrMore, NotNegative, Share
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.false_accepts import NullRuns, false_accepts
 from burnish.core.gates import Guards
 from burnish.core.surfaces import (
     Candidate,
@@ -26,7 +25,7 @@ from burnish.core.surfaces import (
 from burnish.core.trials import Proposal
 from burnish.metrics.text_matching import without_middle
 from burnish.metrics.turns import FailureClass
-from burnish.strategies.settings import PruningSettings
+from burnish.strategies.requirements import NullRuns, PruningSettings, false_accepts
 from burnish.system.settings import Access, Door, Settings, Text
 
 

@@ -45,11 +45,9 @@ from burnish.runs.plugins import (
     TargetParts,
 )
 from burnish.runs.progress import ProgressLines
-from burnish.runs.proposers import ProposerOffer
 from burnish.runs.report_sections import score_table
-from burnish.runs.setup import Setup
+from burnish.runs.setup import ProposerOffer, Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies import pruning_report
 from burnish.strategies.backprop.packets import BackpropSettings, Severity
 from burnish.strategies.backprop.prompts import (
     AGGREGATOR,
@@ -68,6 +66,7 @@ from burnish.strategies.backprop.strategy import (
     unknown_names,
     whole_names,
 )
+from burnish.strategies.pruning import pruning_plan, pruning_section
 
 _GATES = {
     "min_gain": "a higher score on holdout, by {gain:g} or more; a tie is not a gain",
@@ -158,7 +157,7 @@ def _costs(setup: Setup, strategy: Backprop) -> Iterator[str]:
     if settings.patches_alone and len(strategy.targets(setup.target)) > 1:
         yield "          + up to as much for each patch, if they are rejected and tried alone"
     yield from progress.reserved(setup)
-    yield from pruning_report.plan_lines(setup, settings)
+    yield from pruning_plan(setup, settings)
     yield "          one call for each agent of the graph and turn; cycles and tools take more, and"
     yield "          how many cases fail is not known in advance"
 
@@ -236,7 +235,7 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
     yield Heading("Metrics on holdout")
     yield sections.metric_table(run, "holdout")
     yield from sections.changes_made(run)
-    yield from pruning_report.pruning(run)
+    yield from pruning_section(run)
     yield from _patches_made(run)
     yield from _rounds_made(run)
     yield from _gradients(run)

@@ -13,7 +13,6 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON, Candidate, Structured, value_key
 from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Trial, Verdict
-from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, EventData, Warned
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
@@ -37,8 +36,9 @@ from burnish.strategies.backprop.rounds import (
     crash_words,
     why_missing,
 )
+from burnish.strategies.partial_evaluations import BLOCK, Course, Heat, Stopped, may_end_early, race
 from burnish.strategies.pruning import Winner
-from burnish.strategies.race import BLOCK, Course, Heat, Stopped, may_end_early, race
+from burnish.strategies.requirements import require_baseline
 
 
 class _Judge:

@@ -14,9 +14,9 @@ from burnish.core.surfaces import DemosSurface, Structured
 from burnish.models.references import ModelRef
 from burnish.runs.events import ByLuck
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
-from burnish.runs.proposers import Proposed, ProposerEvidence, Tried
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
+from burnish.runs.setup import Proposed, ProposerEvidence, Tried
 from burnish.strategies.backprop.backward import Learner
 from burnish.strategies.backprop.packets import BackpropSettings, Round, shown_value
 from burnish.strategies.backprop.prompts import (
@@ -32,8 +32,8 @@ from burnish.strategies.backprop.prompts import (
 )
 from burnish.strategies.backprop.rounds import Patched, Patcher, RejectedPatches
 from burnish.strategies.backprop.search import DRAWS, Search, Watcher
+from burnish.strategies.partial_evaluations import Stopped
 from burnish.strategies.pruning import Pruner
-from burnish.strategies.race import Stopped
 from burnish.system.config import dotted, near
 from burnish.system.yaml import TreePath
 

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from burnish.core.content import stream
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import mean
-from burnish.core.surfaces import EPSILON, ChoiceSurface, NumberSurface, Scalar, value_key
-from burnish.strategies.scales import at_unit, grid_place, on_grid, rounded, unit, values_of
+from burnish.core.surfaces import (
+    EPSILON,
+    ChoiceSurface,
+    NumberSurface,
+    Scalar,
+    at_unit,
+    grid_place,
+    on_grid,
+    rounded,
+    unit,
+    value_key,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

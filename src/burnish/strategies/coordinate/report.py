@@ -24,9 +24,9 @@ from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import BASELINE, PRUNE, PhaseEnded, PhaseStarted, read_all
 from burnish.runs.ledger import axis_target
 from burnish.runs.progress import ended_words
-from burnish.strategies.coordinate.headroom import dead_axes, headroom_points
+from burnish.strategies.coordinate.phases import dead_axes, headroom_points
 from burnish.strategies.coordinate.search import changed_files, fall, rationales
-from burnish.strategies.pruning_report import pruning
+from burnish.strategies.pruning import pruning_section
 
 _PER_LINE = 64
 """Trials and boundaries in one line of the trajectory; a longer run goes on below."""
@@ -64,7 +64,7 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
     yield from _metrics(run)
     yield from changed_files(run)
     yield from rationales(run)
-    yield from pruning(run)
+    yield from pruning_section(run)
     yield from sections.adoption(run)
     yield Heading("Method")
     yield Listing(tuple(_method(run)))

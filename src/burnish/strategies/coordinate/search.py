@@ -43,12 +43,19 @@ from burnish.runs.ledger import axis_target, proposal_source
 from burnish.runs.report_sections import gains
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.strategies import pruning_report
-from burnish.strategies.coordinate import headroom
 from burnish.strategies.coordinate.demonstrations import DemonstrationPhase, NumericPhase
-from burnish.strategies.coordinate.headroom import Expected, accepted_by_luck, expected
 from burnish.strategies.coordinate.numeric import warm_up
-from burnish.strategies.coordinate.phases import NOTHING_TO_GAIN, STOPPED, Phase, TextualPhase
+from burnish.strategies.coordinate.phases import (
+    NOTHING_TO_GAIN,
+    STOPPED,
+    Expected,
+    Phase,
+    TextualPhase,
+    accepted_by_luck,
+    costs_ahead,
+    expected,
+    headroom_of,
+)
 from burnish.strategies.coordinate.trials import (
     PHASES,
     CoordinateSettings,
@@ -60,7 +67,7 @@ from burnish.strategies.coordinate.trials import (
     Memory,
     TrialRunner,
 )
-from burnish.strategies.pruning import Pruner, Winner
+from burnish.strategies.pruning import Pruner, Winner, pruning_plan
 from burnish.system import Redactor
 
 _VERSION = 3
@@ -169,8 +176,8 @@ class Coordinate:
         if run.stop_reason(runner.need) is not None:
             return
         incumbent = await runner.baseline()
-        costs = headroom.costs_ahead(run, self.settings, self.roles, runner.paid)
-        run.tell(headroom.headroom_of(run, self.settings, incumbent, costs), "headroom")
+        costs = costs_ahead(run, self.settings, self.roles, runner.paid)
+        run.tell(headroom_of(run, self.settings, incumbent, costs), "headroom")
         cycle, reason = 0, NOTHING_TO_GAIN if incumbent.perfect else ""
         if not reason and run.stop_reason() is not None:
             reason = STOPPED
@@ -363,7 +370,7 @@ def _costs(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     if costs.roles.calls:
         yield f"          + {spending(costs.roles)} for critic and applier in a textual phase"
     yield from progress.reserved(setup)
-    yield from pruning_report.plan_lines(setup, settings)
+    yield from pruning_plan(setup, settings)
     least, most = counted(costs.least_trials, "trial"), counted(costs.most_trials, "trial")
     yield f"the run   about {spending(costs.least)} if nothing helps ({least}),"
     yield f"          at most about {spending(costs.most)} ({most})"

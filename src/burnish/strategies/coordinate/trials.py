@@ -31,10 +31,9 @@ from burnish.models.roles import (
     RoleMessage,
     RolePrompt,
 )
-from burnish.runs.baseline_checks import check_constraints, require_baseline
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
-from burnish.strategies.settings import PruningSettings
+from burnish.strategies.requirements import PruningSettings, check_constraints, require_baseline
 from burnish.system.settings import Access, Door, Settings
 
 HoldoutPolicy: TypeAlias = Literal["on_train_improve", "every_trial", "skip"]

@@ -15,12 +15,11 @@ from burnish.core.protocols import Target, surfaces_of
 from burnish.core.surfaces import Candidate, FileSurface, Origin, diff
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
 from burnish.metrics.text_matching import without_middle
-from burnish.runs.baseline_checks import broken_constraints
 from burnish.runs.events import PERSON
 from burnish.runs.run import Run
 from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.editors import EditRequest
-from burnish.strategies.settings import PruningSettings
+from burnish.strategies.requirements import PruningSettings, broken_constraints
 from burnish.system.settings import Access, Door, Text
 from burnish.system.workspaces import count_changed_lines, summarize_diff
 

@@ -30,7 +30,7 @@ from burnish.system.workspaces import (
     snapshot,
 )
 from burnish.system.workspaces.snapshots import covers
-from burnish.targets.artifacts.file_checks import MOST_NEW_FILES
+from burnish.targets.artifacts.safeguards import MOST_NEW_FILES
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import Workspace, finished, own_place
 

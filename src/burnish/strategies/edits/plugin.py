@@ -40,7 +40,6 @@ from burnish.runs.progress import (
 )
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies import pruning_report
 from burnish.strategies.edits.attempts import EditDetails, EditsSettings
 from burnish.strategies.edits.editors import (
     RECIPES,
@@ -52,7 +51,7 @@ from burnish.strategies.edits.editors import (
     editor,
 )
 from burnish.strategies.edits.strategy import LOAD_TASK, TARGET, Edits, StageReached
-from burnish.strategies.pruning_report import pruning
+from burnish.strategies.pruning import pruning_plan, pruning_section
 from burnish.targets.artifacts.target import ArtifactsTarget
 
 _ENDS = {
@@ -106,7 +105,7 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
         yield Heading("Where the judges do not agree")
         yield Listing(tuple(cell(each, 300) for each in points))
     yield from sections.changes_made(run)
-    yield from pruning(run)
+    yield from pruning_section(run)
     yield from _trials(run)
     yield from sections.adoption(run)
     yield Heading("Method")
@@ -314,7 +313,7 @@ class EditsPlugin(StrategyPlugin):
             yield luck_line(words)
         noise = f"; within {settings.accept_sigma:g} × its noise is a tie"
         yield f"repeats   {settings.repeats}{noise if settings.repeats > 1 else ''}"
-        yield from pruning_report.plan_lines(setup, settings)
+        yield from pruning_plan(setup, settings)
 
     def limits(self, setup: Setup) -> list[str]:
         settings = _strategy(setup).settings

@@ -8,14 +8,12 @@ from burnish.core.cases import Split
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
-from burnish.core.false_accepts import NullRuns, false_accepts
 from burnish.core.gates import OfferRule, best_incumbent, is_less_broken
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Role, Target, new_file_problem
 from burnish.core.surfaces import Candidate, FileSurface
 from burnish.core.trials import Decision, SplitResult, Trial
 from burnish.journal.executors import together
-from burnish.runs.baseline_checks import broken_constraints, check_constraints, require_baseline
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import BASELINE, ByLuck, EventData, Warned
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
@@ -39,6 +37,13 @@ from burnish.strategies.edits.attempts import (
 )
 from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest, carried_out
 from burnish.strategies.pruning import Pruner, Winner
+from burnish.strategies.requirements import (
+    NullRuns,
+    broken_constraints,
+    check_constraints,
+    false_accepts,
+    require_baseline,
+)
 
 LOAD_TASK = "load_task"
 TARGET = "target_score"

@@ -1,19 +1,28 @@
-"""Attempts of reflective search: a rewrite or a merge on its way to a verdict, and the settings."""
+"""Attempts of reflective search, its settings, and the pool that good attempts join.
 
-from collections.abc import Callable, Mapping
+An attempt is a rewrite or a merge on its way to a verdict. The pool has the measured candidates:
+their Pareto frontier, whom to build on, and whom to merge.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from burnish.core.cases import Case, Dataset
+from burnish.core.cases import Case, Dataset, Split
+from burnish.core.comparisons import Pair, cases, compare, decide, paired, versus
 from burnish.core.content import AtLeastOne, Json, NoneOrMore
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective
-from burnish.core.surfaces import Candidate, Origin
+from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, diff
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails, Verdict
-from burnish.strategies.race import Heat
-from burnish.strategies.settings import PruningSettings
+from burnish.runs.run import Run
+from burnish.strategies.partial_evaluations import Heat, Stopped
+from burnish.strategies.requirements import PruningSettings
 from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
@@ -93,6 +102,13 @@ REFLECTIVE, MERGE = "reflective", "merge"
 """Kinds of attempts, which are the phases of their trials; a person's own is another."""
 OUTDONE = "outdone"
 """The code of an attempt that beat its parent while another of its round did better still."""
+ENDS = {
+    "no_failures": "no failing case is left to diagnose",
+    "nothing_new": "too many rounds without a candidate worth running",
+    "reflector_failed": "the reflector no longer gives usable answers",
+    "baseline_missing": "the baseline could not be measured",
+}
+"""Why a search ends, in words, beyond its budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,3 +202,305 @@ class ReflectiveDetails(TrialDetails):
     def holdout_is_whole(self) -> bool:
         """Whether all of holdout was run; true for trials that do not say, such as the baseline."""
         return self.whole_holdout is not False
+
+
+# -- The pool --------------------------------------------------------------------------------------
+
+
+Standards: TypeAlias = Mapping[Hashable, float]
+"""How one candidate scores on each thing that the frontier compares."""
+_Fronts: TypeAlias = Mapping[Hashable, frozenset[int]]
+"""For each of these things, the numbers of the candidates that are best at it."""
+
+EPSILON_GREEDY = 0.1
+"""How often `epsilon_greedy` takes anyone instead of the best."""
+TOP_K = 5
+"""Of how many of the frontier `top_k_pareto` takes one."""
+SUBSAMPLE = 5
+"""Holdout cases on which a merged candidate must hold its own before it is run over all."""
+
+
+def standards(evaluation: Evaluation, objective: Objective, kind: FrontierType) -> Standards:
+    """How a candidate scores on each thing that this type of frontier compares."""
+    values: dict[Hashable, float] = {}
+    if kind in ("instance", "hybrid"):
+        scores = ((case, objective.case_score(evaluation, case)) for case in evaluation.cases)
+        values |= {("case", case): score for case, score in scores if score is not None}
+    if kind in ("objective", "hybrid"):
+        values |= {("metric", metric): mean for metric, mean in _means(evaluation, objective)}
+    if kind == "cartesian":
+        values |= {
+            (case, metric): mean
+            for case in evaluation.cases
+            for metric, mean in _means(evaluation.only({case}), objective)
+        }
+    return values
+
+
+def _means(evaluation: Evaluation, objective: Objective) -> Iterator[tuple[str, float]]:
+    for metric in objective.weights:
+        if (mean := evaluation.mean_of(metric)) is not None:
+            yield metric, mean
+
+
+def fronts_of(members: Sequence[Standards]) -> _Fronts:
+    """Who is best at each thing, with ties."""
+    best: dict[Hashable, float] = {}
+    for scores in members:
+        for thing, score in scores.items():
+            best[thing] = max(score, best.get(thing, score))
+    return {
+        thing: frozenset(
+            number
+            for number, scores in enumerate(members)
+            if thing in scores and scores[thing] >= score - EPSILON
+        )
+        for thing, score in best.items()
+    }
+
+
+def without_dominated(fronts: _Fronts, scores: Sequence[float]) -> _Fronts:
+    """Leave out, worst first, every candidate that is nowhere the only best one."""
+    remaining = {number for front in fronts.values() for number in front}
+    for number in sorted(remaining, key=lambda each: (scores[each], -each)):
+        others = remaining - {number}
+        if all(front & others for front in fronts.values() if number in front):
+            remaining = others
+    return {thing: front & remaining for thing, front in fronts.items()}
+
+
+def presence(fronts: _Fronts) -> Counter[int]:
+    """At how many things each candidate is best."""
+    return Counter(number for front in fronts.values() for number in sorted(front))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A candidate in the pool."""
+
+    candidate: Candidate
+    holdout: Evaluation
+    score: float
+    """On holdout; 0 if it is unknown."""
+    standards: Standards
+
+
+class Pool:
+    """Candidates in the order in which they came; the first is the baseline."""
+
+    def __init__(self, objective: Objective, frontier: FrontierType) -> None:
+        self._objective = objective
+        self._frontier: FrontierType = frontier
+        self.members: list[Member] = []
+        self._leader = 0
+        self._parents: dict[str, tuple[str, ...]] = {}
+        """The parents of every candidate seen, in the pool or not."""
+
+    def add(self, candidate: Candidate, holdout: Evaluation, *, leads: bool) -> Member:
+        """Add a measured candidate."""
+        compared = holdout
+        if self.members:
+            # A metric that applied to the incumbent but not to this candidate counts as its worst.
+            incumbent = self.incumbent.holdout
+            compared = paired(holdout, incumbent, self._objective.weights).own_at(0.0)
+        member = Member(
+            candidate=candidate,
+            holdout=holdout,
+            score=self._objective.measure(compared).score or 0.0,
+            standards=standards(compared, self._objective, self._frontier),
+        )
+        self.members.append(member)
+        self.remember(candidate)
+        if leads:
+            self._leader = len(self.members) - 1
+        return member
+
+    @property
+    def incumbent(self) -> Member:
+        return self.members[self._leader]
+
+    def parent(self, selection: ParentSelection, rng: random.Random) -> Member:
+        if selection in ("current_best", "trail"):
+            return self.incumbent
+        if selection == "epsilon_greedy":
+            anyone = rng.random() < EPSILON_GREEDY
+            return rng.choice(self.members) if anyone else self.incumbent
+        counts = presence(self.frontier())
+        numbers = sorted(counts)
+        if selection == "top_k_pareto":
+            numbers = sorted(numbers, key=lambda each: (-self.members[each].score, each))[:TOP_K]
+        if not numbers:
+            return self.incumbent
+        chosen = rng.choices(numbers, weights=[counts[each] for each in numbers])[0]
+        return self.members[chosen]
+
+    def frontier(self) -> _Fronts:
+        """Who is best at what, without dominated members."""
+        fronts = fronts_of([member.standards for member in self.members])
+        return without_dominated(fronts, [member.score for member in self.members])
+
+    def remember(self, candidate: Candidate) -> None:
+        """Remember the parents of a candidate: others may descend from it."""
+        self._parents.setdefault(candidate.id, candidate.parents)
+
+    def holds(self, candidate: Candidate) -> bool:
+        return any(each.candidate.id == candidate.id for each in self.members)
+
+    def ancestors(self, member: Member) -> list[Member]:
+        """The members that a member descends from, directly or not."""
+        names: set[str] = set()
+        queue = list(member.candidate.parents)
+        while queue:
+            name = queue.pop()
+            if name not in names:
+                names.add(name)
+                queue += self._parents.get(name, ())
+        return [each for each in self.members if each.candidate.id in names]
+
+
+# -- Merging --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Two members and the ancestor they share."""
+
+    ancestor: Member
+    pair: tuple[Member, Member]
+
+    @property
+    def better(self) -> Member:
+        """The one with the higher score; the earlier at a tie."""
+        return max(self.pair, key=lambda each: each.score)
+
+
+def mergeable(pool: Pool, *, overlap: int) -> list[Lineage]:
+    """Pairs on the frontier that share an ancestor and do not descend from each other."""
+    numbers = sorted(presence(pool.frontier()))
+    pairs = combinations([pool.members[number] for number in numbers], 2)
+    return [
+        lineage
+        for one, other in pairs
+        if len(set(one.holdout.cases) & set(other.holdout.cases)) >= overlap
+        for lineage in _lineages(pool, one, other)
+    ]
+
+
+def _lineages(pool: Pool, one: Member, other: Member) -> Iterator[Lineage]:
+    """Shared ancestors that both are no worse than, and of which only one changed some text."""
+    mine, theirs = pool.ancestors(one), pool.ancestors(other)
+    if one in theirs or other in mine:
+        return
+    shared = [each for each in mine if each in theirs]
+    for ancestor in sorted(shared, key=lambda each: each.candidate.id):
+        complementary = any(
+            (one.candidate.values[name] == text) != (other.candidate.values[name] == text)
+            for name, text in ancestor.candidate.values.items()
+        )
+        if complementary and ancestor.score <= min(one.score, other.score) + EPSILON:
+            yield Lineage(ancestor, (one, other))
+
+
+def merged(lineage: Lineage, rng: random.Random) -> Candidate:
+    """Each text from whoever changed it; if both did, from the better, at a tie at random."""
+    one, other = lineage.pair
+    values: dict[str, Value] = {}
+    for name, original in lineage.ancestor.candidate.values.items():
+        texts = (one.candidate.values[name], other.candidate.values[name])
+        changed = [text for text in texts if text != original]
+        if len(changed) < 2 or texts[0] == texts[1]:
+            values[name] = changed[0] if changed else original
+        elif abs(one.score - other.score) <= EPSILON:
+            values[name] = rng.choice(texts)
+        else:
+            values[name] = lineage.better.candidate.values[name]
+    origin = Origin(kind="merge", by="reflective", note="merge of two")
+    return Candidate(values=values, parents=(one.candidate.id, other.candidate.id), origin=origin)
+
+
+def merge_cases(
+    lineage: Lineage, holdout: Sequence[Case], objective: Objective, rng: random.Random
+) -> tuple[Case, ...]:
+    """A few cases: where one is better, where the other is, and where neither is."""
+    groups: dict[int, list[Case]] = {1: [], -1: [], 0: []}
+    for case in holdout:
+        one, other = (objective.case_score(each.holdout, case.id) for each in lineage.pair)
+        if one is not None and other is not None:
+            gain = one - other
+            groups[0 if abs(gain) <= EPSILON else (1 if gain > 0 else -1)].append(case)
+    share = -(-SUBSAMPLE // 3)
+    chosen = [c for group in groups.values() for c in rng.sample(group, min(share, len(group)))]
+    rest = [case for case in holdout if case not in chosen]
+    more = rng.sample(rest, min(max(0, SUBSAMPLE - len(chosen)), len(rest)))
+    return tuple([*chosen, *more][:SUBSAMPLE])
+
+
+def as_good_as(merged: Evaluation, sides: Sequence[Evaluation], objective: Objective) -> Decision:
+    """Whether a merged candidate scores no less than the better of its two sides."""
+    pairs = [Pair(candidate=merged, incumbent=side) for side in sides]
+    compared = [compare(pair, objective, max_missing=1.0) for pair in pairs]
+    measured = [(each.candidate.score, each.incumbent.score) for each in compared]
+    scores = [(new, old) for new, old in measured if new is not None and old is not None]
+    if not scores:
+        return decide("merge", "missing", "cannot tell: scores are missing", {})
+    new, best = min(scores, key=lambda each: each[0] - each[1])
+    left, sign, right = versus(new, best)
+    code = "better" if new >= best - EPSILON else "worse"
+    reason = f"{left} on {cases(len(merged.cases))} {sign} the better side's {right}"
+    return decide("merge", code, reason, {"score": new, "better_side": best})
+
+
+class Merges:
+    """Makes one candidate of two, as often as the settings allow."""
+
+    def __init__(self, run: Run, settings: ReflectiveSettings, pool: Pool) -> None:
+        self._run = run
+        self._settings = settings
+        self._pool = pool
+        self._ids: set[str] = set()
+        self.due = False
+        """Whether the pool has grown since the last look for a merge."""
+
+    def next(self, number: int) -> tuple[Lineage, ReflectiveAttempt] | None:
+        """A merge for this round, if one is due and two candidates complement each other."""
+        allowed = self._settings.merge and len(self._ids) < self._settings.max_merges
+        if not (allowed and self.due):
+            return None
+        self.due = False
+        rng = self._run.rng("merge", number)
+        lineages = mergeable(self._pool, overlap=self._settings.merge_overlap)
+        rng.shuffle(lineages)
+        for lineage in lineages:
+            candidate = merged(lineage, rng)
+            if candidate.id not in self._ids and not self._pool.holds(candidate):
+                self._ids.add(candidate.id)
+                return lineage, _merge(number, lineage, candidate)
+        return None
+
+    async def screened(self, attempt: ReflectiveAttempt, lineage: Lineage) -> ReflectiveAttempt:
+        """In the classic loop, a merge must be no worse than either side on a few cases."""
+        if attempt.over or attempt.candidate is None or self._settings.racing:
+            return attempt
+        run, repeats = self._run, self._settings.repeats
+        rng = run.rng("merge cases", attempt.round)
+        few = merge_cases(lineage, run.dataset.holdout, run.objective, rng)
+        if run.stop_reason(run.estimate(Split.HOLDOUT, cases=few, repeats=repeats)) is not None:
+            raise Stopped
+        evaluation = await run.evaluate(
+            attempt.candidate, split=Split.HOLDOUT, cases=few, repeats=repeats
+        )
+        sides = [each.holdout.only({case.id for case in few}) for each in lineage.pair]
+        decision = as_good_as(evaluation, sides, run.objective)
+        return replace(attempt, heat=Heat(evaluation=evaluation, whole=False), decision=decision)
+
+
+def _merge(number: int, lineage: Lineage, candidate: Candidate) -> ReflectiveAttempt:
+    better = lineage.better
+    other = next(each for each in lineage.pair if each is not better)
+    return ReflectiveAttempt(
+        kind=MERGE,
+        round=number,
+        parents=(better.candidate, other.candidate),
+        candidate=candidate,
+        fields=tuple(change.surface for change in diff(better.candidate, candidate)),
+    )

@@ -32,10 +32,10 @@ from burnish.models.roles import (
     RoleMessage,
     RolePrompt,
 )
-from burnish.runs.proposers import Proposed, ProposerEvidence, Tried
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
-from burnish.strategies.minibatches import Reply, SearchMemory, score_of
+from burnish.runs.setup import Proposed, ProposerEvidence, Tried
+from burnish.strategies.partial_evaluations import Reply, SearchMemory, score_of
 from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveAttempt, ReflectiveSettings
 
 ROLE = "reflector"

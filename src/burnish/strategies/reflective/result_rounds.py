@@ -13,8 +13,7 @@ from burnish.core.trials import FINISHED, SplitResult, Trial, TrialRow
 from burnish.journal.journal import CostRow, JournalReader
 from burnish.runs.directory import RunRecord
 from burnish.runs.progress import ended_words
-from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveDetails
-from burnish.strategies.reflective.report import ENDS
+from burnish.strategies.reflective.attempts import ENDS, REFLECTIVE, ReflectiveDetails
 from burnish.strategies.reflective.results import (
     CallUsage,
     FinishReason,

@@ -17,35 +17,37 @@ from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import MAX_MISSING, SplitResult, Standing, Trial, Verdict
 from burnish.journal.limits import Budget
-from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.events import BASELINE, PERSON
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
-from burnish.strategies.minibatches import (
+from burnish.strategies.partial_evaluations import (
+    Holdout,
     LookSettings,
     Minibatch,
     SearchMemory,
+    Stopped,
     Train,
     require_splits,
 )
 from burnish.strategies.pruning import Pruner, Winner
-from burnish.strategies.race import Holdout, Stopped
 from burnish.strategies.reflective.attempts import (
     DECISIONS_AHEAD,
     LEAST_HOLDOUT,
     OUTDONE,
     REFLECTIVE,
     ROUNDS_AHEAD,
+    Merges,
+    Pool,
     ReflectiveAttempt,
     ReflectiveSettings,
     deciding_cases,
 )
-from burnish.strategies.reflective.pool import Merges, Pool
 from burnish.strategies.reflective.reflection import (
     Proposer,
     Reflection,
     ReflectRequest,
 )
+from burnish.strategies.requirements import require_baseline
 
 _VERSION = 1
 _PART_OF_HOLDOUT = 2

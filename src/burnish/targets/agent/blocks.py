@@ -1,4 +1,4 @@
-"""The agent file: every key it may have, its tools, `${VAR}` in it, and HoloDeck's config.yaml.
+"""The agent file: every key it may have, its tools, demonstrations, and HoloDeck's config.yaml.
 
 config.yaml has what agents have in common, such as the address of a provider. It is read next to
 the agent file and in `~/.holodeck`; the agent file has precedence over the first, and that over the
@@ -6,9 +6,10 @@ second. `providers` is used, and of `execution` what has an effect here.
 """
 
 import copy
+import difflib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
@@ -23,8 +24,10 @@ from burnish.core.content import (
     NotBlank,
     Places,
     Share,
+    codec,
 )
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.surfaces import DemonstratedCall, Demonstration
 from burnish.metrics.files import EvaluationsBlock
 from burnish.models.factory import ModelBlock, spelled_out
 from burnish.models.providers import find_provider
@@ -37,6 +40,7 @@ _ADDRESS = ("base_url", "endpoint")
 _EXECUTION = ("llm_timeout", "parallel_test_cases")
 
 _TopK: TypeAlias = Annotated[int, Field(ge=1, le=100)]
+DEMONSTRATIONS = "demonstrations"
 WEIGHTS = ("semantic_weight", "keyword_weight", "exact_weight")
 """The weights of a hybrid search; together they are 1."""
 
@@ -481,3 +485,57 @@ def _entry(tree: YamlTree, provider: str) -> tuple[str, Mapping[str, Json]]:
         if isinstance(each, dict) and row and find_provider(str(each.get("provider"))) is row:
             return key, each
     return "", {}
+
+
+# -- Demonstrations --------------------------------------------------------------------------------
+
+
+def demonstrations_of(block: AgentBlock) -> tuple[Demonstration, ...]:
+    """The demonstrations of a file."""
+    return tuple(
+        Demonstration(
+            input=demo.input,
+            output=demo.output,
+            case=demo.case,
+            calls=tuple(
+                DemonstratedCall.of(call.tool, call.arguments, call.result) for call in demo.calls
+            ),
+        )
+        for demo in block.demonstrations
+    )
+
+
+def written(demo: Demonstration) -> Json:
+    """A demonstration as a file has it."""
+    data = codec(Demonstration).encode(demo)
+    assert isinstance(data, dict)
+    return {key: value for key, value in data.items() if value or key != "case"}
+
+
+def unknown_tools(block: AgentBlock, demos: Sequence[Demonstration]) -> Iterator[Problem]:
+    """Calls of tools that the agent does not have."""
+    if any(isinstance(tool, McpTool) and tool.load_tools is True for tool in block.tools):
+        return  # What a server offers is known once it runs.
+    offered = [name for tool in block.tools for name in _offered(tool)]
+    for number, demo in enumerate(demos):
+        for place, call in enumerate(demo.calls):
+            if call.tool not in offered:
+                where = f"{DEMONSTRATIONS}[{number}].calls[{place}].tool"
+                message = f"the agent has no tool '{call.tool}'"
+                there = f"there are: {', '.join(offered)}" if offered else "the agent has none"
+                near = difflib.get_close_matches(call.tool, offered, n=1)
+                remedy = f"remove the call, or add the tool; {there}"
+                if near:
+                    remedy = f"did you mean '{near[0]}'?"
+                yield Problem(where=where, message=message, remedy=remedy)
+
+
+def _offered(tool: AgentTool) -> Sequence[str]:
+    """The names under which a model sees a tool."""
+    match tool:
+        case VectorstoreTool() | HierarchicalTool():
+            return [f"{tool.name}_search"]
+        case McpTool():
+            return tool.load_tools if isinstance(tool.load_tools, list) else []
+        case _:
+            return [tool.name]

@@ -1,4 +1,7 @@
-"""One case under one candidate: the conversation by pydantic-ai, tool calls and outcome."""
+"""One case under one candidate: the conversation by pydantic-ai, tool calls and outcome.
+
+A rehearsal is a case once more from the journal, without the user's tools.
+"""
 
 import json
 import time
@@ -18,7 +21,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_core import to_jsonable_python
 
@@ -35,15 +38,16 @@ from burnish.core.cases import (
     Trace,
     Usage,
 )
-from burnish.core.content import Json
+from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, RoleFailed
-from burnish.core.protocols import Effects, Role
+from burnish.core.protocols import Call, Effects, Receipt, Role
 from burnish.core.surfaces import Demonstration
 from burnish.journal.executors import failure_of
 from burnish.metrics.turns import NextRemark, TalkSoFar, play
 from burnish.models.chat import ModelClient, Priced
 from burnish.models.conversation import JournaledModel, ReplyLog, model_message, user_content
 from burnish.targets.agent.attachments import read_attachments
+from burnish.targets.agent.blocks import AgentTool, FunctionTool
 
 
 @dataclass
@@ -317,3 +321,67 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
 
 def _usage(replies: Sequence[Priced]) -> Usage:
     return sum((priced.reply.usage for priced in replies), Usage())
+
+
+# -- Rehearsals ------------------------------------------------------------------------------------
+
+
+async def rehearse_case(
+    parts: AgentParts,
+    case: Case,
+    tools: Sequence[AgentTool],
+    *,
+    draw: int,
+    effects: Effects,
+    past: Outcome,
+) -> Outcome:
+    """Run a case without calling the user's functions or downloading anything."""
+    for turn in case.turns:
+        for attachment in turn.attachments:
+            if attachment.url:
+                await beyond(effects, "download", attachment.url)
+    own = frozenset(tool.name for tool in tools if isinstance(tool, FunctionTool))
+    calls = tuple(call for step in past.trace.steps for call in step.tools)
+    toolsets: list[AbstractToolset[RunLog]] = []
+    for toolset in parts.toolsets:
+        wrapped = toolset.wrapped if isinstance(toolset, LoggedToolset) else toolset
+        # Searches and prompts are burnish's own; functions and all tools of a server are not.
+        acting = own if isinstance(wrapped, FunctionToolset) else None
+        toolsets.append(_RememberedToolset(toolset, calls=calls, acting=acting))
+    parts = replace(parts, toolsets=tuple(toolsets))
+    return await parts.run(case, draw=draw, effects=effects)
+
+
+@dataclass
+class _RememberedToolset(WrapperToolset[RunLog]):
+    """Repeats the recorded results of tools that act in the user's world."""
+
+    calls: tuple[ToolCall, ...] = ()
+    acting: frozenset[str] | None = None
+    """The tools that act; None for all of them."""
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[RunLog],
+        tool: ToolsetTool[RunLog],
+    ) -> Any:
+        if self.acting is not None and name not in self.acting:
+            return await super().call_tool(name, tool_args, ctx, tool)
+        for call in self.calls:
+            same = (call.name, call.id, dict(call.arguments)) == (name, ctx.tool_call_id, tool_args)
+            if same and not call.error:
+                ctx.deps.calls.append(call)
+                return call.result
+        return await beyond(ctx.deps.effects, "tool", name)
+
+
+async def beyond(effects: Effects, kind: str, what: str) -> bool:
+    """Request an effect that no journal has, which ends a rehearsal."""
+
+    async def perform(nested: Effects) -> Receipt[bool]:
+        del nested
+        return Receipt(value=False)
+
+    return await effects.once(Call(kind=kind, request=what, codec=codec(bool)), perform)

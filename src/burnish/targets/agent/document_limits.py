@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from burnish.journal.limits import RetryPolicy, retry
 from burnish.system import Redactor, expand_variables, read_bytes, write_atomic
 from burnish.system.files import Unreadable, file_trouble, state_folder
-from burnish.targets.web import is_web_address, web_client
+from burnish.targets.user_code import is_web_address, web_client
 
 if TYPE_CHECKING:
     from httpx2 import Response

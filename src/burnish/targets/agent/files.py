@@ -1,15 +1,18 @@
-"""Read, edit and export agent files: comments stay, paths are rebased."""
+"""Read, edit and export agent files, by paths to their fields: comments stay, paths are rebased."""
 
 import copy
+import difflib
 import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel
 
 from burnish.core.cases import Case
 from burnish.core.content import Json
@@ -17,11 +20,13 @@ from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.core.surfaces import Demonstration, Position, SurfaceType, Value, position_id
 from burnish.datasets.agent_cases import cases_in
 from burnish.datasets.formats import read_cases
+from burnish.models.factory import model_keys
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree, read_bytes, read_text, read_tree, validate_config
 from burnish.system.config import variables_in
 from burnish.system.yaml import parse_tree
 from burnish.targets.agent.blocks import (
+    DEMONSTRATIONS,
     WEIGHTS,
     AddedValue,
     AgentBlock,
@@ -30,17 +35,10 @@ from burnish.targets.agent.blocks import (
     McpTool,
     PromptTool,
     added_values,
-    expanded,
-    with_added,
-)
-from burnish.targets.agent.paths import (
-    DEMONSTRATIONS,
-    INSTRUCTIONS,
     demonstrations_of,
-    is_instructions,
-    put_at,
+    expanded,
     unknown_tools,
-    value_at,
+    with_added,
     written,
 )
 
@@ -456,3 +454,116 @@ def positions_of(agent: LoadedAgent, node: str, schemas: Mapping[str, Json]) -> 
         value: float | None = getattr(model, key)
         if value is not None:
             yield position(SurfaceType.MODEL, value, f"model.{key}", key)
+
+
+# -- Paths to fields -------------------------------------------------------------------------------
+
+INSTRUCTIONS = ("instructions", "instructions.inline", "instructions.file")
+"""All three mean the text of the instructions, inline or in a file."""
+_STEP = re.compile(r"\.?([A-Za-z_]\w*)|\[(\d+)\]|\[([A-Za-z_]\w*)=([^\]]+)\]")
+
+
+@dataclass(frozen=True)
+class Named:
+    """The item of a list that has this value under this key."""
+
+    key: str
+    value: str
+
+
+_Step: TypeAlias = str | int | Named
+
+
+def parse_path(path: str) -> tuple[_Step, ...]:
+    """Parse a path into its steps."""
+    steps: list[_Step] = []
+    at = 0
+    while at < len(path):
+        match = _STEP.match(path, at)
+        if match is None or (not steps and path[at] in ".["):
+            raise _wrong(path, "not a path; write it like tools[name=archive].top_k")
+        name, index, key, value = match.groups()
+        steps.append(name or (int(index) if index else Named(key, value.strip("'\""))))
+        at = match.end()
+    if not steps:
+        raise _wrong(path, "the path is empty")
+    return tuple(steps)
+
+
+def is_instructions(path: str) -> bool:
+    """Whether the path means the text of the instructions."""
+    return path in INSTRUCTIONS
+
+
+def value_at(block: BaseModel, path: str) -> Any:
+    """The value in a validated file, or its default."""
+    node: Any = block
+    for step in parse_path(path):
+        node = _below(node, step, path)
+    return node
+
+
+def put_at(root: MutableMapping[str, Any], path: str, value: Any) -> None:
+    """Set a value in the file's tree; missing blocks are created."""
+    node: Any = root
+    *way, last = parse_path(path)
+    for step in way:
+        node = _into(node, step, path)
+    if isinstance(last, Named):
+        raise _wrong(path, "the path must end in a field")
+    node[last] = value
+
+
+def _into(node: Any, step: _Step, path: str) -> Any:
+    if isinstance(step, Named):
+        return _item(node, step, path)
+    if isinstance(step, str) and isinstance(node, MutableMapping):
+        mapping = cast("MutableMapping[str, Any]", node)
+        if step == "model" and isinstance(short := mapping.get(step), str):
+            mapping[step] = model_keys(short)  # `provider:name` has no room for settings
+        return mapping.setdefault(step, {})
+    return node[step]
+
+
+def _below(node: Any, step: _Step, path: str) -> Any:
+    if isinstance(step, Named):
+        return _item(node, step, path)
+    if isinstance(step, int):
+        items = cast("Sequence[Any]", node if isinstance(node, list) else [])
+        if step >= len(items):
+            raise _wrong(path, f"there is no item {step}")
+        return items[step]
+    if isinstance(node, BaseModel) and step in type(node).model_fields:
+        return getattr(node, step)
+    if isinstance(node, Mapping) and step in node:
+        return cast("Mapping[str, Any]", node)[step]
+    raise _wrong(path, f"there is no '{step}'", _near(step, node))
+
+
+def _item(node: Any, step: Named, path: str) -> Any:
+    items = cast("list[Any]", node) if isinstance(node, list) else []
+    names = [
+        cast("Mapping[str, Any]", item).get(step.key)
+        if isinstance(item, Mapping)
+        else getattr(item, step.key, None)
+        for item in items
+    ]
+    if step.value not in names:
+        listing = ", ".join(str(name) for name in names) or "none"
+        raise _wrong(path, f"nothing has {step.key} '{step.value}'", f"there are: {listing}")
+    return items[names.index(step.value)]
+
+
+def _near(step: str, node: Any) -> str:
+    if isinstance(node, BaseModel):
+        names = list(type(node).model_fields)
+    else:
+        names = list(cast("Mapping[str, Any]", node)) if isinstance(node, Mapping) else []
+    near = difflib.get_close_matches(step, names, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"there are: {', '.join(names)}" if names else ""
+
+
+def _wrong(path: str, message: str, remedy: str = "") -> ConfigError:
+    return ConfigError([Problem(where=path, message=message, remedy=remedy)])

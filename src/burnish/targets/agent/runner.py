@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from burnish.core.cases import Case, Usage
-from burnish.core.content import Json, codec
+from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
-from burnish.core.protocols import Call, Description, Effects, Receipt, Role
+from burnish.core.protocols import Description, Role
 from burnish.core.surfaces import Candidate, Surface, node_path
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
@@ -23,14 +23,14 @@ from burnish.targets.agent.blocks import (
     AgentBlock,
     HierarchicalTool,
     VectorstoreTool,
+    demonstrations_of,
 )
 from burnish.targets.agent.files import LoadedAgent, edit, response_schema
-from burnish.targets.agent.paths import demonstrations_of
 
 if TYPE_CHECKING:
     # Loads pydantic-ai, which takes a second: only an agent that is made needs it.
     from burnish.targets.agent.conversation import AgentParts
-    from burnish.targets.agent.search import SearchTools
+    from burnish.targets.agent.tools import SearchTools
 
 _CHARS = 4
 """Characters that make about one token."""
@@ -52,16 +52,6 @@ def forecast(agent: LoadedAgent, client: ModelClient, case: Case, spend: Spend) 
     usage = Usage(requests=spend.calls, input_tokens=read, output_tokens=written)
     cost = client.prices.nano_usd(client.ref, usage) if client.priced else 0
     return replace(spend, nano_usd=cost or 0, tokens_in=read, tokens_out=written)
-
-
-async def beyond(effects: Effects, kind: str, what: str) -> bool:
-    """Request an effect that no journal has, which ends a rehearsal."""
-
-    async def perform(nested: Effects) -> Receipt[bool]:
-        del nested
-        return Receipt(value=False)
-
-    return await effects.once(Call(kind=kind, request=what, codec=codec(bool)), perform)
 
 
 def client_for(models: Models, block: AgentBlock) -> ModelClient:
@@ -176,6 +166,6 @@ def _search_tools(agent: LoadedAgent, models: Models) -> "SearchTools | None":
     """Retrieval is imported only if a tool searches."""
     if not any(isinstance(tool, VectorstoreTool | HierarchicalTool) for tool in agent.block.tools):
         return None
-    from burnish.targets.agent.search import SearchTools
+    from burnish.targets.agent.tools import SearchTools
 
     return SearchTools(agent, models)

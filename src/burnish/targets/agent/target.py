@@ -10,12 +10,13 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Effects, Receipt
 from burnish.core.surfaces import Candidate, Node, Origin, Position, Structure, Value, node_path
 from burnish.metrics.turns import DEFAULT_TURNS
-from burnish.targets.agent.files import edit, export_agent, positions_of
-from burnish.targets.agent.paths import (
-    DEMONSTRATIONS,
+from burnish.targets.agent.blocks import DEMONSTRATIONS, demonstrations_of
+from burnish.targets.agent.files import (
     INSTRUCTIONS,
-    demonstrations_of,
+    edit,
+    export_agent,
     is_instructions,
+    positions_of,
     value_at,
 )
 from burnish.targets.agent.runner import AgentRunner, forecast
@@ -58,7 +59,7 @@ class AgentTarget(AgentRunner):
         self, candidate: Candidate, case: Case, *, draw: int, effects: Effects, past: Outcome
     ) -> Outcome:
         """Run the case as far as `effects` know it, without calling the user's tools."""
-        from burnish.targets.agent.rehearsal import rehearse_case
+        from burnish.targets.agent.conversation import rehearse_case
 
         parts, tools = await self.parts(candidate), self.agent.block.tools
         return await rehearse_case(parts, case, tools, draw=draw, effects=effects, past=past)

@@ -35,8 +35,14 @@ from burnish.system.workspaces import (
 )
 from burnish.system.workspaces.snapshots import covers, folders_of, matches, pattern_of
 from burnish.system.yaml import value_in
-from burnish.targets.artifacts.file_checks import NewFiles, files_only
-from burnish.targets.artifacts.safeguards import HeldFiles, StartRecord, doubts, read_held_files
+from burnish.targets.artifacts.safeguards import (
+    HeldFiles,
+    NewFiles,
+    StartRecord,
+    doubts,
+    files_only,
+    read_held_files,
+)
 from burnish.targets.artifacts.task import (
     HOLDOUT,
     RUNTIME,

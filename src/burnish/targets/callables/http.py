@@ -25,8 +25,7 @@ from burnish.targets.callables.target import (
     TurnInput,
     of_text,
 )
-from burnish.targets.user_code import agent_failure, current_prompts
-from burnish.targets.web import is_web_address, web_client
+from burnish.targets.user_code import agent_failure, current_prompts, is_web_address, web_client
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response

@@ -22,7 +22,7 @@ from burnish.metrics.document_matching import path_problem
 from burnish.system import ChildProcesses, expand_variables
 from burnish.system.files import state_folder
 from burnish.system.processes import own_children
-from burnish.system.user_functions import load_function
+from burnish.system.user_code import load_function
 from burnish.targets.callables.http import hidden, written_out
 from burnish.targets.callables.target import (
     AgentUnreachable,

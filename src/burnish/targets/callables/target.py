@@ -1,4 +1,4 @@
-"""Conversations with a called agent, and the base of all such targets."""
+"""Conversations with a called agent, the base of all such targets, and targets without surfaces."""
 
 import math
 import time
@@ -7,20 +7,70 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeAlias
 
 from burnish.core.cases import Case, Failure, FailureKind, Message, Outcome, Step, Trace, Usage
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, RoleFailed
-from burnish.core.money import Spend, to_nano
+from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.core.protocols import Description, Effects, Receipt, Role
-from burnish.core.surfaces import Candidate
+from burnish.core.surfaces import Candidate, Origin, Surface
 from burnish.metrics.document_matching import parse_json, read_path
 from burnish.metrics.text_matching import a_kind, counted
 from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
-from burnish.targets.recorded import FixedTarget
 from burnish.targets.user_code import agent_failure, of_value
 from burnish.tracing.steps import leave, left_behind
+
+# -- Targets without surfaces ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedTarget:
+    """A target with nothing to edit."""
+
+    leaf: bool = True
+
+    @property
+    def surfaces(self) -> Sequence[Surface]:
+        return ()
+
+    @property
+    def baseline(self) -> Candidate:
+        return Candidate(values={}, origin=Origin(kind="baseline"))
+
+    def check(self, candidate: Candidate) -> Sequence[Problem]:
+        del candidate
+        return ()
+
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        del candidate, home
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedTarget(FixedTarget):
+    """Has nothing to run: its cases are scored as recorded."""
+
+    @property
+    def description(self) -> Description:
+        return Description(kind="recorded")
+
+    async def run(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+    ) -> Receipt[Outcome]:
+        """Refuse the case, because it has no recording."""
+        del candidate, draw, effects
+        message = "this case was not recorded, and there is no agent to run it"
+        remedy = "give the recorded conversation, or an agent"
+        raise ConfigError([Problem(where=case.id, message=message, remedy=remedy)])
+
+    def estimate(self, case: Case) -> Spend:
+        del case
+        return NOTHING
+
+
+# -- Agents that are called ------------------------------------------------------------------------
 
 
 class AgentUnreachable(ConnectionError):

@@ -4,10 +4,10 @@ from burnish.targets.frameworks.adapters import (
     AgentAdapter,
     AgentPart,
     AgentTalk,
+    FrameworkTarget,
     adapter_for,
     with_values,
 )
-from burnish.targets.frameworks.target import FrameworkTarget
 
 __all__ = [
     "AgentAdapter",

@@ -1,4 +1,4 @@
-"""Adapters: how the texts and numbers of a framework's agent are found, replaced and run.
+"""Agents of frameworks: how their texts and numbers are found, replaced and run, and the target.
 
 An adapter is found by the type of the agent. No framework is imported before an agent of it is
 there.
@@ -8,20 +8,24 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast
 
+from burnish.core.cases import Case, Outcome, Step, Trace
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.protocols import Description, Effects, Receipt
 from burnish.core.surfaces import (
+    Candidate,
     Demonstration,
     DemosSurface,
     NumberSurface,
+    Origin,
     Surface,
     TextSurface,
     Value,
@@ -29,7 +33,10 @@ from burnish.core.surfaces import (
     placeholders_in,
 )
 from burnish.system.extras import PURPOSES, install_command, installed_version
-from burnish.system.user_functions import installed
+from burnish.system.user_code import installed
+from burnish.targets.callables import CallableTarget, CallingTarget
+from burnish.targets.callables.target import Reply
+from burnish.targets.user_code import CurrentPrompts, providing
 
 _GROUP = "burnish.agents"
 """The entry points of other adapters: the name is `package.Class`, the value an AgentAdapter."""
@@ -291,3 +298,126 @@ KNOWN = (
     "known are agents of pydantic-ai, OpenAI Agents, LangGraph, Google ADK and CrewAI, and programs"
     " of DSPy"
 )
+
+
+# -- The target ------------------------------------------------------------------------------------
+
+
+_VALUES = "values.json"
+"""The file of a candidate with all its values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkTarget(CallingTarget):
+    """Runs a copy of the agent with the values of a candidate; the agent itself stays as it is."""
+
+    adapter: AgentAdapter
+    name: str
+    fingerprint: str = ""
+    """A hash of its source."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts that no library knows of: the agent asks for them with `burnish.prompt(name)`."""
+
+    @property
+    def calls_function(self) -> bool:
+        return True
+
+    @property
+    def remembers(self) -> bool:
+        return self.adapter.remembers
+
+    @cached_property
+    def _parts(self) -> Sequence[AgentPart]:
+        named = (AgentPart.text(name, text) for name, text in self.texts.items())
+        return (*self.adapter.parts(), *named)
+
+    @property
+    def surfaces(self) -> Sequence[Surface]:
+        return [part.surface for part in self._parts]
+
+    @cached_property
+    def _baseline(self) -> Candidate:
+        values = {part.surface.id: part.value for part in self._parts}
+        return Candidate(values=values, origin=Origin(kind="baseline"))
+
+    @property
+    def baseline(self) -> Candidate:
+        return self._baseline
+
+    @property
+    def description(self) -> Description:
+        """Its name, its framework, its surfaces and a hash of its file."""
+        config: dict[str, Json] = {
+            "call": self.name,
+            "library": self.adapter.library,
+            "source": self.fingerprint,
+            "surfaces": [surface.id for surface in self.surfaces],
+        }
+        return self._described("framework", config)
+
+    def problems(self) -> Sequence[Problem]:
+        ids = [surface.id for surface in self.surfaces]
+        return [
+            Problem(
+                where=f"agent {self.name}",
+                message=f"two of its parts would have the name '{name}'",
+                remedy="give each agent and each tool a name of its own",
+            )
+            for name in dict.fromkeys(ids)
+            if ids.count(name) > 1
+        ]
+
+    def check(self, candidate: Candidate) -> Sequence[Problem]:
+        try:
+            self._agent(candidate)
+        except ConfigError as error:
+            return error.problems
+        except (TypeError, ValueError) as error:
+            return [Problem(where=self.name, message=f"the agent cannot be made: {error}")]
+        return ()
+
+    def conversation(self) -> AbstractAsyncContextManager[Reply]:
+        return self.conversation_with(self.baseline)
+
+    def conversation_with(self, candidate: Candidate) -> AbstractAsyncContextManager[Reply]:
+        agent = self._agent(candidate)
+        return CallableTarget(
+            agent=lambda: self.adapter.talk(agent), name=self.name, fingerprint=self.fingerprint
+        ).conversation()
+
+    async def run(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+    ) -> Receipt[Outcome]:
+        texts = {name: str(candidate.values[name]) for name in self.texts}
+        with providing(CurrentPrompts(texts=texts, make_folder=_no_folder)):
+            receipt = await super().run(candidate, case, draw=draw, effects=effects)
+        steps = tuple(map(self._attributed, receipt.value.trace.steps))
+        return replace(receipt, value=replace(receipt.value, trace=Trace(steps=steps)))
+
+    def _agent(self, candidate: Candidate) -> Any:
+        """A copy of the agent with the values of a candidate."""
+        own = {k: value for k, value in candidate.values.items() if k not in self.texts}
+        return self.adapter.with_values(own)
+
+    def _attributed(self, step: Step) -> Step:
+        """A step with its node's surfaces; with all of them where none has the node's name."""
+        if step.surfaces:
+            return step
+        every = [surface.id for surface in self.surfaces]
+        own = [name for name in every if name.startswith(f"{step.node}.")]
+        return replace(step, surfaces=tuple(sorted(own or every)))
+
+    def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
+        """All values in one file, and each text in its own."""
+        del home
+        texts = {
+            f"{name.replace('/', '_')}.md": value.encode()
+            for name, value in candidate.values.items()
+            if isinstance(value, str)
+        }
+        return {_VALUES: values_as_json(candidate.values).encode(), **texts}
+
+
+def _no_folder() -> Path:
+    message = "the texts of this agent are not in a folder"
+    raise ConfigError([Problem(message=message, remedy="take them with burnish.prompt(name)")])

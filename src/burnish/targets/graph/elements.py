@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.journal.executors import timed_call
-from burnish.system.patterns import BadPattern, require_pattern, search
+from burnish.system.user_code import BadPattern, require_pattern, search
 from burnish.targets.agent.files import Instructions, read_instructions
 from burnish.targets.user_code import in_thread, is_async, qualified_name, source_hash
 

@@ -14,7 +14,7 @@ from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.models.factory import ModelBlock
 from burnish.system import YamlTree, read_tree, validate_config
 from burnish.system.config import nearest
-from burnish.system.user_functions import load_function
+from burnish.system.user_code import load_function
 from burnish.targets.agent.blocks import (
     AgentModel,
     AgentTool,

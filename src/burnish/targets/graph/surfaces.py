@@ -30,6 +30,7 @@ from burnish.models.references import ModelRef
 from burnish.system import YamlTree
 from burnish.system.config import nearest
 from burnish.system.yaml import write_yaml
+from burnish.targets.agent.blocks import written
 from burnish.targets.agent.files import (
     PROMPTS,
     EditedAgent,
@@ -40,7 +41,6 @@ from burnish.targets.agent.files import (
     way_back,
     write_values,
 )
-from burnish.targets.agent.paths import written
 from burnish.targets.graph.elements import Condition, Skill
 from burnish.targets.graph.graphs import AgentNode, Graph, GroupNode
 

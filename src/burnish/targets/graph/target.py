@@ -16,7 +16,7 @@ from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, play
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.targets.agent.files import edit
-from burnish.targets.agent.runner import AgentRunner, beyond, forecast
+from burnish.targets.agent.runner import AgentRunner, forecast
 from burnish.targets.graph.elements import Flow, skill_section
 from burnish.targets.graph.files import flow_of
 from burnish.targets.graph.graphs import (
@@ -53,7 +53,7 @@ class _RehearsedWork(Work):
     past: Outcome
 
     async def agent(self, node: AgentNode, job: Job) -> Outcome:
-        from burnish.targets.agent.rehearsal import rehearse_case
+        from burnish.targets.agent.conversation import rehearse_case
 
         step = self._step(job.step)
         return await rehearse_case(
@@ -69,7 +69,7 @@ class _RehearsedWork(Work):
         step = self._step(job.step)
         same = step is not None and step.input == job.input.text and not step.error
         if step is None or not same or not self._knew(node, job):
-            await beyond(self.effects, "function", node.name)
+            await self._beyond("function", node.name)
         return of_value(step.output if step else None)
 
     async def holds(self, edge: GraphEdge, visit: Visit) -> bool:
@@ -79,12 +79,17 @@ class _RehearsedWork(Work):
         ends = [step for step in visit.steps if step.id in visit.last]
         pasts = [(self._step(step.id), step.output) for step in ends]
         if any(past is None or past.output != output for past, output in pasts):
-            await beyond(self.effects, "condition", f"{edge.source} -> {edge.to}")
+            await self._beyond("condition", f"{edge.source} -> {edge.to}")
         to = node_id(self.graph, f"{visit.path.removesuffix(visit.node)}{edge.to}")
         return any(
             f"{step.node}/".startswith(f"{to}/") and {*visit.last} & {*step.predecessors}
             for step in self.past.trace.steps
         )
+
+    async def _beyond(self, kind: str, what: str) -> None:
+        from burnish.targets.agent.conversation import beyond
+
+        await beyond(self.effects, kind, what)
 
     def _step(self, name: str) -> Step | None:
         return next((step for step in self.past.trace.steps if step.id == name), None)

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias, cast
 from burnish.core.content import short_id
 from burnish.core.errors import FileTrouble, RollbackError, RunLocked
 from burnish.system.borrowed_files import make_private_folder
-from burnish.system.files import file_trouble, read_bytes, write_atomic
-from burnish.system.locks import FileLock
+from burnish.system.files import FileLock, file_trouble, read_bytes, write_atomic
 from burnish.system.processes import Owner
 from burnish.system.restoration import SCHEMA, PutBack, digest, records_in
 

@@ -21,7 +21,7 @@ from burnish.core.errors import BurnishError, ConfigError
 from burnish.system.files import read_bytes, state_folder, write_atomic
 from burnish.system.restoration import digest
 from burnish.targets.prompts.fields import FileField, decoded, lock_files
-from burnish.targets.web import blocking_client, is_web_address
+from burnish.targets.user_code import blocking_client, is_web_address
 
 _SECONDS = 30.0
 _TRIES = 5

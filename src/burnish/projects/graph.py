@@ -28,7 +28,7 @@ from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.projects.adopt_files import carried_over
-from burnish.projects.agent.homes import changed_files, file_changes, text_change
+from burnish.projects.agent.dialect import changed_files, file_changes, text_change
 from burnish.projects.evaluation_setup import User, read_metrics, read_splits, simulated_user
 from burnish.runs.directory import Header
 from burnish.runs.draft import FilePlace

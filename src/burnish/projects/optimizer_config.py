@@ -18,7 +18,7 @@ from burnish.strategies.reflective.attempts import FieldSelection, FrontierType,
 from burnish.system import Redactor, YamlTree, validate_config
 from burnish.system.config import near
 from burnish.system.yaml import TreePath
-from burnish.targets.prompts.sources import Mode
+from burnish.targets.prompts.target import Mode
 
 BUILT_IN = ("gepa_reflective", "reflective")
 """The algorithms that burnish has: the loop of AgentOptimizer, and the same with racing."""

@@ -28,8 +28,7 @@ from burnish.system.settings import Access, Door, Settings, Text
 from burnish.targets.callables import CallingTarget
 from burnish.targets.callables.target import notes_for, price_notes
 from burnish.targets.prompts.fields import FileField, decoded, encoded, lock_files
-from burnish.targets.prompts.sources import Mode
-from burnish.targets.prompts.target import PromptsTarget
+from burnish.targets.prompts.target import Mode, PromptsTarget
 from burnish.targets.prompts.target_prompt import TargetPrompt
 
 _PROMPTS = "prompts"

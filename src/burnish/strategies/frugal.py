@@ -1,4 +1,4 @@
-"""The strategy `frugal` as a plug-in: the search for savings, its plan and its report.
+"""The strategy `frugal`: the cheapest candidate that is not worse than the baseline by a margin.
 
 It changes one thing at a time, and keeps what saves and does not harm. It asks no model: other
 choices (such as a cheaper model), fewer demonstrations, other numbers, and texts without some of
@@ -31,11 +31,13 @@ from burnish.core.surfaces import (
     Surface,
     TextSurface,
     Value,
+    at_unit,
     diff,
+    rounded,
+    unit,
 )
 from burnish.core.trials import Decision, SplitResult, Trial, TrialRow, Verdict
 from burnish.runs import progress
-from burnish.runs.baseline_checks import require_baseline
 from burnish.runs.directory import RunRecord
 from burnish.runs.plugins import (
     COSTS,
@@ -49,9 +51,9 @@ from burnish.runs.report_sections import plain_report
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
+from burnish.strategies.partial_evaluations import BLOCK, Course, Stopped, may_end_early, race
 from burnish.strategies.parts import LineageStep, Part, SurfaceParts, parts_of
-from burnish.strategies.race import BLOCK, Course, Stopped, may_end_early, race
-from burnish.strategies.scales import at_unit, rounded, unit
+from burnish.strategies.requirements import require_baseline
 from burnish.system.settings import Access, Door
 
 _Goal: TypeAlias = Literal["cheaper", "faster", "frontier"]

@@ -9,8 +9,8 @@ from burnish.core.cases import Outcome, Split
 from burnish.core.comparisons import Pair
 from burnish.core.content import stream
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
-from burnish.core.false_accepts import AIM, NullRuns, false_accepts
 from burnish.core.gates import min_gain, sigma, strict
+from burnish.strategies.requirements import AIM, NullRuns, false_accepts
 
 RUNS = NullRuns(train=12, holdout=8, repeats=3, trials=10)
 OBJECTIVE = Objective(weights={"right": 1.0})

@@ -1,4 +1,4 @@
-"""Apps made of project files and PromptIter engines."""
+"""Apps of the service: project files and PromptIter engines under a name."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from burnish.compat.promptiter import (
     RunStatus,
     read_request,
 )
-from burnish.compat.promptiter.remote_files import RemoteFile, remote_parts, remote_target
+from burnish.compat.promptiter.remote import RemoteFile, remote_parts, remote_target
 from burnish.compat.promptiter.requests import LIMITS, within
 from burnish.compat.promptiter.snapshot import SurfaceMap
 from burnish.core.cases import Dataset
@@ -30,45 +30,36 @@ from burnish.core.protocols import Metric, Target
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.models.references import ModelRef
-from burnish.projects.clients import (
-    NOTHING_ALLOWED,
-    AllowedNames,
-    ClientRequest,
-    NotAllowed,
-)
+from burnish.projects.clients import NOTHING_ALLOWED, AllowedNames, ClientRequest, NotAllowed
 from burnish.projects.description import STRATEGY as STRATEGY_FIELD
 from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Document, Flags
 from burnish.projects.evaluation_setup import named_user, read_metrics
 from burnish.projects.file_kinds import GraphFile
 from burnish.projects.file_structure import read_structure
-from burnish.projects.graph.plugin import graph_of, graph_parts, graph_target
+from burnish.projects.graph import graph_of, graph_parts, graph_target
 from burnish.projects.grid_axes import CURRENT, GridAxes, check_axes
 from burnish.projects.grids import column_measurement
 from burnish.projects.launch import load_project
-from burnish.projects.measurements import (
-    describe_measurement,
-    from_description,
-    measurement_doors,
-)
+from burnish.projects.measurements import describe_measurement, from_description, measurement_doors
 from burnish.runs.build import build, building_of
 from burnish.runs.draft import refuse_literals
 from burnish.runs.plugins import Building, TargetParts, target_plugin
 from burnish.runs.stoppers import STOP_FILE
-from burnish.server.apps.projects import (
-    ColumnRequest,
-    EvaluationSettings,
-    JobRequest,
-    MeasureWork,
-    ProjectWork,
-    refuse_kind,
-)
 from burnish.server.runs import Datasets
 from burnish.server.security import check_app_name
+from burnish.server.shapes import ColumnRequest, EvaluationSettings, JobRequest, refuse_kind
 from burnish.server.stores import records
 from burnish.server.stores.accounts import Amounts
 from burnish.server.stores.records import UNCHANGED, NewEvent, RunChanges, RunEvent
-from burnish.server.work import EventSink, LoopThread, RunContext, RunOutcome
+from burnish.server.work import (
+    EventSink,
+    LoopThread,
+    MeasureWork,
+    ProjectWork,
+    RunContext,
+    RunOutcome,
+)
 from burnish.strategies.backprop.prompts import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.strategies.backprop.strategy import Backprop, role_models, whole_names
 from burnish.strategies.measure import Measure

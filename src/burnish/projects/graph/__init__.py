@@ -1,1 +1,0 @@
-"""Project files of kind `graph`: a graph of agents, and how to improve it."""

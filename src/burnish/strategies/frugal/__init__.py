@@ -1,1 +1,0 @@
-"""The cheapest candidate that is not worse than the baseline by more than a margin."""
