@@ -45,6 +45,8 @@ def _reflections(options: argparse.Namespace, endpoint: Endpoint) -> str:
         systems=options.system,
         draws=options.draws,
         cases=options.cases,
+        seed=options.seed,
+        tuning=options.tuning,
         folder=options.prompts,
         log=options.log,
     )
@@ -85,6 +87,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--holdout", type=int)
     parser.add_argument("--test", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--tuning", action="store_true", help="rewrite and score on cases kept for tuning"
+    )
     parser.add_argument("--task", action="append", choices=list(TASKS), help="all unless named")
     parser.add_argument("--system", action="append", choices=(BURNISH, GEPA), help="both")
     parser.add_argument("--prompts", type=Path, default=Path(), help="folder of installed prompts")

@@ -51,6 +51,8 @@ class Rewritten:
     task: str
     system: str
     draw: int
+    seed: int
+    """Of the cases."""
     text: str
     score: float
     start: float
@@ -161,6 +163,9 @@ class Reflections:
     systems: Sequence[str]
     draws: int = 8
     cases: int = 40
+    seed: int = 1
+    tuning: bool = False
+    """Uses the cases that are kept for tuning, of which nothing is reported."""
     folder: Path = Path()
     """Where installed role prompts are looked for."""
     log: Path | None = None
@@ -195,7 +200,7 @@ class Reflections:
     async def _failures(self, agent: Agent, name: str) -> Failures:
         """The first cases of train that the agent gets wrong."""
         task = TASKS[name]
-        train = task.dataset(self._sizes).train
+        train = self._dataset(name).train
         cases: list[Case] = []
         answers: list[str] = []
         for case in train:
@@ -225,6 +230,7 @@ class Reflections:
             task=name,
             system=system,
             draw=draw,
+            seed=self.seed,
             text=draft.text,
             score=await self._score(agent, name, draft.text) if draft.text.strip() else start,
             start=start,
@@ -236,18 +242,19 @@ class Reflections:
 
     async def _score(self, agent: Agent, name: str, text: str) -> float:
         if (name, text) not in self.scores:
-            cases = TASKS[name].dataset(self._sizes).test
-            self.scores[name, text] = await agent.score(text, cases)
+            self.scores[name, text] = await agent.score(text, self._dataset(name).test)
         return self.scores[name, text]
 
-    @property
-    def _sizes(self) -> Sizes:
-        return Sizes(train=_TRAIN, holdout=0, test=self.cases)
+    def _dataset(self, name: str) -> Dataset:
+        sizes = Sizes(train=_TRAIN, holdout=0, test=self.cases)
+        return TASKS[name].dataset(sizes, seed=self.seed, tuning=self.tuning)
 
     def _logged(self) -> Iterator[Rewritten]:
         if self.log is not None and self.log.exists():
             for line in self.log.read_text(encoding="utf-8").splitlines():
                 each = Rewritten(**json.loads(line))
+                if each.seed != self.seed:
+                    continue
                 self.scores[each.task, each.text] = each.score
                 self.scores[each.task, TASKS[each.task].instructions] = each.start
                 yield each

@@ -46,10 +46,13 @@ class Task:
     sentences: Callable[[], Iterator[tuple[str, str]]]
     """Sentences with their answers; every sentence once."""
 
-    def dataset(self, sizes: Sizes, *, seed: int = 1) -> Dataset:
-        """Cases of their own for each split, all kinds of answers in each."""
+    def dataset(self, sizes: Sizes, *, seed: int = 1, tuning: bool = False) -> Dataset:
+        """Cases of their own for each split, all kinds of answers in each.
+
+        A fifth of the sentences is for `tuning` prompts and settings: no reported figure uses one.
+        """
         rng = stream(seed, "real tasks", self.name)
-        queues = _by_answer_kind(list(self.sentences()), rng)
+        queues = _by_answer_kind(self._pairs(tuning=tuning), rng)
         count = sizes.train + sizes.holdout + sizes.test
         pairs = list(islice(_in_turn(queues), count))
         assert len(pairs) == count, f"{self.name} has only {len(pairs)} sentences"
@@ -61,6 +64,11 @@ class Task:
         return Dataset(
             train=cases[: sizes.train], holdout=cases[sizes.train : held], test=cases[held:]
         )
+
+    def _pairs(self, *, tuning: bool) -> list[tuple[str, str]]:
+        pairs = list(self.sentences())
+        apart = set(stream(0, "tuning", self.name).sample(range(len(pairs)), len(pairs) // 5))
+        return [pair for number, pair in enumerate(pairs) if (number in apart) is tuning]
 
 
 def _by_answer_kind(

@@ -49,6 +49,15 @@ def test_no_two_cases_share_a_sentence_and_each_split_has_every_label(name: str)
     assert TASKS[name].dataset(Sizes()) == data
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_reported_uses_no_sentence_that_is_kept_for_tuning(name: str) -> None:
+    tuning = TASKS[name].dataset(Sizes(train=20, holdout=20, test=20), tuning=True)
+    kept = {case.turns[0].input for case in (*tuning.train, *tuning.holdout, *tuning.test)}
+    for seed in range(5):
+        data = TASKS[name].dataset(Sizes(), seed=seed)
+        assert kept.isdisjoint(case.turns[0].input for case in (*data.train, *data.test))
+
+
 def test_the_best_of_four_is_the_mean_over_all_choices_of_four() -> None:
     assert best_of([0.0, 1.0], 1) == 0.5
     assert best_of([0.0, 0.0, 1.0], 2) == pytest.approx(2 / 3)
@@ -88,7 +97,7 @@ async def test_rewrites_are_scored_on_new_cases_and_kept(
     assert {each["task"]: each["text"] for each in made} == {
         "routing": f"{RULES}\n\nAnswer with exactly one of these, and nothing else: "
         "billing, finance, legal, repairs, sales",
-        "dates": f"{RULES}\n\nWrite the answer in exactly this form, and nothing else: 2021/07/03",
+        "dates": f"{RULES}\n\nWrite the answer in exactly this form, and nothing else: 2026/01/23",
     }
     assert all(each["tokens"] > 0 < each["seconds"] for each in made)
     again = await told(capsys, *arguments, "--task", "routing", "--task", "dates")

@@ -231,6 +231,23 @@ async def test_a_text_that_was_tried_before_is_asked_for_again() -> None:
     assert [each.temperature for each in backend.settings] == [0.5, 0.9]
 
 
+async def test_the_second_request_may_show_other_cases() -> None:
+    def otherwise(wish: Wish) -> Wish:
+        return wish.model_copy(update={"cases": "Input: The door sticks."})
+
+    role, backend = rewriter("Be brief.", "The door sticks.", "Be bold.")
+    assert role.rewrite is not None
+    role = replace(role, rewrite=replace(role.rewrite, otherwise=otherwise))
+    receipt = await role.answer(Wish(text="Be brief."), draw=0, effects=DirectEffects())
+    first, again, *_ = (each.messages[-1].content for each in backend.asked)
+    assert "lamp" in first
+    assert "door" not in first
+    assert "door" in again
+    assert "lamp" not in again
+    assert "An earlier answer was of no use" in again
+    assert receipt.value.new_text == "The door sticks.", "a second answer is taken as it is"
+
+
 async def test_a_text_that_is_the_current_one_when_completed_is_asked_for_again() -> None:
     def completed(wish: Wish, text: str) -> str:
         del wish

@@ -92,6 +92,23 @@ def test_what_is_not_worth_it_is_turned_away_for_free(
     assert all(call.split()[1] == baseline for call in runs)
 
 
+def test_other_failures_of_the_same_text_are_at_hand_for_a_second_request(tmp_path: Path) -> None:
+    talk = Talk(rewrite=lambda _, draw: f"{START} Number {draw}.")
+    made = scripted(says(no), talk, settings=CLASSIC, budget=Budget(max_trials=3))
+    driven(made, tmp_path / "run")
+    first, *later = talk.asked
+    assert first.other_records == "", "nothing else is known yet"
+    shown, others = set[str](), set[str]()
+    for request in later:
+        shown, others = _inputs(request.records), _inputs(request.other_records)
+        assert not shown & others
+    assert len(others) == len(shown) == 3
+
+
+def _inputs(records: str) -> set[str]:
+    return {line for line in records.splitlines() if line.startswith("Input: ")}
+
+
 def test_a_text_that_was_tried_before_is_not_tried_again(tmp_path: Path) -> None:
     talk = Talk(rewrite=lambda r, _: f"{START} Now.")
     run = driven(scripted(says(no), talk, budget=Budget(max_trials=3)), tmp_path / "run")

@@ -195,6 +195,8 @@ class RewrittenText(Generic[Request, Answer]):
     """The text with what it must say, where its model left that out."""
     tried: Callable[[Request], Collection[str]] = lambda _: ()
     """Texts in its place that were measured before."""
+    otherwise: Callable[[Request], Request] = lambda request: request
+    """The request for a second answer, after one with nothing new."""
 
     def cleaned(self, answer: Answer, request: Request, frame: frozenset[str]) -> Answer:
         """The answer without what its model copied from around the text."""
@@ -311,7 +313,9 @@ class ModelRole(Generic[Request, Answer]):
             return await self._answered(request, messages, schema, asking, self.client, strict=True)
         except _IdleAnswer as idle:
             reason, text = str(idle), idle.text
-        *before, last = messages
+        if self.rewrite is not None:
+            request = self.rewrite.otherwise(request)
+        *before, last = self._messages(request)
         hint = f"An earlier answer was of no use: {reason}. Write a new text of your own."
         again = (*before, replace(last, content=f"{last.content.rstrip()}\n\n{hint}\n"))
         warm = _warmer(self.client)

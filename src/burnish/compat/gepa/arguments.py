@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from burnish.core.cases import Case, Dataset, Message, Outcome, Split
 from burnish.core.content import Codec, Json, codec, short_id
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra, Problem, RoleFailed
-from burnish.core.evaluations import Score
+from burnish.core.evaluations import CaseResult, Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Description, Effects, Receipt, Role, Scope
 from burnish.core.surfaces import Candidate, Surface, TextSurface
@@ -359,6 +359,11 @@ class AdapterProposer(Proposer):
         texts = {key: str(value) for key, value in attempt.parent.values.items()}
         shown: dict[str, Any] = {"records": _spelled(dataset)} if dataset else {}
         return AdapterRequest(**{**plain.model_dump(), **shown}, candidate=texts, dataset=dataset)
+
+    def _other_records(self, parent: Candidate, shown: Sequence[CaseResult]) -> str:
+        """None: the adapter decides what is shown."""
+        del parent, shown
+        return ""
 
 
 def _spelled(dataset: Sequence[Mapping[str, Any]]) -> str:

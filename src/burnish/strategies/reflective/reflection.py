@@ -177,6 +177,9 @@ class ReflectRequest(HintedRequest):
     """Whether an answer was no label, or had another form, and no earlier rewrite changed that."""
     tried: tuple[str, ...] = ()
     """Texts in its place, beside the same other texts, that were proposed before."""
+    other_records: str = ""
+    """Other cases that the text is known to fail on, which are shown if the first ones led to
+    nothing new."""
 
 
 class Reflection(RoleMessage):
@@ -200,8 +203,15 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
             cases=lambda request: request.records,
             completed=_completed,
             tried=lambda request: request.tried,
+            otherwise=_with_other_cases,
         ),
     )
+
+
+def _with_other_cases(request: ReflectRequest) -> ReflectRequest:
+    if not request.other_records:
+        return request
+    return request.model_copy(update={"records": request.other_records, "other_records": ""})
 
 
 def _completed(request: ReflectRequest, text: str) -> str:
@@ -318,23 +328,34 @@ class Proposer:
             return attempt, []
         failures = worst_runs(before, objective, below=self._settings.perfect_score)
         results = failures or worst_runs(before, objective, below=None)
+        records, left_out = self._records(results)
+        attempt = replace(attempt, left_out=left_out)
+        if not records:
+            return replace(attempt, skipped="nothing to show"), []
+        requests = [self._request(attempt, name, records) for name in attempt.fields]
+        more: dict[str, Any] = {"other_records": self._other_records(attempt.parent, results)}
+        if len(attempt.fields) == 1:
+            tried = self._tried[_place(attempt.parent, attempt.fields[0])]
+            # The first rewrite may say in its own words how answers are written.
+            astray = bool(tried) and not all(map(self._keeps_form, results))
+            more |= {"tried": tuple(tried), "astray": astray}
+        return attempt, [request.model_copy(update=more) for request in requests]
+
+    def _records(self, results: Sequence[CaseResult]) -> tuple[str, int]:
         most = self._settings.history_top_k
         history = {
             r.case: self._memory.best_replies(r.case, most, besides=r.outcome.output)
             for r in results
         }
-        records, left_out = self._writer.records(results, history)
-        attempt = replace(attempt, left_out=left_out)
-        if not records:
-            return replace(attempt, skipped="nothing to show"), []
-        requests = [self._request(attempt, name, records) for name in attempt.fields]
-        more: dict[str, Any] = {}
-        if len(attempt.fields) == 1:
-            tried = self._tried[_place(attempt.parent, attempt.fields[0])]
-            # The first rewrite may say in its own words how answers are written.
-            astray = bool(tried) and not all(map(self._keeps_form, results))
-            more = {"tried": tuple(tried), "astray": astray}
-        return attempt, [request.model_copy(update=more) for request in requests]
+        return self._writer.records(results, history)
+
+    def _other_records(self, parent: Candidate, shown: Sequence[CaseResult]) -> str:
+        """As many other cases of train that a text is known to fail on, the latest ones."""
+        known = self._memory.evaluation(parent.id)
+        failures = worst_runs(known, self._run.objective, below=self._settings.perfect_score)
+        cases = {result.case for result in shown}
+        others = [each for each in failures if each.case not in cases]
+        return self._records(others[-len(shown) :])[0]
 
     def _keeps_form(self, result: CaseResult) -> bool:
         return keeps_form(result.outcome.output, labels=self._labels, form=self._form)
