@@ -6,12 +6,12 @@ import random
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.small_worlds import (
     Bill,
@@ -40,13 +40,20 @@ from burnish.journal.limits import Budget
 from burnish.runs.driver import drive
 from burnish.runs.events import Advanced, Event, Tick
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup, start
+from burnish.runs.setup import ProposerOffer, Setup, start
+from burnish.strategies.auto.search import Auto
 from burnish.strategies.reflective.attempts import ReflectiveSettings
-from burnish.strategies.reflective.reflection import ROLE, Reflection, ReflectRequest
+from burnish.strategies.reflective.reflection import (
+    ROLE,
+    Reflection,
+    ReflectionProposer,
+    ReflectRequest,
+)
 from burnish.strategies.reflective.search import Reflective
 from burnish.testing.doubles import FreeMetric, ScriptedRole, ScriptedTarget
 
 BURNISH = "burnish reflective"
+AUTO = "burnish auto"
 GEPA = "gepa 0.1.4"
 GEPA_MERGE = "gepa 0.1.4, merge"
 RANDOM = "random search"
@@ -252,11 +259,24 @@ class _Log:
 
 def _burnish(desk: Desk) -> Texts:
     """burnish with its defaults; a price of reflections is a limit in US dollars."""
+    return _search(burnish_setup(desk), desk)
+
+
+def _auto(desk: Desk) -> Texts:
+    """The strategy auto with its defaults; texts are all that it can change in these worlds."""
+    setup, names = burnish_setup(desk), text_names(desk.world)
+    role = cast("Reflective", setup.strategy).reflector
+    begin = partial(ReflectionProposer, reflector=role, fields=names)
+    offer = ProposerOffer(name="reflective", surfaces=tuple(names), begin=begin, roles=(role,))
+    return _search(replace(setup, strategy=Auto(offers=(offer,))), desk)
+
+
+def _search(setup: Setup, desk: Desk) -> Texts:
     # Memory, where the machine has it as a folder: nobody needs these runs afterwards.
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as home:
         os.environ["BURNISH_HOME"] = home
-        return asyncio.run(_driven(burnish_setup(desk), desk, Path(home) / "run"))
+        return asyncio.run(_driven(setup, desk, Path(home) / "run"))
 
 
 def burnish_setup(desk: Desk, settings: ReflectiveSettings | None = None) -> Setup:
@@ -361,6 +381,7 @@ def _reflect(desk: Desk, request: ReflectRequest, draw: int) -> Reflection:
 
 _SEARCHES: Mapping[str, Callable[[Desk], Texts]] = {
     BURNISH: _burnish,
+    AUTO: _auto,
     GEPA: partial(_gepa, merge=False),
     GEPA_MERGE: partial(_gepa, merge=True),
     RANDOM: _random,

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from burnish.strategies.auto.search import (
     ProposerStopped,
     ProposerTry,
 )
-from burnish.testing import ScriptedTarget, check_strategy
+from burnish.strategies.reflective.reflection import ReflectionProposer
+from burnish.strategies.reflective.search import Reflective
+from burnish.testing import ScriptedTarget, check_strategy, reflection_world
 from burnish.testing.tuning_world import DEMOS, TEMPERATURE, TEXT, TOP_K, rules_in
 from tests.strategies import auto_runs, reflective_runs
 from tests.strategies.coordinate_runs import Driven, driven
@@ -103,6 +106,18 @@ def test_who_has_nothing_left_waits_for_another_incumbent() -> None:
     assert sorted(bandit.order(random.Random(1))) == ["a", "b"]
 
 
+def test_the_steps_of_a_trail_share_what_it_gained_or_count_as_unpaid() -> None:
+    bandit = Bandit(("a", "b"), patience=2)
+    steps = [(name, ProposerTry(calls=1, open=True)) for name in ("a", "b", "a")]
+    assert not any(bandit.count(*step) for step in steps), "an open step is neither"
+    bandit.decide(steps, 0.3)
+    assert [step.gain for _, step in steps] == pytest.approx([0.1, 0.1, 0.1])
+    steps = [(name, ProposerTry(calls=1, open=True)) for name in ("a", "a")]
+    assert not any(bandit.count(*step) for step in steps)
+    bandit.decide(steps, None)
+    assert bandit.order(random.Random(1)) == ["b"], "two steps of a led nowhere"
+
+
 # -- Searches -------------------------------------------------------------------------------------
 
 
@@ -132,17 +147,51 @@ def test_the_report_says_who_found_what(tmp_path: Path) -> None:
     (table,) = (each for each in tables if each.head[0] == "proposer")
     rows = {row[0]: row[1:] for row in table.rows}
     assert {name: int(row[0]) for name, row in rows.items()} == tries(run)
-    gains = sum(float(row[2]) for row in rows.values() if row[2] != "—")
+    gains = sum(float(row[3]) for row in rows.values() if row[3] != "—")
     baseline, best = (row.trial.holdout for row in (run.rows[0], record.best) if row is not None)
     assert baseline is not None
     assert best is not None
     total = (best.measurement.score or 0) - (baseline.measurement.score or 0)
     assert gains == pytest.approx(total, abs=0.002)
-    assert rows["numbers"][4] == "0", "a study asks no model"
-    assert int(rows["reflection"][4]) == tries(run)["reflection"]
+    assert rows["numbers"][5] == "0", "a study asks no model"
+    assert int(rows["reflection"][5]) == tries(run)["reflection"]
     assert all(
         row.trial.candidate.origin.note.startswith(f"{row.trial.phase}: ") for row in run.rows[1:]
     )
+
+
+@pytest.mark.parametrize("calls", [60, 150, 400])
+def test_reflection_alone_searches_as_the_strategy_reflective_does(
+    calls: int, tmp_path: Path
+) -> None:
+    plain = reflection_world.setup(
+        reflection_world.World(train=12, holdout=20), budget=Budget(max_metric_calls=calls)
+    )
+    assert isinstance(plain.strategy, Reflective)
+    role, texts = plain.strategy.reflector, tuple(plain.strategy.fields(plain.target))
+    begin = partial(ReflectionProposer, reflector=role, fields=texts)
+    offer = ProposerOffer(name="reflection", surfaces=texts, begin=begin, roles=(role,))
+    same = driven(plain, tmp_path / "reflective")
+    run = driven(replace(plain, strategy=Auto(offers=(offer,))), tmp_path / "auto")
+    assert [row.trial.candidate.id for row in run.rows] == [
+        row.trial.candidate.id for row in same.rows
+    ]
+    assert run.ending.best.id == same.ending.best.id
+    assert run.ending.spent == same.ending.spent
+
+
+def test_a_leader_names_the_proposers_of_its_steps(tmp_path: Path) -> None:
+    run = driven(auto_runs.setup(budget=Budget(max_trials=16)), tmp_path / "run")
+    open_steps: list[str] = []
+    accepted = 0
+    for row in run.rows[1:]:
+        steps = AutoDetails.of(row.trial).steps
+        if not steps:
+            continue
+        assert list(steps) == [*open_steps, row.trial.phase]
+        open_steps = [] if row.trial.accepted else list(steps)
+        accepted += row.trial.accepted
+    assert accepted > 1
 
 
 def one_pays(name: str, *, budget: int = 260, high: int = 400) -> Setup:
@@ -193,7 +242,8 @@ def test_the_budget_goes_to_what_pays(pays: str, vain: str, tmp_path: Path) -> N
 
 
 async def test_a_run_that_was_cut_records_the_same_and_pays_nothing_twice(tmp_path: Path) -> None:
-    await check_strategy(lambda: auto_runs.setup(budget=Budget(max_trials=14)), tmp_path, cut_at=5)
+    """Cut after a decision on holdout: a trail that limits ended early stays decided."""
+    await check_strategy(lambda: auto_runs.setup(budget=Budget(max_trials=14)), tmp_path, cut_at=8)
 
 
 def test_the_search_ends_when_holdout_is_solved(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_auto(tmp_path: Path) -> None:
         text = told.new_text if IDLE in told.new_text else f"{IDLE} {told.new_text}"
         return told.model_copy(update={"new_text": text})
 
-    budget = Budget(max_metric_calls=1500)
+    budget = Budget(max_metric_calls=4000)
     setup = auto_runs.setup(settings=AutoSettings(prune=True), budget=budget, rewrite=rewrite)
     best, record, report = _pruned(setup, tmp_path / "run")
     assert (IDLE, True) in pruned(record)

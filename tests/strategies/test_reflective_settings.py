@@ -12,12 +12,9 @@ from burnish.core.surfaces import NumberSurface, Surface, TextSurface, Value
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
 from burnish.strategies.partial_evaluations import require_splits
-from burnish.strategies.reflective.attempts import (
-    ReflectiveSettings,
-    budget_floor,
-    deciding_cases,
-)
-from burnish.strategies.reflective.search import Reflective, nearly_over
+from burnish.strategies.reflective.attempts import ReflectiveSettings, budget_floor
+from burnish.strategies.reflective.search import Reflective
+from burnish.strategies.trail import deciding_cases, nearly_over
 from burnish.testing import ScriptedTarget
 from burnish.testing.reflection_world import World, dataset, reflector
 from tests.strategies.coordinate_runs import always

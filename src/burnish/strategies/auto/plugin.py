@@ -19,7 +19,7 @@ from burnish.core.formatting import (
 )
 from burnish.core.money import Spend
 from burnish.core.surfaces import AGENT_SURFACES, Surface
-from burnish.core.trials import TrialRow
+from burnish.core.trials import Trial, TrialRow
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord
@@ -49,6 +49,7 @@ from burnish.strategies.auto.search import (
 from burnish.strategies.partial_evaluations import MinibatchPlugin, minibatch_line
 from burnish.strategies.pruning import pruning_plan, pruning_section
 from burnish.strategies.requirements import budget_with_an_end
+from burnish.strategies.trail import deciding_line, planned_cases
 
 _ENDS = {
     "no_failures": "no failing case is left to learn from",
@@ -154,7 +155,7 @@ class AutoPlugin(MinibatchPlugin):
         if details.minibatch:
             before, after = details.parent_score, details.candidate_score
             yield f"proposer {row.trial.phase}, {counted(details.calls, 'call')}"
-            yield minibatch_line(details.minibatch, before, after, beside="incumbent")
+            yield minibatch_line(details.minibatch, before, after, beside="parent")
 
 
 def _offers(building: Building, parts: TargetParts) -> Iterator[ProposerOffer]:
@@ -195,6 +196,7 @@ def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
     yield f"stops     a proposer after {settings.unpaid_tries} tries in a row without an accept"
     limits = [*progress.budget_limits(setup.budget), *progress.time_limits(setup)]
     yield f"limits    {', '.join(limits) or 'none'}"
+    yield from deciding_line(setup, _deciding(setup, strategy))
     yield f"baseline  about {spending(holdout)}"
     yield f"a try     about {spending(look.times(2))} on train"
     if strategy.roles:
@@ -207,10 +209,22 @@ def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
 
 
 def _costs(setup: Setup, strategy: Auto) -> tuple[Spend, Spend]:
-    """The cost of a minibatch, and of holdout."""
+    """The cost of a minibatch, and of the cases of holdout that decide."""
     settings = strategy.settings
     look = progress.sweeps(setup, Split.TRAIN, settings.repeats, most=settings.minibatch)
-    return look, progress.sweeps(setup, Split.HOLDOUT, settings.repeats)
+    held = _deciding(setup, strategy)
+    return look, progress.sweeps(setup, Split.HOLDOUT, settings.repeats, most=held)
+
+
+def _deciding(setup: Setup, strategy: Auto) -> int:
+    """How many cases of holdout decide, as far as that is known before the start."""
+    settings = strategy.settings
+    if settings.prune:
+        return len(setup.dataset.holdout)
+    asking = progress.asking(strategy.roles[:1])
+    return planned_cases(
+        setup, repeats=settings.repeats, minibatch=settings.minibatch, asking=asking
+    )
 
 
 class _AutoLines(ProgressLines):
@@ -239,8 +253,8 @@ def _report(run: RunRecord, reason: str) -> Iterator[Section]:
     method = (
         sections.started_with(run),
         f"cases: {sections.case_numbers(run)}; train fed the proposals, holdout decided",
-        "a proposal must beat the incumbent on a few train cases, then on holdout, where a "
-        "winner is run twice",
+        "a proposal must beat its parent on a few train cases; now and then the last of several "
+        "such steps must beat the incumbent on holdout, where a winner is run twice",
         "a bandit chose who proposes, by the gain on holdout for each call",
     )
     yield Listing((*method, *sections.provenance(run), *sections.CAVEATS))
@@ -262,27 +276,39 @@ def _who_found_what(run: RunRecord) -> Iterator[Section]:
         yield Text.of("Nothing was tried.")
         return
     yield Table(
-        ("proposer", "tries", "accepted", "gain", "calls", "reflections", "stopped"),
+        ("proposer", "tries", "kept", "accepted", "gain", "calls", "reflections", "stopped"),
         tuple(_proposer_row(run, name) for name in proposers),
     )
     yield Text.of(
-        "The gain is in score on holdout, added up over accepted candidates. Calls are runs of "
-        "cases and requests to models; reflections are the requests."
+        "Kept: it beat its parent on a minibatch, and the search went on from it. Accepted: "
+        "candidates that led, and have a step by this proposer. The gain is in score on holdout, "
+        "added up over them; the steps of a candidate share it equally. Calls are runs of cases "
+        "and requests to models; reflections are the requests."
     )
 
 
 def _proposer_row(run: RunRecord, name: str) -> tuple[str, ...]:
     rows = [row for row in run.rows if row.trial.phase == name]
-    gains = [gain for row in rows if (gain := gain_of(row.trial)) is not None]
+    gains = [gain for row in run.rows if (gain := _share(row.trial, name)) is not None]
+    kept = [row for row in rows if row.trial.decision and row.trial.decision.code == "kept"]
     return (
         name,
         str(len(rows)),
+        str(len(kept)),
         str(len(gains)),
         f"{sum(gains):+.3f}" if gains else "—",
         str(sum(AutoDetails.of(row.trial).calls for row in rows)),
         str(sum(len(row.trial.proposals) for row in rows)),
         _stop_words(run, name, rows[-1].number if rows else 0),
     )
+
+
+def _share(trial: Trial, name: str) -> float | None:
+    """The share of a proposer in what an accepted candidate gained; None without a step."""
+    gain, steps = gain_of(trial), AutoDetails.of(trial).steps
+    if gain is None or name not in steps:
+        return None
+    return gain * steps.count(name) / len(steps)
 
 
 def _stop_words(run: RunRecord, name: str, last: int) -> str:
@@ -310,6 +336,6 @@ def _trials(run: RunRecord) -> Iterator[Section]:
     yield Heading("Every trial")
     yield Table(("#", "what", "minibatch", "holdout", "decision"), tuple(rows))
     yield Text.of(
-        "Scores, higher is better: on the minibatch, of the incumbent and the candidate; on "
+        "Scores, higher is better: on the minibatch, of the parent and the candidate; on "
         "holdout, of all cases or of the number in brackets. ✓ leads from here on."
     )

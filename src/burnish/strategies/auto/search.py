@@ -1,6 +1,7 @@
 """The strategy `auto`: proposers of several strategies share one incumbent and one budget.
 
-A bandit over gain per call chooses who proposes next.
+A bandit over gain per call chooses who proposes next. Candidates that beat their parent on a
+minibatch form a trail, on whose tip holdout decides now and then.
 """
 
 import random
@@ -12,10 +13,11 @@ from burnish.core.cases import Split
 from burnish.core.comparisons import Pair, compare
 from burnish.core.content import AtLeastOne, Json, short_id
 from burnish.core.errors import Problem
+from burnish.core.evaluations import Evaluation
 from burnish.core.gates import OfferRule, improves_on_minibatch
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
-from burnish.core.surfaces import EPSILON, DemosSurface, Origin
+from burnish.core.surfaces import EPSILON, Candidate, DemosSurface, Origin
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, TrialDetails, Verdict
 from burnish.runs.events import BASELINE, PERSON, EventData
 from burnish.runs.roles import GIVE_UP_AFTER
@@ -25,6 +27,7 @@ from burnish.strategies.partial_evaluations import (
     Heat,
     Holdout,
     LookSettings,
+    Minibatch,
     SearchMemory,
     Stopped,
     Train,
@@ -32,6 +35,7 @@ from burnish.strategies.partial_evaluations import (
 )
 from burnish.strategies.pruning import Pruner, Winner
 from burnish.strategies.requirements import PruningSettings, require_baseline
+from burnish.strategies.trail import Trail, choose_holdout, fits, short_round
 
 # -- The bandit: who proposes next, and who stops because it does not pay --------------------------
 
@@ -40,14 +44,16 @@ _WINDOW = 12
 """The latest tries of a proposer that count: what paid long ago may not pay any more."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ProposerTry:
     """One try of a proposer."""
 
     calls: int
     """Runs of cases and requests to roles."""
     gain: float | None = None
-    """What an accepted candidate gained on holdout; None if it was not accepted."""
+    """Its share in what an accepted candidate gained on holdout; None unless one was accepted."""
+    open: bool = False
+    """Whether it is a step of the trail on which holdout has not decided."""
 
 
 @dataclass(kw_only=True)
@@ -107,15 +113,23 @@ class Bandit:
         """Count a try; whether the proposer stops with it."""
         arm = self.arms[name]
         arm.tries.append(new)
-        arm.unpaid = arm.unpaid + 1 if new.gain is None else 0
+        if not new.open:
+            arm.unpaid = arm.unpaid + 1 if new.gain is None else 0
         return arm.stopped
+
+    def decide(self, steps: Sequence[tuple[str, ProposerTry]], gain: float | None) -> None:
+        """Holdout has decided on a trail: all of its steps share the gain, or gained nothing."""
+        for name, step in steps:
+            arm, step.open = self.arms[name], False
+            step.gain = None if gain is None else gain / len(steps)
+            arm.unpaid = arm.unpaid + 1 if gain is None else 0
 
     def exhaust(self, name: str) -> None:
         """Leave a proposer out until the incumbent changes."""
         self.arms[name].exhausted = True
 
     def renew(self) -> None:
-        """The incumbent has changed, so everybody may have something to propose again."""
+        """There is another candidate to build on: everybody may have something to propose."""
         for arm in self.arms.values():
             arm.exhausted = False
 
@@ -134,7 +148,7 @@ class Bandit:
 # -- The search ------------------------------------------------------------------------------------
 
 
-_VERSION = 1
+_VERSION = 2
 _IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends."""
 NOT_PAID = "did_not_pay"
@@ -177,6 +191,8 @@ class AutoDetails(TrialDetails):
     """Its score on them."""
     calls: int = 0
     """Runs of cases and requests to roles that the try took."""
+    steps: tuple[str, ...] = ()
+    """Who made the steps from the last leader to this candidate, if it passed its minibatch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,26 +249,32 @@ class Auto:
             repeats=settings.repeats,
             active=settings.prune,
         )
-        if run.stop_reason(run.estimate(Split.HOLDOUT, repeats=settings.repeats)) is not None:
+        rounds = _Rounds(run, self)
+        if not settings.prune:
+            await rounds.choose_holdout()
+        if run.stop_reason(rounds.baseline_cost) is not None:
             return
-        rounds = _Rounds(run, self, await _baseline(run, settings.repeats))
+        await rounds.baseline()
         await pruner.alternate(rounds, rounds.go)
 
 
-async def _baseline(run: Run, repeats: int) -> Winner:
-    """The baseline, measured on holdout."""
-    start = run.target.baseline
-    held = await run.evaluate(start, split=Split.HOLDOUT, repeats=repeats)
-    run.record(Trial(candidate=start, phase=BASELINE, holdout=SplitResult.of(held, run.objective)))
-    run.advance(start)
-    require_baseline(run, held, max_missing=MAX_MISSING)
-    return Winner.of(start, held)
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A try with its trial, on its way to a verdict."""
+
+    name: str
+    """Who proposes."""
+    trial: Trial
+    details: AutoDetails
+    gain: float | None = None
+    """Over its parent on the minibatch."""
+    heat: Heat | None = None
 
 
 class _Rounds:
     """Makes rounds: each looks at a minibatch, asks one proposer, and decides on its candidate."""
 
-    def __init__(self, run: Run, strategy: Auto, leader: Winner) -> None:
+    def __init__(self, run: Run, strategy: Auto) -> None:
         settings = strategy.settings
         self._run = run
         self._strategy = strategy
@@ -268,10 +290,36 @@ class _Rounds:
         )
         self._train = Train(run, looks, self._memory)
         self._holdout = Holdout(run, repeats=settings.repeats)
-        self.leader = leader
+        self._trail = Trail[_Made](run)
+        self._steps: list[tuple[str, ProposerTry]] = []
+        """The steps from the leader to the tip of the trail."""
+        self.leader = Winner(candidate=run.target.baseline)
         self.number = 0
         self._idle = 0
         """Rounds in a row in which no candidate was run."""
+        self._short_of_ideas = False
+        """Whether the last round was a short one without a candidate to run."""
+
+    async def choose_holdout(self) -> None:
+        """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
+        repeats, cost = self._strategy.settings.repeats, self._round_cost()
+        await choose_holdout(self._run, self._holdout, repeats=repeats, round_cost=cost)
+
+    @property
+    def baseline_cost(self) -> Spend:
+        """What it costs to measure the baseline."""
+        return self._holdout.once
+
+    async def baseline(self) -> None:
+        """The baseline, measured on holdout, leads."""
+        run, start, cases = self._run, self._run.target.baseline, self._holdout.cases
+        repeats = self._strategy.settings.repeats
+        held = await run.evaluate(start, split=Split.HOLDOUT, cases=cases, repeats=repeats)
+        result = SplitResult.of(held, run.objective)
+        run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
+        run.advance(start)
+        require_baseline(run, held, max_missing=MAX_MISSING)
+        self.leader = Winner.of(start, held)
 
     def lead(self, leader: Winner) -> None:
         """Let another candidate lead, which was measured elsewhere."""
@@ -283,15 +331,32 @@ class _Rounds:
         try:
             while not ended and self._run.stop_reason(self._need()) is None:
                 ended = await self._next()
+                if ended and await self._finished():
+                    ended = ""
         except Stopped:
             return ""
         return ended
 
-    def _need(self, looks: int = 1) -> Spend:
-        """The least it costs to get another candidate to lead, whoever proposes it."""
-        asking = max((each.need for each in self._proposers.values()), key=lambda need: need.calls)
-        look = self._train.cost(self._strategy.settings.minibatch)
-        return look.times(1 + looks) + asking + self._holdout.least
+    def _round_cost(self, looks: int = 1) -> Spend:
+        """What a round costs before holdout, whoever proposes."""
+        return self._train.cost(self._strategy.settings.minibatch).times(1 + looks) + self._asking
+
+    @property
+    def _asking(self) -> Spend:
+        return max((each.need for each in self._proposers.values()), key=lambda need: need.calls)
+
+    def _need(self) -> Spend:
+        """The least it costs to get another candidate to lead."""
+        if self._trail.undecided is not None:
+            return self._holdout.first_need
+        whole = self._round_cost() + self._holdout.least
+        if fits(self._run, whole) or self._known(self.number + 1) is None:
+            return whole
+        return self._short_cost(0)
+
+    def _short_cost(self, screened_on: int) -> Spend:
+        """The least that a round costs on what is known, with its decision."""
+        return self._train.cost(screened_on) + self._asking + self._holdout.least
 
     async def _next(self) -> str:
         """One round; why the search is over, if it is."""
@@ -299,10 +364,11 @@ class _Rounds:
         if loss is not None and loss <= EPSILON:
             return "nothing_to_gain"
         self.number += 1
-        if await self._steered():
+        if await self._steered() or await self._decided_in_time():
             return ""
-        used = self._run.runs_used
-        evidence = await self._evidence()
+        used, screened_on = self._run.runs_used, await self._screening()
+        evidence = None if screened_on is None else self._known(self.number)
+        evidence = evidence or await self._evidence()
         if self._train.perfect(evidence.before):
             return "no_failures" if self._train.teaches_nothing(evidence.parent) else ""
         name, proposed = await self._proposed(evidence)
@@ -310,8 +376,18 @@ class _Rounds:
             roles = dict.fromkeys(role.name for role in self._strategy.roles)
             self._run.answering.require(*roles, after=GIVE_UP_AFTER)
             return "nothing_left"
-        await self._try(name, proposed, evidence, used)
+        await self._try(name, proposed, evidence, used, screened_on)
         return "nothing_new" if self._idle >= _IDLE_ROUNDS else ""
+
+    async def _screening(self) -> int | None:
+        """On how many cases a candidate is screened if only a short round fits into the limits."""
+
+        def known() -> int:
+            evidence = self._known(self.number)
+            return len(evidence.cases) if evidence else 0
+
+        whole = self._round_cost() + self._holdout.least
+        return await short_round(self._run, whole, known=known, cost=self._short_cost)
 
     async def _steered(self) -> bool:
         """Whether a person sent a candidate of their own, which holdout decides on."""
@@ -328,26 +404,42 @@ class _Rounds:
         )
         if problems := await self._run.check(trial.candidate, parent=parent):
             self._run.record(replace(trial, problems=tuple(problems)))
-        else:
-            self._settle(*await self._raced(trial))
+            return True
+        trial, heat = await self._raced(trial)
+        self._run.record(trial)
+        if trial.accepted:
+            self._bandit.decide(self._steps, None)
+            self._advance(trial.candidate, heat)
         return True
 
+    # -- A round -------------------------------------------------------------------------------
+
     async def _evidence(self) -> ProposerEvidence:
-        """The next minibatch on which the incumbent is not perfect, if there is one."""
-        parent = self.leader.candidate
+        """The next minibatch on which the candidate to build on is not perfect, if there is one."""
+        parent = self._trail.tip or self.leader.candidate
         ((cases, before),) = await self._train.instructive(
-            [parent], self.number, room=lambda looks: self._require_room(self._need(looks))
+            [parent], self.number, room=self._require_looks
         )
+        return self._shown(self.number, parent, cases, before)
+
+    def _known(self, number: int) -> ProposerEvidence | None:
+        """Cases on which the candidate to build on is known to fail, for nothing."""
+        leader = self.leader.candidate
+        for parent in () if self._short_of_ideas else (self._trail.tip or leader, leader):
+            if known := self._train.evidence(parent, number):
+                return self._shown(number, parent, *known)
+        return None
+
+    def _shown(
+        self, number: int, parent: Candidate, cases: Minibatch, before: Evaluation
+    ) -> ProposerEvidence:
+        train = self._memory.evaluation(parent.id)
         return ProposerEvidence(
-            round=self.number,
-            parent=parent,
-            cases=cases,
-            before=before,
-            train=self._memory.evaluation(parent.id),
+            round=number, parent=parent, cases=cases, before=before, train=train
         )
 
-    def _require_room(self, need: Spend) -> None:
-        if self._run.stop_reason(need) is not None:
+    def _require_looks(self, looks: int) -> None:
+        if self._run.stop_reason(self._round_cost(looks) + self._holdout.least) is not None:
             raise Stopped
 
     async def _proposed(self, evidence: ProposerEvidence) -> tuple[str, Proposed]:
@@ -363,33 +455,36 @@ class _Rounds:
         return "", Proposed()
 
     async def _try(
-        self, name: str, proposed: Proposed, evidence: ProposerEvidence, used: int
+        self,
+        name: str,
+        proposed: Proposed,
+        evidence: ProposerEvidence,
+        used: int,
+        screened_on: int | None,
     ) -> None:
-        """Check, screen and race a proposal, record it, and learn from it."""
-        trial = await self._checked(name, proposed, evidence)
-        details = AutoDetails(
-            proposal_source=proposed.source,
-            minibatch=tuple(case.id for case in evidence.cases),
-            parent_score=self._run.objective.measure(evidence.before).score,
+        """Check and screen a proposal, race it if that is due, record it, and learn from it."""
+        made = _Made(
+            name=name,
+            trial=await self._checked(name, proposed, evidence),
+            details=AutoDetails(
+                proposal_source=proposed.source,
+                minibatch=tuple(case.id for case in evidence.cases),
+                parent_score=self._run.objective.measure(evidence.before).score,
+            ),
         )
-        gain, heat = None, None
-        self._idle = self._idle + 1 if trial.problems else 0
-        if not trial.problems:
-            (after,) = await self._train.look([(trial.candidate, evidence.cases)])
-            trial, gain = self._screened(trial, Pair(candidate=after, incumbent=evidence.before))
-            details = replace(details, candidate_score=self._run.objective.measure(after).score)
-        if trial.accepted:
-            trial, heat = await self._raced(trial)
-            details = replace(details, whole_holdout=heat.whole)
-        calls = self._run.runs_used - used + len(proposed.proposals)
-        trial = replace(trial, details=replace(details, calls=calls).to_json())
-        self._settle(trial, heat)
+        self._idle = self._idle + 1 if made.trial.problems else 0
+        self._short_of_ideas = screened_on is not None and bool(made.trial.problems)
+        if not made.trial.problems:
+            made = await self._measured(made, evidence, screened_on)
+        asked = len(proposed.proposals)
+        made = self._settled(made, calls=self._run.runs_used - used + asked)
         tried = Tried(
-            accepted=trial.accepted, gain=gain, problems=trial.problems, decision=trial.decision
+            accepted=made.trial.accepted or self._trail.tip is made.trial.candidate,
+            gain=made.gain,
+            problems=made.trial.problems,
+            decision=made.trial.decision,
         )
         self._proposers[name].learn(tried)
-        if self._bandit.count(name, ProposerTry(calls=calls, gain=gain_of(trial))):
-            self._tell_stopped(name, NOT_PAID)
 
     async def _checked(self, name: str, proposed: Proposed, evidence: ProposerEvidence) -> Trial:
         """The trial of a proposal; with problems if it is not worth running."""
@@ -411,15 +506,92 @@ class _Rounds:
             problems=problems,
         )
 
-    def _screened(self, trial: Trial, pair: Pair) -> tuple[Trial, float | None]:
-        """The trial with what the minibatch says, and the gain on it if that can be told."""
-        objective = self._run.objective
+    async def _measured(
+        self, made: _Made, evidence: ProposerEvidence, screened_on: int | None
+    ) -> _Made:
+        """A candidate that passes its minibatch is the next tip of the trail, or is raced."""
+        if screened_on != 0:
+            made = await self._screened(made, evidence, most=screened_on)
+            if not made.trial.accepted:
+                return made
+        steps = (*(name for name, _ in self._steps), made.name)
+        made = replace(made, details=replace(made.details, steps=steps))
+        if screened_on is not None or await self._is_due():
+            return await self._on_holdout(made)
+        assert made.trial.decision is not None
+        kept = replace(made.trial.decision, verdict=Verdict.KEEP, code="kept")
+        return replace(made, trial=replace(made.trial, decision=kept))
+
+    async def _is_due(self) -> bool:
+        room = self._round_cost() + self._holdout.need
+        return await self._trail.is_due(room, once=self._holdout.once)
+
+    async def _screened(
+        self, made: _Made, evidence: ProposerEvidence, *, most: int | None
+    ) -> _Made:
+        """With what the minibatch says, and the gain on it if that can be told."""
+        objective, trial = self._run.objective, made.trial
+        (after,) = await self._train.look([(trial.candidate, evidence.cases[:most])])
+        pair = Pair(candidate=after, incumbent=evidence.before.only(set(after.cases)))
         decision = improves_on_minibatch(objective=objective, minibatch=pair)
-        result = SplitResult.of(pair.candidate, objective)
         gain = None
         if decision.verdict is not Verdict.CANNOT_TELL:
             gain = compare(pair, objective, max_missing=1.0).gain
-        return replace(trial, train=result, decision=decision), gain
+        result = SplitResult.of(after, objective)
+        score = objective.measure(after).score
+        return replace(
+            made,
+            trial=replace(trial, train=result, decision=decision),
+            details=replace(made.details, candidate_score=score),
+            gain=gain,
+        )
+
+    def _settled(self, made: _Made, *, calls: int) -> _Made:
+        """Record a try, move the trail, and tell the bandit."""
+        details = replace(made.details, calls=calls)
+        made = replace(made, trial=replace(made.trial, details=details.to_json()), details=details)
+        self._run.record(made.trial)
+        is_step = bool(details.steps)
+        new = ProposerTry(calls=calls, open=is_step)
+        stopped = self._bandit.count(made.name, new)
+        if is_step:
+            self._steps.append((made.name, new))
+            self._moved(made)
+        if stopped:
+            self._tell_stopped(made.name, NOT_PAID)
+        return made
+
+    # -- Holdout -------------------------------------------------------------------------------
+
+    async def _decided_in_time(self) -> bool:
+        """Whether the tip of the trail was raced, because this may be the last chance to do so."""
+        if self._trail.undecided is None:
+            return False
+        if await self._trail.last_chance(self._round_cost() + self._holdout.need):
+            return await self._finished()
+        if self._run.stop_reason(self._round_cost()) is not None:
+            raise Stopped
+        return False
+
+    async def _finished(self) -> bool:
+        """Race the tip of the trail if holdout has not decided on it; whether that was so."""
+        tip = self._trail.undecided
+        if tip is None:
+            return False
+        self._idle, used = 0, self._run.runs_used
+        trial = replace(tip.trial, cycle=self.number, proposals=(), train=None, decision=None)
+        made = await self._on_holdout(
+            _Made(name=tip.name, trial=trial, details=AutoDetails(steps=tip.details.steps))
+        )
+        details = replace(made.details, calls=self._run.runs_used - used)
+        self._run.record(replace(made.trial, details=details.to_json()))
+        self._moved(made)
+        return True
+
+    async def _on_holdout(self, made: _Made) -> _Made:
+        trial, heat = await self._raced(made.trial)
+        details = replace(made.details, whole_holdout=heat.whole)
+        return replace(made, trial=trial, details=details, heat=heat)
 
     async def _raced(self, trial: Trial) -> tuple[Trial, Heat]:
         """The trial as holdout decides it; a winner is run twice."""
@@ -431,12 +603,27 @@ class _Rounds:
         result = SplitResult.of(heat.evaluation, self._run.objective)
         return replace(trial, holdout=result, decision=decision), heat
 
-    def _settle(self, trial: Trial, heat: Heat | None) -> None:
-        self._run.record(trial)
-        if trial.accepted and heat is not None:
-            self._run.advance(trial.candidate)
-            self.leader = Winner.of(trial.candidate, heat.evaluation)
+    def _moved(self, made: _Made) -> None:
+        """Go on from a candidate, or back to the leader; who made the steps hears of their gain."""
+        trial, heat = made.trial, made.heat
+        if heat is None:
+            self._trail.keep(trial.candidate, made)
             self._bandit.renew()
+        elif trial.accepted:
+            self._bandit.decide(self._steps, gain_of(trial))
+            self._advance(trial.candidate, heat)
+        else:
+            self._trail.raced(trial.candidate, heat, leads=False)
+            if self._trail.tip is None:
+                self._bandit.decide(self._steps, None)
+                self._steps = []
+
+    def _advance(self, candidate: Candidate, heat: Heat) -> None:
+        self._run.advance(candidate)
+        self._trail.raced(candidate, heat, leads=True)
+        self._steps = []
+        self.leader = Winner.of(candidate, heat.evaluation)
+        self._bandit.renew()
 
     def _tell_stopped(self, name: str, reason: str) -> None:
         event = ProposerStopped(proposer=name, trial=self._run.trial, reason=reason)

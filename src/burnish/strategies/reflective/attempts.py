@@ -6,7 +6,7 @@ their Pareto frontier, whom to build on, and whom to merge.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -23,6 +23,7 @@ from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDet
 from burnish.runs.run import Run
 from burnish.strategies.partial_evaluations import Heat, Stopped
 from burnish.strategies.requirements import PruningSettings
+from burnish.strategies.trail import LEAST_HOLDOUT
 from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
@@ -32,12 +33,6 @@ ParentSelection: TypeAlias = Literal[
 only now and then; the others build on candidates that were run over holdout."""
 FieldSelection: TypeAlias = Literal["round_robin", "all", "random"]
 FrontierType: TypeAlias = Literal["instance", "objective", "hybrid", "cartesian"]
-LEAST_HOLDOUT = 8
-"""The fewest cases of holdout that a search decides on, if there are so many."""
-ROUNDS_AHEAD = 14
-"""Rounds that the limits should leave room for beside the decisions on holdout."""
-DECISIONS_AHEAD = 3
-"""Runs over holdout that they should leave room for: the baseline, and a winner twice."""
 
 
 class ReflectiveSettings(PruningSettings):
@@ -76,12 +71,6 @@ class ReflectiveSettings(PruningSettings):
     def may_use_part_of_holdout(self) -> bool:
         """Whether small limits make it decide on a part of holdout; pruning needs all of it."""
         return self.racing and self.parent_selection == "trail" and not self.prune
-
-
-def deciding_cases(whole: int, fits: Callable[[int], bool]) -> int:
-    """On how many cases of holdout to decide: as many as fit, but not fewer than the least."""
-    counts = range(whole, LEAST_HOLDOUT, -1)
-    return next((count for count in counts if fits(count)), min(whole, LEAST_HOLDOUT))
 
 
 def budget_floor(

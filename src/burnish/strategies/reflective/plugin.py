@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -20,7 +19,7 @@ from burnish.core.formatting import (
     number,
     spending,
 )
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import Spend
 from burnish.core.protocols import HoldsPrompts
 from burnish.core.trials import Trial, TrialRow
 from burnish.journal.limits import Budget
@@ -36,18 +35,16 @@ from burnish.runs.spec import StrategySettings
 from burnish.strategies.partial_evaluations import MinibatchPlugin, minibatch_line
 from burnish.strategies.pruning import pruning_plan, pruning_section
 from burnish.strategies.reflective.attempts import (
-    DECISIONS_AHEAD,
     ENDS,
     MERGE,
-    ROUNDS_AHEAD,
     ReflectiveDetails,
     ReflectiveSettings,
     budget_floor,
-    deciding_cases,
 )
 from burnish.strategies.reflective.reflection import ROLE, ReflectionProposer, reflector
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.requirements import budget_with_an_end
+from burnish.strategies.trail import deciding_line, planned_cases
 
 # -- The plan and the report -----------------------------------------------------------------------
 
@@ -105,42 +102,22 @@ def _measured(setup: Setup, strategy: Reflective) -> tuple[Spend, Spend, int]:
 
 def _deciding(setup: Setup, strategy: Reflective) -> int:
     """How many cases of holdout decide, as far as that is known before the start."""
-    settings, whole = strategy.settings, len(setup.dataset.holdout)
+    settings = strategy.settings
     if not settings.may_use_part_of_holdout:
-        return whole
-
-    def runs(split: Split, count: int) -> Spend:
-        cost = progress.sweeps(setup, split, settings.repeats, most=count)
-        cases = min(count, len(setup.dataset.cases(split)))
-        return replace(cost, metric_calls=settings.repeats * cases)
-
+        return len(setup.dataset.holdout)
     texts = len(strategy.fields(setup.target)) if settings.field_selection == "all" else 1
-    proposal = runs(Split.TRAIN, settings.minibatch).times(2)
-    proposal += progress.asking(strategy.roles).times(texts)
-    rounds = proposal.times(settings.proposals_per_round * ROUNDS_AHEAD)
-    last = progress.last_sweeps(setup)
-    test = setup.dataset.test or (setup.dataset.holdout if setup.confirm else ())
-    last = replace(last, metric_calls=2 * setup.test_repeats * len(test))
-
-    def fits(count: int) -> bool:
-        need = rounds + runs(Split.HOLDOUT, count).times(DECISIONS_AHEAD) + last
-        return setup.budget.spend_limit(NOTHING, need) is None
-
-    return deciding_cases(whole, fits)
-
-
-def _part_of_holdout(setup: Setup, strategy: Reflective) -> Iterator[str]:
-    held, whole = _deciding(setup, strategy), len(setup.dataset.holdout)
-    if held < whole:
-        yield (
-            f"decides   on {held} of {whole} holdout cases: beside all of them the limits leave "
-            f"no room for {ROUNDS_AHEAD} rounds"
-        )
+    return planned_cases(
+        setup,
+        repeats=settings.repeats,
+        minibatch=settings.minibatch,
+        asking=progress.asking(strategy.roles).times(texts),
+        proposals=settings.proposals_per_round,
+    )
 
 
 def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
     settings, (baseline, looks, again) = strategy.settings, _measured(setup, strategy)
-    yield from _part_of_holdout(setup, strategy)
+    yield from deciding_line(setup, _deciding(setup, strategy))
     yield f"baseline  about {spending(baseline)}"
     per = " for each proposal:" if settings.proposals_per_round > 1 else ""
     yield f"a round  {per} about {spending(looks.times(2))} on train"

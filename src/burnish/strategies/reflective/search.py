@@ -8,15 +8,14 @@ from typing import Any
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair, compare
-from burnish.core.content import Json, short_id
+from burnish.core.content import short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import OfferRule, improves_on_minibatch
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, TextSurface
-from burnish.core.trials import MAX_MISSING, SplitResult, Standing, Trial, Verdict
-from burnish.journal.limits import Budget
+from burnish.core.trials import MAX_MISSING, SplitResult, Trial, Verdict
 from burnish.runs.events import BASELINE, PERSON
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
@@ -31,16 +30,12 @@ from burnish.strategies.partial_evaluations import (
 )
 from burnish.strategies.pruning import Pruner, Winner
 from burnish.strategies.reflective.attempts import (
-    DECISIONS_AHEAD,
-    LEAST_HOLDOUT,
     OUTDONE,
     REFLECTIVE,
-    ROUNDS_AHEAD,
     Merges,
     Pool,
     ReflectiveAttempt,
     ReflectiveSettings,
-    deciding_cases,
 )
 from burnish.strategies.reflective.reflection import (
     Proposer,
@@ -48,6 +43,7 @@ from burnish.strategies.reflective.reflection import (
     ReflectRequest,
 )
 from burnish.strategies.requirements import require_baseline
+from burnish.strategies.trail import Trail, choose_holdout, fits, short_round
 
 _VERSION = 1
 _PART_OF_HOLDOUT = 2
@@ -167,7 +163,10 @@ class _Rounds:
         self._holdout = Holdout(run, repeats=settings.repeats, racing=settings.racing)
         self._proposer = proposer
         self._pool = Pool(run.objective, settings.frontier)
-        self._trail = _Trail(run, settings, self._pool)
+        texts = len(self._fields) if settings.field_selection == "all" else 1
+        self._asks = texts * settings.proposals_per_round
+        """Requests to the reflector in a round."""
+        self._trail = _Trail(run, settings, self._pool, asks=self._asks)
         self._merges = Merges(run, settings, self._pool)
         self.number = 0
         self._idle = 0
@@ -176,33 +175,15 @@ class _Rounds:
         """Whether the last round was a short one without a candidate to run."""
         self._turns: dict[str, int] = {}
         """By parent, whose turn it is among the fields."""
-        texts = len(self._fields) if settings.field_selection == "all" else 1
-        self._asks = texts * settings.proposals_per_round
-        """Requests to the reflector in a round."""
         self._has_short_rounds = self._trail.active or not settings.racing
         """Whether limits decide how a search ends. With races and without a trail they do not: a
         run that goes on with more budget is the run that had it from the start."""
 
     async def choose_holdout(self) -> None:
-        """Decide on a part of holdout if the limits leave too few rounds beside all of it.
-
-        The answer is kept in the journal, so that a resume with other limits goes the same way.
-        """
-        run, settings, held = self._run, self._settings, self._run.dataset.holdout
-        if not settings.may_use_part_of_holdout or len(held) <= LEAST_HOLDOUT:
-            return
-        rounds = self._round_cost().times(ROUNDS_AHEAD)
-
-        def fits(count: int) -> bool:
-            once = run.estimate(Split.HOLDOUT, cases=held[:count], repeats=settings.repeats)
-            return self._fits(rounds + once.times(DECISIONS_AHEAD))
-
-        def fitting() -> _Deciding:
-            return _Deciding(cases=deciding_cases(len(held), fits))
-
-        request: Json = {"forked_from": run.directory.header.forked_from}
-        deciding = await run.remember("deciding cases", request, _Deciding, fitting)
-        self._holdout.decide_on(deciding.cases)
+        """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
+        if self._settings.may_use_part_of_holdout:
+            repeats, cost = self._settings.repeats, self._round_cost()
+            await choose_holdout(self._run, self._holdout, repeats=repeats, round_cost=cost)
 
     @property
     def baseline_cost(self) -> Spend:
@@ -265,13 +246,13 @@ class _Rounds:
         """One round. Raises Stopped when there is a reason to stop inside it."""
         self.number += 1
         attempts = await self._sent() or await self._due()
-        screen = _Screen() if attempts else await self._screening()
-        if screen.cases is not None:
-            attempts = await self._reflect_again(screen.cases)
+        screened_on = None if attempts else await self._screening()
+        if screened_on is not None:
+            attempts = await self._reflect_again(screened_on)
         attempts = attempts or await self._merge() or await self._reflect()
         measured = any(each.after or each.heat for each in attempts)
         self._idle = 0 if measured else self._idle + 1
-        self._short_of_ideas = screen.cases is not None and not measured
+        self._short_of_ideas = screened_on is not None and not measured
         for attempt in attempts:
             await self._settle(attempt)
 
@@ -305,7 +286,7 @@ class _Rounds:
         """The tip of the trail, if this may be the last chance to run it over holdout."""
         if self._trail.undecided is None:
             return []
-        if await self._trail.last_chance(self._round_cost() + self._holdout.need, asks=self._asks):
+        if await self._trail.last_chance(self._round_cost() + self._holdout.need):
             return await self._race([self._trail.attempt(self.number)])
         self._require_room(self._round_cost())
         return []
@@ -322,8 +303,8 @@ class _Rounds:
         proposed = await self._proposer.propose(await self._start())
         screened = await self._screen(await self._check(proposed))
         room = self._round_cost() + self._holdout.need
-        once, asks = self._holdout.once, self._asks
-        return await self._race(await self._trail.follow(screened, room, once=once, asks=asks))
+        followed = await self._trail.follow(screened, room, once=self._holdout.once)
+        return await self._race(followed)
 
     async def _reflect_again(self, screened_on: int) -> list[ReflectiveAttempt]:
         """A short round, on what is known of a parent: it pays for what is left to decide."""
@@ -344,27 +325,17 @@ class _Rounds:
                 return parent, *known
         return None
 
-    async def _screening(self) -> "_Screen":
-        """On how many cases a rewrite is screened if no whole round fits into the limits.
-
-        The answer is kept in the journal, so that a resume with other limits does not rewrite
-        history; a fork has its own.
-        """
-        run, whole = self._run, self._round_cost() + self._holdout.least
+    async def _screening(self) -> int | None:
+        """On how many cases the rewrite of a short round is screened; None for a whole round."""
         if not self._has_short_rounds:
-            return _Screen()
+            return None
 
-        def fitting() -> _Screen:
-            known = None if self._fits(whole) else self._evidence(self.number)
-            sizes = range(len(known[1]) if known else -1, -1, -1)
-            return _Screen(cases=next((n for n in sizes if self._fits(self._short_cost(n))), None))
+        def known() -> int:
+            evidence = self._evidence(self.number)
+            return len(evidence[1]) if evidence else 0
 
-        forked_from = run.directory.header.forked_from
-        request: Json = {"trial": run.trial, "forked_from": forked_from}
-        screen = await run.remember("screening", request, _Screen, fitting)
-        if screen.cases is None and not self._fits(whole):
-            self._require_room(whole)  # the limits were lowered since
-        return screen
+        whole = self._round_cost() + self._holdout.least
+        return await short_round(self._run, whole, known=known, cost=self._short_cost)
 
     async def _start(self) -> list[ReflectiveAttempt]:
         """For each proposal a parent, a minibatch, and how the parent does on it."""
@@ -495,73 +466,38 @@ class _Rounds:
         return self._train.cost(screened_on) + asks + self._holdout.least
 
     def _fits(self, need: Spend) -> bool:
-        run = self._run
-        return run.budget.spend_limit(run.standing.spent, need + run.closing.reserve) is None
+        return fits(self._run, need)
 
     def _require_room(self, need: Spend) -> None:
         if self._run.stop_reason(need) is not None:
             raise Stopped
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Deciding:
-    """On how many cases of holdout a search decides, as the journal keeps it."""
-
-    cases: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Screen:
-    """The screening of a short round, as the journal keeps it."""
-
-    cases: int | None = None
-    """On how many it is; None for a whole round."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LastChance:
-    """Whether the limits leave no room for another round, as the journal keeps it."""
-
-    now: bool
-
-
-class _Trail:
+class _Trail(Trail[ReflectiveAttempt]):
     """The candidate to build on: the tip of a trail of rewrites that each beat their parent, or
     whatever the parent selection says."""
 
-    def __init__(self, run: Run, settings: ReflectiveSettings, pool: Pool) -> None:
-        self._run = run
+    def __init__(self, run: Run, settings: ReflectiveSettings, pool: Pool, *, asks: int) -> None:
+        super().__init__(run, trials=settings.proposals_per_round, asks=asks)
         self._settings = settings
         self._pool = pool
         self.active = settings.parent_selection == "trail"
         """Whether there is a trail."""
-        self._tip: Candidate | None = None
-        """None where the tip is the incumbent."""
-        self._runs_at_race = 0
-        """Runs of cases up to the last race over holdout."""
-        self.undecided: ReflectiveAttempt | None = None
-        """The attempt that made the tip, until it is run over holdout."""
 
     def parent(self, rng: random.Random) -> Candidate:
-        if self.active and self._tip is not None:
-            return self._tip
+        if self.active and self.tip is not None:
+            return self.tip
         return self._pool.parent(self._settings.parent_selection, rng).candidate
 
     async def follow(
-        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, once: Spend, asks: int
+        self, attempts: Sequence[ReflectiveAttempt], room: Spend, *, once: Spend
     ) -> list[ReflectiveAttempt]:
-        """The attempts, of which the best is the next tip; it stays open if a race is due.
-
-        A race costs as much as was used since the one before, so at most half of the budget goes
-        into deciding: `once` is what a run over its cases costs. It is due at once if this may be
-        the last chance.
-        """
+        """The attempts, of which the best is the next tip; it stays open if a race is due."""
         passed = [each for each in attempts if not each.over]
         if not self.active or not passed:
             return list(attempts)
         best = max(passed, key=self._minibatch_gain)
-        due = self._run.runs_used - self._runs_at_race >= once.metric_calls
-        due = due or await self.last_chance(room, asks=asks, screened=True)
+        due = await self.is_due(room, once=once)
         followed: list[ReflectiveAttempt] = []
         for attempt in attempts:
             decision = attempt.decision
@@ -600,47 +536,6 @@ class _Trail:
             return
         leads = attempt.verdict is Verdict.ACCEPT
         if heat is not None and (leads or attempt.kind == REFLECTIVE):
-            self._runs_at_race, self.undecided = self._run.runs_used, None
-            # A tip that is far behind was luck on the minibatches; one that is not may get there.
-            self._tip = None if leads or heat.behind else candidate
+            self.raced(candidate, heat, leads=leads)
         elif heat is None and attempt.verdict is Verdict.KEEP:
-            self._tip, self.undecided = candidate, attempt
-
-    async def last_chance(self, room: Spend, *, asks: int, screened: bool = False) -> bool:
-        """Whether the limits leave no room for another round and for holdout after it.
-
-        `room` is what these cost, `asks` the requests to the reflector in a round; `screened`
-        says that the current round is paid for. The answer is kept in the journal, so that a
-        resume with other limits does not rewrite history. A fork takes over the answers of the
-        earlier run, so that it goes the same way, and says yes where its own limits are nearer.
-        """
-        run = self._run
-        need, count = room + run.closing.reserve, self._settings.proposals_per_round
-
-        async def asked(forked_from: str) -> bool:
-            chance = await run.remember(
-                "last chance",
-                {"trial": run.trial, "screened": screened, "forked_from": forked_from},
-                _LastChance,
-                lambda: _LastChance(
-                    now=nearly_over(run.budget, run.standing, need, trials=count, proposals=asks)
-                ),
-            )
-            return chance.now
-
-        own = run.directory.header.forked_from
-        return await asked("") or (bool(own) and await asked(own))
-
-
-def nearly_over(
-    budget: Budget, standing: Standing, need: Spend, *, trials: int = 1, proposals: int = 1
-) -> bool:
-    """Whether one more round would reach a foreseeable limit; it adds at most one candidate."""
-    counts = (
-        (budget.max_trials, standing.trials + trials),
-        (budget.patience, standing.since_accept + trials),
-        (budget.max_proposals, standing.proposals + proposals),
-        (budget.max_tracked_candidates, standing.tracked_candidates + 1),
-    )
-    near = any(limit is not None and count >= limit for limit, count in counts)
-    return near or budget.spend_limit(standing.spent, need) is not None
+            self.keep(candidate, attempt)
