@@ -70,14 +70,14 @@ def _limits_of(limits: Mapping[str, float | str | None]) -> "ClientLimits":
     return validate_config(values, ClientLimits, source="limits")
 
 
-limits_as_flags = flags_for(
+_limits_as_flags = flags_for(
     "limits", {name: (flag, None) for name, flag in _LIMITS.items()}, _limits_of
 )
 """A command with a flag for each limit of a token, in the place of its parameter `limits`."""
 
 
 @tokens_app.command("add")
-@limits_as_flags
+@_limits_as_flags
 def add(
     name: _Name,
     *,
@@ -152,7 +152,7 @@ def revoke(name: _Name, *, data: _Data = DATA) -> None:
 
 
 @tokens_app.command("limit")
-@limits_as_flags
+@_limits_as_flags
 def limit(
     name: _Name,
     *,
@@ -347,7 +347,7 @@ class _Bounds:
 @flag_group("access", _Access)
 @flag_group("storage", _Storage)
 @flag_group("bounds", _Bounds)
-@limits_as_flags
+@_limits_as_flags
 def serve(
     *,
     what: _What,

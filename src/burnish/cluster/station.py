@@ -343,7 +343,7 @@ class Station:
             concurrency=setup.concurrency,
             call_limit=call_limit,
         )
-        receipt = await worker.run(unit, WorkerScope(self, scope))
+        receipt = await worker.run(unit, _WorkerScope(self, scope))
         return self._sent(
             receipt, codec(Outcome), lambda error: Outcome(failure=invalid_output(error))
         )
@@ -364,14 +364,14 @@ class Station:
             concurrency=setup.concurrency,
         )
         decoded = codec(Outcome).decode(outcome)
-        receipt = await worker.grade(case, decoded, WorkerScope(self, scope))
+        receipt = await worker.grade(case, decoded, _WorkerScope(self, scope))
         return self._sent(
             receipt, codec(Scores), lambda error: Scores(scores=no_scores(metrics, error.message))
         )
 
     async def _perform(self, number: int, scope: int) -> "Receipt[Json]":
         offer = self.offers.pop(number)
-        work = self._performed(offer, WorkerScope(self, scope))
+        work = self._performed(offer, _WorkerScope(self, scope))
         try:
             # In the context of the agent that asked, which has its clock and its recorder.
             return await asyncio.create_task(work, context=offer.context)
@@ -379,7 +379,7 @@ class Station:
             self.errors[number] = error
             raise
 
-    async def _performed(self, offer: _Offer, scope: "WorkerScope") -> "Receipt[Json]":
+    async def _performed(self, offer: _Offer, scope: "_WorkerScope") -> "Receipt[Json]":
         receipt = await offer.perform(scope)
         return self._sent(receipt, offer.call.codec, offer.call.otherwise)
 
@@ -414,7 +414,7 @@ class Station:
         return self._setup
 
 
-class WorkerScope:
+class _WorkerScope:
     """Effects on a worker: the run decides whether a call is performed here at all."""
 
     def __init__(self, station: Station, number: int) -> None:

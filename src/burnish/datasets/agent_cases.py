@@ -83,7 +83,7 @@ def _argument(value: Json) -> Json:
     return value
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+_Text = Annotated[str, BeforeValidator(_text)]
 _Argument = Annotated[Json, AfterValidator(_argument)]
 
 
@@ -96,7 +96,7 @@ class CaseFileShape(BaseModel):
 class ToolShape(CaseFileShape):
     """An expected tool with its arguments."""
 
-    name: Text
+    name: _Text
     args: dict[str, _Argument] = {}
     count: StrictInt = Field(default=1, ge=1)
 
@@ -105,16 +105,16 @@ class FileShape(CaseFileShape):
     """An attached file."""
 
     type: Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
-    path: Text | None = None
-    url: Text | None = None
-    data: Text | None = None
+    path: _Text | None = None
+    url: _Text | None = None
+    data: _Text | None = None
     """The content in base64."""
-    name: Text | None = None
+    name: _Text | None = None
     """The file name, with `data` only."""
-    description: Text | None = None
+    description: _Text | None = None
     pages: list[StrictInt] | None = None
-    sheet: Text | None = None
-    range: Text | None = None
+    sheet: _Text | None = None
+    range: _Text | None = None
     cache: StrictBool | None = None
 
     @model_validator(mode="after")
@@ -129,15 +129,15 @@ class FileShape(CaseFileShape):
 class CaseRubricShape(CaseFileShape):
     """One requirement for an answer."""
 
-    id: Text
-    text: Text
-    description: Text = ""
-    kind: Text = ""
-    metric: Text = ""
+    id: _Text
+    text: _Text
+    description: _Text = ""
+    kind: _Text = ""
+    metric: _Text = ""
 
 
 Tools = list[str | ToolShape]
-Files = Annotated[list[FileShape], Field(max_length=10)]
+_Files = Annotated[list[FileShape], Field(max_length=10)]
 Rubrics = list[str | CaseRubricShape]
 
 
@@ -153,7 +153,7 @@ def expected_tools(shapes: Tools | None) -> tuple[ExpectedTool, ...] | None:
     )
 
 
-def attachments(shapes: list[FileShape] | None) -> tuple[Attachment, ...]:
+def _attachments(shapes: list[FileShape] | None) -> tuple[Attachment, ...]:
     """The attachments of a case."""
     return tuple(
         Attachment(
@@ -205,7 +205,7 @@ def tools_written(tools: Sequence[ExpectedTool] | None) -> list[Json] | None:
     ]
 
 
-def files_written(files: Sequence[Attachment]) -> list[Json]:
+def _files_written(files: Sequence[Attachment]) -> list[Json]:
     """Attachments for a file."""
     return [
         {
@@ -346,11 +346,11 @@ AS_TURNS = "turns"
 class TurnShape(CaseFileShape):
     """One turn of a conversation."""
 
-    input: Text
-    ground_truth: Text | None = None
+    input: _Text
+    ground_truth: _Text | None = None
     expected_tools: Tools | None = None
-    files: Files | None = None
-    retrieval_context: list[Text] | None = None
+    files: _Files | None = None
+    retrieval_context: list[_Text] | None = None
     evaluations: list[dict[str, Json]] | None = None
     turn_config: dict[str, Json] | None = None
 
@@ -358,15 +358,15 @@ class TurnShape(CaseFileShape):
 class CaseShape(CaseFileShape):
     """A test case of one turn, or of several under `turns`."""
 
-    name: Text | None = None
-    input: Text | None = None
-    ground_truth: Text | None = None
+    name: _Text | None = None
+    input: _Text | None = None
+    ground_truth: _Text | None = None
     expected_tools: Tools | None = None
-    files: Files | None = None
-    retrieval_context: list[Text] | None = None
+    files: _Files | None = None
+    retrieval_context: list[_Text] | None = None
     evaluations: list[dict[str, Json]] | None = None
     turns: list[TurnShape] | None = Field(default=None, min_length=1)
-    labels: list[Text] | None = None
+    labels: list[_Text] | None = None
     rubrics: Rubrics | None = None
 
 
@@ -411,13 +411,13 @@ def _turn(shape: TurnShape | CaseShape) -> Turn:
         expected=shape.ground_truth,
         context=tuple(shape.retrieval_context or ()),
         expected_tools=expected_tools(shape.expected_tools),
-        attachments=attachments(shape.files),
+        attachments=_attachments(shape.files),
         settings=(shape.turn_config or {}) if isinstance(shape, TurnShape) else {},
         extras={} if shape.evaluations is None else {"evaluations": [*shape.evaluations]},
     )
 
 
-CASES, CASES_FILE = "test_cases", "test_cases_file"
+CASES, _CASES_FILE = "test_cases", "test_cases_file"
 
 
 def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseFile:
@@ -430,7 +430,7 @@ def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseF
 
 def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile:
     """The cases of a parsed file."""
-    if isinstance(tree.data, dict) and CASES_FILE in tree.data:
+    if isinstance(tree.data, dict) and _CASES_FILE in tree.data:
         named = _path_named_in(tree)
         if named.suffix.lower() not in (".yaml", ".yml", ".json"):
             return read_named(named)
@@ -438,11 +438,11 @@ def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile
         keys = mapped(held.data).keys()
         # JSON may hold an EvalSet as well.
         maybe_set = named.suffix.lower() == ".json" and isinstance(held.data, dict)
-        if maybe_set and keys.isdisjoint((CASES, CASES_FILE)):
+        if maybe_set and keys.isdisjoint((CASES, _CASES_FILE)):
             return read_named(named)
-        if CASES_FILE in keys:
+        if _CASES_FILE in keys:
             message = f"{held.path.name} names another file of cases"
-            where = f"{tree.path.name} {CASES_FILE}"
+            where = f"{tree.path.name} {_CASES_FILE}"
             remedy = "name the file with the cases"
             raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
         tree = held
@@ -476,12 +476,12 @@ def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
 def _path_named_in(tree: YamlTree) -> Path:
     data = mapped(tree.data)
     complaints = Complaints.about(tree)
-    named = data[CASES_FILE]
+    named = data[_CASES_FILE]
     if CASES in data:
-        message = f"{CASES!r} and {CASES_FILE!r} are both given"
-        complaints.add(message, at=(CASES_FILE,), remedy="keep one of them")
+        message = f"{CASES!r} and {_CASES_FILE!r} are both given"
+        complaints.add(message, at=(_CASES_FILE,), remedy="keep one of them")
     if not isinstance(named, str):
-        complaints.add(f"expected a path, found {shown(named)}", at=(CASES_FILE,))
+        complaints.add(f"expected a path, found {shown(named)}", at=(_CASES_FILE,))
     complaints.settle()
     return tree.path.parent / str(named)
 
@@ -530,9 +530,9 @@ def refuse_agent_file(path: Path) -> None:
         held = mapped(read_tree(path).data if path.is_file() else None)
     except (ConfigError, FileTrouble):
         return
-    if set(held) - {CASES} and (CASES in held or CASES_FILE in held or "instructions" in held):
+    if set(held) - {CASES} and (CASES in held or _CASES_FILE in held or "instructions" in held):
         message = "this is an agent's file: writing cases here would drop the rest of it"
-        remedy = f"write to another file, and name it in this one as {CASES_FILE!r}"
+        remedy = f"write to another file, and name it in this one as {_CASES_FILE!r}"
         raise ConfigError([Problem(message=message, where=path.name, remedy=remedy)])
 
 
@@ -542,7 +542,7 @@ def _turn_written(turn: Turn) -> dict[str, Json]:
         **({} if turn.expected is None else {"ground_truth": turn.expected}),
         **present_lists(expected_tools=tools_written(turn.expected_tools)),
         **present(
-            files=files_written(turn.attachments),
+            files=_files_written(turn.attachments),
             retrieval_context=[*turn.context],
             turn_config=dict(turn.settings),
         ),

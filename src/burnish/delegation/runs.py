@@ -165,7 +165,7 @@ def _gradients(session: Session, place: Path) -> Iterator[str]:
         yield ""
 
 
-def gradient_lines(place: Path, k: int) -> tuple[str, ...]:
+def _gradient_lines(place: Path, k: int) -> tuple[str, ...]:
     """What an iteration of the session in a folder was told, one line a defect."""
     gradient = _gradient(place, k)
     return () if gradient is None else tuple(_defects(gradient))
@@ -473,7 +473,7 @@ def _iterations(session: Session, folder: Path) -> Iterator[IterationLine]:
             loss=number(each.loss),
             is_best=each.k == session.best_iter,
             note=shorten(each.note, _WORDS),
-            gradient=tuple(gradient_lines(folder, each.k)),
+            gradient=tuple(_gradient_lines(folder, each.k)),
         )
 
 

@@ -69,7 +69,7 @@ _ROWS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchPage:
+class _WatchPage:
     """Everything on the page about a watch."""
 
     report: WatchReport
@@ -121,7 +121,7 @@ class WatchPage:
 def write_watch_page(report: WatchReport, folder: Path) -> Path:
     """Write report.html."""
     path = folder / DOWNLOADED
-    write_atomic(path, WatchPage(report=report).to_html())
+    write_atomic(path, _WatchPage(report=report).to_html())
     return path
 
 

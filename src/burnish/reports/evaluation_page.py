@@ -184,7 +184,7 @@ def repeats_note(comparison: BaselineComparison) -> str:
     return f"{sides}: the more repeats, the harder it is to pass them all"
 
 
-def can_show(value: float | None) -> str:
+def _can_show(value: float | None) -> str:
     """The smallest difference, or `nothing`."""
     return "nothing" if value is None or not math.isfinite(value) else f"{value:.2f}"
 
@@ -310,7 +310,7 @@ def _noise(noise: Noise) -> Iterator[Section]:
             str(each.cases),
             " ".join(map(two, each.sweeps)),
             f"{each.spread:.3f}",
-            can_show(each.can_show),
+            _can_show(each.can_show),
         )
         for each in noise.metrics
     )
@@ -544,7 +544,7 @@ def noise(measured: Noise, width: int) -> Iterator[RenderableType]:
     names = max((cell_len(shorten(each.metric, 26)) for each in measured.metrics), default=0)
     for each in measured.metrics:
         sweeps = shorten(" ".join(map(two, each.sweeps)), max(18, width - names - 29))
-        shown = (str(each.cases), sweeps, f"{each.spread:.3f}", can_show(each.can_show))
+        shown = (str(each.cases), sweeps, f"{each.spread:.3f}", _can_show(each.can_show))
         table.add_row(RichText(shorten(each.metric, 26)), *map(RichText, shown))
     yield table
     for line in textwrap.wrap(_explained(measured), max(20, width)):
@@ -560,7 +560,7 @@ def _explained(measured: Noise) -> str:
     )
     if measured.careful is None:
         return meaning
-    return f"{meaning} (pass rate {can_show(measured.careful)} if they agree only by chance)"
+    return f"{meaning} (pass rate {_can_show(measured.careful)} if they agree only by chance)"
 
 
 def _flaky(measured: Noise, width: int) -> Iterator[RichText]:

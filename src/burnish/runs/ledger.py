@@ -343,7 +343,7 @@ _SPLITS = ("holdout", "train")
 """In the order in which a stored trial has them."""
 
 
-class StoredScores(Mapping[str, Mapping[str, list[float | None]]]):
+class _StoredScores(Mapping[str, Mapping[str, list[float | None]]]):
     """The scores of the cases of a trial, as they were written, read when they are looked at."""
 
     def __init__(self, text: bytes) -> None:
@@ -384,7 +384,7 @@ def rows_to_show(reader: JournalReader, *, since: int = 0) -> Iterator[TrialRow]
             yield replace(row, trial=replace(trial, **parts)) if parts else row
 
 
-def _without_scores(body: bytes) -> tuple[Any, dict[str, StoredScores]]:
+def _without_scores(body: bytes) -> tuple[Any, dict[str, _StoredScores]]:
     """A stored trial without the scores of its cases, and these.
 
     The first `}}` after `"scores":{` ends them, unless it is inside a name. Cutting there would
@@ -403,4 +403,4 @@ def _without_scores(body: bytes) -> tuple[Any, dict[str, StoredScores]]:
     for split in cut:
         results[split]["scores"] = {}
     texts = (b'{"' + before + end for before, end, _ in pieces)
-    return data, dict(zip(cut, map(StoredScores, texts), strict=True))
+    return data, dict(zip(cut, map(_StoredScores, texts), strict=True))

@@ -47,7 +47,7 @@ _NEW_DRAWS = 1_000_000
 """The first draw of the pass: no search gets this far."""
 _ENOUGH_ALIKE = 6
 """Results that repeat, after which the target is taken to be deterministic."""
-ALL_TRIED, NO_NOISE, ENOUGH, OUT_OF_BUDGET, BROKEN_OFF = (
+ALL_TRIED, NO_NOISE, _ENOUGH, OUT_OF_BUDGET, _BROKEN_OFF = (
     "every part was tried",
     "the answers vary, and the rule of this run does not measure by how much",
     "as many trials were made as there are parts",
@@ -72,7 +72,7 @@ class Winner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruned:
+class _Pruned:
     """The result of a pass."""
 
     leader: Winner
@@ -165,10 +165,10 @@ class Pruner:
                 search.lead(pruned.leader)
             search_on = pruned.search_on and not ended
 
-    async def prune(self, winner: Winner, *, cycle: int = 0) -> Pruned:
+    async def prune(self, winner: Winner, *, cycle: int = 0) -> _Pruned:
         """Make a pass, if there is something to take out and a budget for it."""
         run = self._run
-        nothing = Pruned(leader=winner)
+        nothing = _Pruned(leader=winner)
         if not self._active or winner.candidate.id in (run.target.baseline.id, self._pruned):
             return nothing
         surfaces = list(surfaces_of(run.target, winner.candidate).values())
@@ -189,7 +189,7 @@ class Pruner:
             cycle=cycle,
         )
         ended = await work.go()
-        is_broken_off = run.stopped is not None and ended == BROKEN_OFF
+        is_broken_off = run.stopped is not None and ended == _BROKEN_OFF
         search_on = run.closing.end()
         event = PhaseEnded(
             cycle=cycle, phase=PRUNE, reason=ended, trials=work.trials, accepts=work.accepts
@@ -197,7 +197,7 @@ class Pruner:
         last = f"stopped:{run.trial}" if is_broken_off else "end"
         run.tell(event, f"prune:{self._number}:{last}")
         self._pruned = work.leader.candidate.id
-        return Pruned(leader=work.leader, changed=work.accepts > 0, search_on=search_on)
+        return _Pruned(leader=work.leader, changed=work.accepts > 0, search_on=search_on)
 
 
 def _removal_cost(run: Run, splits: Sequence[Split], repeats: int) -> Spend:
@@ -285,8 +285,8 @@ class _Pass:
             return NO_NOISE
         except Stopped:
             reason = self._run.stopped
-            return OUT_OF_BUDGET if reason and reason.code.startswith("max_") else BROKEN_OFF
-        return ENOUGH if queue and self.trials >= most else ALL_TRIED
+            return OUT_OF_BUDGET if reason and reason.code.startswith("max_") else _BROKEN_OFF
+        return _ENOUGH if queue and self.trials >= most else ALL_TRIED
 
     def _without(self, part: Part) -> Candidate:
         removed = [*self._removed.get(part.surface, ()), part]

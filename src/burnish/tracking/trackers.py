@@ -24,9 +24,9 @@ from burnish.system.extras import install_command
 from burnish.system.redaction import Redactor
 from burnish.system.workspaces import summarize_diff
 
-PROJECT = "burnish"
+_PROJECT = "burnish"
 """The experiment or project, if none is named."""
-CHANGES = "changes.diff"
+_CHANGES = "changes.diff"
 _FILES = ("report.md", "report.html", "run.json", "trials.jsonl", "trajectory.csv")
 _CANDIDATE = rf"^{CANDIDATES}/(iter-\d+/)?"
 """The folder that a run has the files of one candidate in."""
@@ -69,7 +69,7 @@ class TrialTracker(ABC):
 
     @property
     def project(self) -> str:
-        return self.settings.project or PROJECT
+        return self.settings.project or _PROJECT
 
     @abstractmethod
     def open(self, header: Header, folder: Path) -> None:
@@ -339,7 +339,7 @@ class MlflowTracker(TrialTracker):
             self._client.update_run(self._run, status="RUNNING")
             return
         started = int(datetime.fromisoformat(header.started_at).timestamp() * 1000)
-        tags = {_RUN_TAG: tracked_id(header), "mlflow.source.name": PROJECT}
+        tags = {_RUN_TAG: tracked_id(header), "mlflow.source.name": _PROJECT}
         run = self._client.create_run(home, start_time=started, tags=tags, run_name=header.id)
         self._run = run.info.run_id
         entities = self._mlflow.entities
@@ -360,7 +360,7 @@ class MlflowTracker(TrialTracker):
             folder = str(Path(place).parent)
             self._client.log_artifact(self._run, str(path), None if folder == "." else folder)
         if changes := changes_of(record):
-            self._client.log_text(self._run, changes, CHANGES)
+            self._client.log_text(self._run, changes, _CHANGES)
         status = _STATUS.get(record.status, "KILLED")
         if status == "RUNNING":
             return
@@ -409,7 +409,7 @@ class WandbTracker(TrialTracker):
         for place, path in files_of(record).items():
             files.add_file(str(path), name=place)
         if changes := changes_of(record):
-            with files.new_file(CHANGES, mode="w", encoding="utf-8") as file:
+            with files.new_file(_CHANGES, mode="w", encoding="utf-8") as file:
                 file.write(changes)
         self._run.log_artifact(files)
         self._run.finish(exit_code=int(record.status in ("failed", "killed")))

@@ -74,7 +74,7 @@ async def run_result(
     }
 
 
-def go_json(value: Json) -> bytes:
+def _go_json(value: Json) -> bytes:
     """JSON as Go's encoder writes it, which PromptIter's clients may rely on.
 
     Encoded in pieces, because the codec blocks other threads and results may be large.
@@ -299,7 +299,7 @@ def _status(error: BurnishError) -> int:
 
 
 async def _json(status: int, data: Json, headers: Mapping[str, str] | None = None) -> Response:
-    body = await asyncio.to_thread(go_json, data)
+    body = await asyncio.to_thread(_go_json, data)
     return Response(
         body, status_code=status, media_type="application/json", headers=dict(headers or {})
     )

@@ -51,7 +51,7 @@ class ProposerTry:
 
 
 @dataclass(kw_only=True)
-class Arm:
+class _Arm:
     """A proposer as the bandit sees it."""
 
     name: str
@@ -87,7 +87,7 @@ class Bandit:
     """
 
     def __init__(self, names: Sequence[str], *, patience: int) -> None:
-        self.arms = {name: Arm(name=name, patience=patience) for name in names}
+        self.arms = {name: _Arm(name=name, patience=patience) for name in names}
 
     def order(self, rng: random.Random) -> list[str]:
         """Who is to be asked, the most promising first; empty if nobody has anything to propose.
@@ -119,7 +119,7 @@ class Bandit:
         for arm in self.arms.values():
             arm.exhausted = False
 
-    def _draw(self, arm: Arm, rng: random.Random) -> float:
+    def _draw(self, arm: _Arm, rng: random.Random) -> float:
         tries, gains = arm.recent, arm.gains
         everyone = [each for other in self.arms.values() for each in other.recent]
         paid = [gain for other in self.arms.values() for gain in other.gains]

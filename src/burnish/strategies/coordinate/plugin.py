@@ -47,10 +47,10 @@ from burnish.strategies.coordinate.trials import (
 # -- Proposers -------------------------------------------------------------------------------------
 
 
-NUMBERS, DEMONSTRATIONS = "numbers", "demonstrations"
+_NUMBERS, _DEMONSTRATIONS = "numbers", "demonstrations"
 
 
-class PointProposer:
+class _PointProposer:
     """Asks a study for the next point; the study is a fresh one when others change the incumbent.
 
     A study compares points by what they gained over the incumbent on a minibatch, added to what
@@ -146,10 +146,10 @@ def point_proposers(parts: TargetParts) -> Iterator[ProposerOffer]:
     demos = parts.demonstrations()[:1] if parts.cases_demonstrate else ()
     if numbers := parts.numbers():
         settings = CoordinateSettings(numbers=numbers)
-        yield _offer(NUMBERS, NumericPhase, numbers, settings)
+        yield _offer(_NUMBERS, NumericPhase, numbers, settings)
     if demos:
         settings = CoordinateSettings(demonstrations=demos[0])
-        yield _offer(DEMONSTRATIONS, DemonstrationPhase, demos, settings)
+        yield _offer(_DEMONSTRATIONS, DemonstrationPhase, demos, settings)
 
 
 def _offer(
@@ -164,7 +164,7 @@ def _offer(
     return ProposerOffer(
         name=name,
         surfaces=surfaces,
-        begin=partial(PointProposer, phase=phase, settings=settings),
+        begin=partial(_PointProposer, phase=phase, settings=settings),
         fingerprint=short_id([name, 1, settings.model_dump()]),
     )
 

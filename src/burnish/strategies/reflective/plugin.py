@@ -87,7 +87,7 @@ def _limit_words(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def search_cost(setup: Setup, strategy: Reflective) -> str:
+def _search_cost(setup: Setup, strategy: Reflective) -> str:
     """What a round costs at most; how many there will be depends on what is found."""
     settings, (baseline, looks, again) = strategy.settings, _measured(setup, strategy)
     proposal = looks.times(2) + progress.asking(strategy.roles) + baseline.times(again)
@@ -160,7 +160,7 @@ _ROOMY = 92
 """From this width on, lines about part of holdout do not shift the others."""
 
 
-class ReflectiveLines(ProgressLines):
+class _ReflectiveLines(ProgressLines):
     """Trials by the round, each against its parent on a minibatch."""
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
@@ -368,10 +368,10 @@ class ReflectivePlugin(MinibatchPlugin):
 
     def search_cost(self, setup: Setup) -> str:
         assert isinstance(setup.strategy, Reflective)
-        return search_cost(setup, setup.strategy)
+        return _search_cost(setup, setup.strategy)
 
     def progress(self) -> ProgressLines:
-        return ReflectiveLines(self.ends)
+        return _ReflectiveLines(self.ends)
 
     def result_files(self, run: Run) -> ResultFiles | None:
         """The files of AgentOptimizer, when prompts are optimised."""

@@ -46,7 +46,7 @@ from burnish.targets.artifacts.task import TASK, Scoring, Task
 
 _SCRIPTS = frozenset((".py", ".sh", ".js", ".cjs", ".mjs", ".ts", ".rb", ".pl", ".php", ".lua"))
 _COMPILED = frozenset((".c", ".cc", ".cpp", ".rs", ".go", ".java", ".kt", ".swift", ".jl", ".r"))
-CODE = _SCRIPTS | _COMPILED
+_CODE = _SCRIPTS | _COMPILED
 """The types of files whose content runs."""
 _STARTS_CODE = re.compile(
     r"\b(subprocess|Popen|os\.system|exec\w*|eval|runpy|importlib|__import__|spawn\w*|require)\b"
@@ -97,7 +97,7 @@ def artifacts_run_by(scoring: Scoring, folder: Path, artifacts: Collection[str])
     Nobody can tell for sure without running it: if a command starts no script of the task (such
     as `make score`), every artifact with code counts.
     """
-    code = [path for path in artifacts if PurePosixPath(path).suffix in CODE]
+    code = [path for path in artifacts if PurePosixPath(path).suffix in _CODE]
     if scoring.kind == "metrics" or not code:
         return []
     starts = list(_started(scoring, folder))
@@ -322,18 +322,18 @@ def files_only(texts: Mapping[str, str], own: Mapping[str, str]) -> dict[str, st
     return {path: text for path, text in texts.items() if path in own or text.strip()}
 
 
-def may_add_code(task: Task) -> bool:
+def _may_add_code(task: Task) -> bool:
     """Whether a new file may be code."""
     types = task.allowed_file_types
-    if types and not any(PurePosixPath(f"x{ending}").suffix in CODE for ending in types):
+    if types and not any(PurePosixPath(f"x{ending}").suffix in _CODE for ending in types):
         return False
     endings = (PurePosixPath(pattern).suffix for pattern in task.new_files)
-    return any(not ending or ending in CODE or _WILD & set(ending) for ending in endings)
+    return any(not ending or ending in _CODE or _WILD & set(ending) for ending in endings)
 
 
-def new_file_doubts(task: Task) -> Iterator[str]:
+def _new_file_doubts(task: Task) -> Iterator[str]:
     """Scorers whose modules a new file may replace."""
-    if not may_add_code(task):
+    if not _may_add_code(task):
         return
     for case, scoring in task.scorings.items():
         folders = [
@@ -484,7 +484,7 @@ class _Reading:
 
 def _held_texts(path: str, text: str) -> Iterator[HeldText]:
     suffix = PurePosixPath(path).suffix.lower()
-    if suffix in CODE:
+    if suffix in _CODE:
         yield HeldText(name=path, text=text, run=CODE_RUN)
         return
     values = _values(text, suffix)
@@ -527,7 +527,7 @@ def doubts(
 ) -> Iterator[str]:
     """Why a number of this task may not be true: what a candidate can forge, read or know."""
     yield from _forgeable(task, editable)
-    yield from new_file_doubts(task)
+    yield from _new_file_doubts(task)
     yield from _readable(task, editable, files)
     yield from _shared(task, files)
     if held.learned:
@@ -550,8 +550,8 @@ def _forgeable(task: Task, editable: Mapping[str, str]) -> Iterator[str]:
 
 def _readable(task: Task, editable: Mapping[str, str], files: Sequence[str]) -> Iterator[str]:
     """Files of the holdout and the test that a candidate's code can read."""
-    edits_code = any(PurePosixPath(path).suffix in CODE for path in editable)
-    if not edits_code and not may_add_code(task):
+    edits_code = any(PurePosixPath(path).suffix in _CODE for path in editable)
+    if not edits_code and not _may_add_code(task):
         return
     for case, part in task.held.items():
         if task.scoring_of(case).files:

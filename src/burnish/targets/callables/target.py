@@ -26,7 +26,7 @@ from burnish.tracing.steps import leave, left_behind
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedTarget:
+class _FixedTarget:
     """A target with nothing to edit."""
 
     leaf: bool = True
@@ -49,7 +49,7 @@ class FixedTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedTarget(FixedTarget):
+class RecordedTarget(_FixedTarget):
     """Has nothing to run: its cases are scored as recorded."""
 
     @property
@@ -235,7 +235,7 @@ def _renamed(own: Sequence[Step], number: int, before: tuple[str, ...]) -> list[
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallingTarget(FixedTarget, ABC):
+class CallingTarget(_FixedTarget, ABC):
     """An agent that is called turn by turn.
 
     A run of a case is one conversation, journaled as a whole: an agent with a memory cannot be

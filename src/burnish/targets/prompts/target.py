@@ -52,7 +52,7 @@ from burnish.targets.user_code import CurrentPrompts, providing
 # -- Prompts where the agent reads them ------------------------------------------------------------
 
 
-def common_root(prompts: TargetPrompt, root: Path | None) -> Path:
+def _common_root(prompts: TargetPrompt, root: Path | None) -> Path:
     """The folder that prompt files are relative to: by default the common parent of all."""
     parents = [_normal(file).parent for file in prompts.files]
     if root is None:
@@ -81,25 +81,25 @@ def _normal(file: FileField) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
+class _Begun:
     """The texts of the fields, and what had to be restored first."""
 
     values: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
-async def begin(prompts: TargetPrompt, home: Path) -> Begun:
+async def begin(prompts: TargetPrompt, home: Path) -> _Begun:
     """Restore what killed runs left, in files and callbacks; then read."""
     folder = borrowed_folder(home)
     notes = _files_back(prompts, home)
     notes += await recall(prompts.names(), prompts.callbacks, folder)
-    return Begun(values=await prompts.read_all(), notes=notes)
+    return _Begun(values=await prompts.read_all(), notes=notes)
 
 
-def begin_at_once(prompts: TargetPrompt, home: Path) -> Begun:
+def _begin_at_once(prompts: TargetPrompt, home: Path) -> _Begun:
     """The same without awaiting, if all fields are files."""
     notes = _files_back(prompts, home)
-    return Begun(values=prompts.read_files(), notes=notes)
+    return _Begun(values=prompts.read_files(), notes=notes)
 
 
 def _files_back(prompts: TargetPrompt, home: Path) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class _Taken:
         """What each callback was given last, as far as that is known."""
 
 
-class SourceWay:
+class _SourceWay:
     """Writes the texts where the agent reads them, one candidate at a time.
 
     Nothing is touched before the first run.
@@ -343,7 +343,7 @@ _TURN: ContextVar[str] = ContextVar("burnish_turn", default="")
 """The candidate whose turn the current context already has."""
 
 
-class Way(Protocol):
+class _Way(Protocol):
     def held(self, candidate: str, texts: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
         """Let the agent find these texts inside the block."""
         ...
@@ -357,7 +357,7 @@ class Way(Protocol):
         ...
 
 
-class IsolatedWay:
+class _IsolatedWay:
     """Nothing of the user's is written, and candidates overlap.
 
     Each candidate has a folder, made when it is needed and removed when the target is closed.
@@ -417,7 +417,7 @@ class _SendsPrompts(Protocol):
     def sent_prompts(self) -> set[str]: ...
 
 
-def reach_problems(agent: Target, names: Sequence[str], mode: Mode) -> Iterator[Problem]:
+def _reach_problems(agent: Target, names: Sequence[str], mode: Mode) -> Iterator[Problem]:
     """Prompt fields that an endpoint is sent but do not exist, or needs but is not sent."""
     if not isinstance(agent, _SendsPrompts):
         return
@@ -467,14 +467,14 @@ class PromptsTarget:
         own = _in_order(prompts.names(), values)
         self._surfaces = surfaces_of(own, max_chars=max_chars, frozen=frozen or {})
         self._baseline = Candidate(values=own, origin=Origin(kind="baseline"))
-        if problems := list(reach_problems(agent, prompts.names(), mode)):
+        if problems := list(_reach_problems(agent, prompts.names(), mode)):
             raise ConfigError(problems)
-        place, home = common_root(prompts, root), home or state_folder()
-        self._way: Way
+        place, home = _common_root(prompts, root), home or state_folder()
+        self._way: _Way
         if mode == "isolated":
-            self._way = IsolatedWay(prompts, root=place, home=home)
+            self._way = _IsolatedWay(prompts, root=place, home=home)
         else:
-            self._way = SourceWay(prompts, own, root=place, home=home)
+            self._way = _SourceWay(prompts, own, root=place, home=home)
 
     @classmethod
     async def load(
@@ -489,11 +489,11 @@ class PromptsTarget:
         cls, agent: Target, prompts: TargetPrompt, *, home: Path | None = None, **more: Any
     ) -> Self:
         """The same without awaiting, if all fields are files."""
-        begun = begin_at_once(prompts, home or state_folder())
+        begun = _begin_at_once(prompts, home or state_folder())
         return cls._begun(begun, agent=agent, prompts=prompts, home=home, **more)
 
     @classmethod
-    def _begun(cls, begun: Begun, **more: Any) -> Self:
+    def _begun(cls, begun: _Begun, **more: Any) -> Self:
         made = cls(values=begun.values, **more)
         made.notes = begun.notes
         return made
