@@ -87,10 +87,6 @@ def budget_floor(
     return round_and_baseline + 2 * len(last) * test_repeats
 
 
-REFLECTIVE, MERGE = "reflective", "merge"
-"""Kinds of attempts, which are the phases of their trials; a person's own is another."""
-OUTDONE = "outdone"
-"""The code of an attempt that beat its parent while another of its round did better still."""
 ENDS = {
     "no_failures": "no failing case is left to diagnose",
     "nothing_new": "too many rounds without a candidate worth running",
@@ -98,6 +94,10 @@ ENDS = {
     "baseline_missing": "the baseline could not be measured",
 }
 """Why a search ends, in words, beyond its budget."""
+REFLECTIVE, MERGE = "reflective", "merge"
+"""Kinds of attempts, which are the phases of their trials; a person's own is another."""
+OUTDONE = "outdone"
+"""The code of an attempt that beat its parent while another of its round did better still."""
 
 
 @dataclass(frozen=True, kw_only=True)
