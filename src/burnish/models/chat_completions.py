@@ -131,18 +131,18 @@ class ChatCompletions:
         is_azure = self.ref.row.protocol == "azure"
         in_own_header = is_azure and (self.endpoint.api_version or address.endswith(AZURE_V1))
         variables = {
-            "OpenAI-Organization": os.environ.get("OPENAI_ORG_ID"),
-            "OpenAI-Project": os.environ.get("OPENAI_PROJECT_ID"),
+            "openai-organization": os.environ.get("OPENAI_ORG_ID"),
+            "openai-project": os.environ.get("OPENAI_PROJECT_ID"),
         }
         lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+        more = (line.partition(":") for line in lines)
         return {
-            "Accept": "application/json",
-            "User-Agent": f"burnish/{VERSION}",
-            **({"api-key": key} if in_own_header else {"Authorization": f"Bearer {key}"}),
             **{name: value for name, value in variables.items() if value is not None},
-            **{name.strip(): value.strip() for name, sign, value in
-               (line.partition(":") for line in lines) if sign},
-        }  # fmt: skip
+            **{name.strip().lower(): value.strip() for name, sign, value in more if sign},
+            "accept": "application/json",
+            "user-agent": f"burnish/{VERSION}",
+            **({"api-key": key} if in_own_header else {"authorization": f"Bearer {key}"}),
+        }
 
     def _message(self, message: Message) -> dict[str, Json]:
         role = self.family.system_role if message.role == "system" else message.role
