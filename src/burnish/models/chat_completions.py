@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
-from urllib.parse import quote
 
 from pydantic import BaseModel, BeforeValidator, Field
 
@@ -108,21 +107,13 @@ class ChatCompletions:
     async def post(self, request: ChatRequest, draw: int, form: Form | None) -> ChatReply:
         """The answer; raises what went wrong, for `EndpointErrors` to say."""
         assert self.client is not None, "it was made to look at a request"
+        url = self.endpoint.url_for(self.ref.name, "chat/completions")
         response = await self.client.post(
-            self._url, json=self.body(request, draw, form), headers=self._headers
+            url, json=self.body(request, draw, form), headers=self._headers
         )
         if not response.is_success:
             raise self._failure(response)
         return _reply(_Completion.model_validate(response.json()))
-
-    @cached_property
-    def _url(self) -> str:
-        """Azure's dated addresses name the deployment and the version."""
-        if not self.endpoint.api_version:
-            return self.endpoint.url("chat/completions")
-        deployment = quote(self.ref.name, safe="")
-        url = self.endpoint.url(f"openai/deployments/{deployment}/chat/completions")
-        return f"{url}?api-version={quote(self.endpoint.api_version)}"
 
     @cached_property
     def _headers(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from burnish.core.errors import ConfigError
 from burnish.models import clouds
@@ -26,6 +26,7 @@ from burnish.models.errors import (
     words_of,
 )
 from burnish.models.http_calls import post_directly
+from burnish.models.model_families import takes_newer_name
 from burnish.models.providers import ProviderProtocol
 from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor, expand_variables
@@ -70,6 +71,13 @@ class Endpoint:
         """The address with a longer path."""
         parts = urlsplit(self.address)
         return parts._replace(path=f"{parts.path}/{end}").geturl()
+
+    def url_for(self, model: str, end: str) -> str:
+        """Where a model is called: Azure's dated addresses name the deployment and the version."""
+        if not self.api_version:
+            return self.url(end)
+        url = self.url(f"openai/deployments/{quote(model, safe='')}/{end}")
+        return f"{url}?api-version={quote(self.api_version)}"
 
     @property
     def own_key(self) -> str:
@@ -213,7 +221,8 @@ def _openai(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[
         post_directly(provider.client, client, endpoint.url("chat/completions"), key_header)
     kind = resolve_name(ref.row.chat_model)
     model = kind(ref.name, provider=provider)
-    if not _knows_old_name_only(ref, endpoint, model):
+    reasons = model.profile.get("openai_supports_reasoning", False)
+    if takes_newer_name(ref.row, own=endpoint.address == ref.row.address, reasons=reasons):
         return model
     old_name = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
     return kind(ref.name, provider=provider, profile=merge_profile(model.profile, old_name))
@@ -239,18 +248,6 @@ def _openai_provider(
     return OpenAICompatibleProvider(
         "openai-compatible", base_url=endpoint.address, api_key=endpoint.key, http_client=client
     )
-
-
-def _knows_old_name_only(ref: ModelRef, endpoint: Endpoint, model: "Model[Any]") -> bool:
-    """Whether the endpoint may silently ignore `max_completion_tokens`.
-
-    Many compatible servers do; OpenAI's own reasoning models accept nothing else at any address.
-    """
-    row = ref.row
-    if row.legacy_max_tokens == "elsewhere":
-        reasons = model.profile.get("openai_supports_reasoning", False)
-        return endpoint.address != row.address and not reasons
-    return row.legacy_max_tokens == "always"
 
 
 def _anthropic(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":

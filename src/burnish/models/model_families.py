@@ -55,19 +55,19 @@ def family_of(row: Provider, name: str, address: str) -> Family | None:
         family = rules(name, address)
     else:
         return None
-    if family is None or _is_newer(row, family, own=own):
+    if family is None or takes_newer_name(row, own=own, reasons=family.reasons):
         return family
     return replace(family, newer_max_tokens=False)
 
 
-def _is_newer(row: Provider, family: Family, *, own: bool) -> bool:
+def takes_newer_name(row: Provider, *, own: bool, reasons: bool) -> bool:
     """Whether the endpoint is sure to know the newer name of `max_tokens`.
 
     Many compatible servers silently ignore it; OpenAI's own reasoning models accept nothing else at
     any address.
     """
     if row.legacy_max_tokens == "elsewhere":
-        return own or family.reasons
+        return own or reasons
     return row.legacy_max_tokens == "never"
 
 
