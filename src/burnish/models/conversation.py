@@ -1,4 +1,4 @@
-"""Conversations in pydantic-ai's types and in ours, and the model that its agents call.
+"""Conversations in pydantic-ai's types and in ours; the model that its agents call, and its own.
 
 The journal key of a call is made of our types: messages and tool calls, in order, without
 pydantic-ai's timestamps and ids. Nothing else is sent, so the key has all that an answer depends
@@ -7,9 +7,9 @@ on.
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from pydantic import TypeAdapter
 from pydantic_ai.messages import (
@@ -27,14 +27,18 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from burnish.core.cases import Image, Message, ToolUse, Usage
 from burnish.core.content import Json
 from burnish.core.protocols import Effects
 from burnish.models.chat import ChatReply, ChatRequest, Finish, Form, ModelClient, Priced, ToolSpec
+from burnish.models.errors import AnswerUnfinished, RequestFiltered
+from burnish.models.references import ModelRef
 
 _VERBATIM = "burnish_verbatim"
 """Where a response stores what its provider expects back."""
@@ -113,7 +117,85 @@ def _chat_request(
     )
 
 
-def reply_from(response: ModelResponse, seconds: float, form: Form | None = None) -> ChatReply:
+@dataclass(frozen=True)
+class LibraryModel:
+    """A model that pydantic-ai calls."""
+
+    ref: ModelRef
+    model: Model[Any]
+
+    def forms(self, schema: Mapping[str, Json]) -> dict[Form, bool]:
+        """Which forms of a structured answer it offers."""
+        profile = self.model.profile
+        enforces = profile.get("supports_json_schema_output", False)
+        # Anthropic would make every open mapping an empty one.
+        if self.model.system == "anthropic" and _has_open_mapping(cast("Json", schema)):
+            enforces = False
+        return {
+            "json_schema": enforces,
+            "json_object": profile.get("supports_json_object_output", False),
+            "prompt": True,
+        }
+
+    async def post(self, request: ChatRequest, draw: int, form: Form | None) -> ChatReply:
+        """The answer; raises what went wrong, for `EndpointErrors` to say."""
+        messages, settings = model_messages(request.messages), _settings_for(self.ref, draw)
+        response = await self.model.request(messages, settings, _parameters_for(request, form))
+        if response.finish_reason is None:
+            raise AnswerUnfinished
+        if response.finish_reason == "content_filter" and not response.usage.has_values():
+            raise RequestFiltered
+        return _reply_from(response)
+
+
+def _has_open_mapping(schema: Json) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_open_mapping, schema))
+    if not isinstance(schema, dict):
+        return False
+    more = schema.get("additionalProperties")
+    is_open = more is True or isinstance(more, dict)
+    return is_open or any(map(_has_open_mapping, schema.values()))
+
+
+def _settings_for(ref: ModelRef, draw: int) -> ModelSettings:
+    """The settings in pydantic-ai's names.
+
+    The draw is added to a seed: two samples with the same seed would be one sample.
+    """
+    sent = ref.settings.sent()
+    if "stop" in sent:
+        sent["stop_sequences"] = list(sent.pop("stop"))
+    if "seed" in sent:
+        sent["seed"] += draw
+    if ref.row.protocol in ("google", "vertex") and ref.settings.timeout is not None:
+        sent["timeout"] = ref.settings.timeout  # Its SDK would end the call after 600 s.
+    return cast("ModelSettings", sent)
+
+
+def _parameters_for(request: ChatRequest, form: Form | None) -> ModelRequestParameters:
+    """The tools, and the form of the answer: text, or JSON."""
+    tools = [
+        ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=cast("dict[str, Any]", tool.parameters),
+        )
+        for tool in request.tools
+    ]
+    if request.schema is None or form in (None, "prompt"):
+        return ModelRequestParameters(function_tools=tools)
+    schema = cast("dict[str, Any]", request.schema)
+    shape = OutputObjectDefinition(json_schema=schema, name=request.schema_name)
+    return ModelRequestParameters(
+        function_tools=tools,
+        output_mode="native" if form == "json_schema" else "prompted",
+        output_object=shape,
+        prompted_output_template=None if form == "json_schema" else False,
+    )
+
+
+def _reply_from(response: ModelResponse) -> ChatReply:
     """The model's answer; its thoughts are not part of it, but are sent back with it."""
     uses, used, finish = _uses(response), response.usage, response.finish_reason
     verbatim: Json = None
@@ -126,8 +208,6 @@ def reply_from(response: ModelResponse, seconds: float, form: Form | None = None
         finish=cast("Finish", finish) if finish in get_args(Finish) else "other",
         usage=Usage(requests=1, input_tokens=used.input_tokens, output_tokens=used.output_tokens),
         model=response.model_name or "",
-        seconds=seconds,
-        form=form,
         verbatim=verbatim,
     )
 

@@ -3,25 +3,30 @@
 import importlib.util
 import os
 import ssl
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from burnish.core.errors import ConfigError
 from burnish.models import clouds
 from burnish.models.errors import (
+    AnswerUnfinished,
+    EndpointFailure,
+    FailureKind,
     ModelError,
     ModelRefused,
     ModelRejected,
     ModelUnavailable,
+    RequestFiltered,
     first_cause,
     root_of,
-    wait_of,
     words_of,
 )
 from burnish.models.http_calls import post_directly
+from burnish.models.model_families import takes_newer_name
 from burnish.models.providers import ProviderProtocol
 from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor, expand_variables
@@ -29,7 +34,6 @@ from burnish.system import Redactor, expand_variables
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
     from openai import AsyncOpenAI
-    from pydantic_ai.exceptions import ModelHTTPError
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
 
@@ -44,7 +48,7 @@ _EXTRAS: Mapping[ProviderProtocol, tuple[str, str]] = {
 }
 """The extra of burnish that a protocol needs, and the module that it installs."""
 NO_KEY = "no-key-needed"
-_AZURE_V1 = "/openai/v1"
+AZURE_V1 = "/openai/v1"
 """The path of OpenAI's own protocol on Azure, which needs no version."""
 
 
@@ -67,6 +71,13 @@ class Endpoint:
         """The address with a longer path."""
         parts = urlsplit(self.address)
         return parts._replace(path=f"{parts.path}/{end}").geturl()
+
+    def url_for(self, model: str, end: str) -> str:
+        """Where a model is called: Azure's dated addresses name the deployment and the version."""
+        if not self.api_version:
+            return self.url(end)
+        url = self.url(f"openai/deployments/{quote(model, safe='')}/{end}")
+        return f"{url}?api-version={quote(self.api_version)}"
 
     @property
     def own_key(self) -> str:
@@ -159,7 +170,7 @@ def _azure(ref: ModelRef, parts: SplitResult) -> tuple[SplitResult, str]:
     resource = parts.path.removesuffix("/openai")
     if version := ref.api_version or os.environ.get("OPENAI_API_VERSION", "").strip():
         return parts._replace(path=resource), version
-    return parts._replace(path=f"{resource}{_AZURE_V1}"), ""
+    return parts._replace(path=f"{resource}{AZURE_V1}"), ""
 
 
 def _refused(ref: ModelRef, what: str, remedy: str) -> ModelRefused:
@@ -205,12 +216,13 @@ def _openai(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[
     # With a version, Azure's SDK client makes an address of the model's name.
     if not endpoint.api_version:
         # The header that Azure takes a key in, also behind gateways.
-        is_azure = ref.row.protocol == "azure" and endpoint.address.endswith(_AZURE_V1)
+        is_azure = ref.row.protocol == "azure" and endpoint.address.endswith(AZURE_V1)
         key_header = {"api-key": endpoint.key} if is_azure else None
         post_directly(provider.client, client, endpoint.url("chat/completions"), key_header)
     kind = resolve_name(ref.row.chat_model)
     model = kind(ref.name, provider=provider)
-    if not _knows_old_name_only(ref, endpoint, model):
+    reasons = model.profile.get("openai_supports_reasoning", False)
+    if takes_newer_name(ref.row, own=endpoint.address == ref.row.address, reasons=reasons):
         return model
     old_name = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
     return kind(ref.name, provider=provider, profile=merge_profile(model.profile, old_name))
@@ -236,18 +248,6 @@ def _openai_provider(
     return OpenAICompatibleProvider(
         "openai-compatible", base_url=endpoint.address, api_key=endpoint.key, http_client=client
     )
-
-
-def _knows_old_name_only(ref: ModelRef, endpoint: Endpoint, model: "Model[Any]") -> bool:
-    """Whether the endpoint may silently ignore `max_completion_tokens`.
-
-    Many compatible servers do; OpenAI's own reasoning models accept nothing else at any address.
-    """
-    row = ref.row
-    if row.legacy_max_tokens == "elsewhere":
-        reasons = model.profile.get("openai_supports_reasoning", False)
-        return endpoint.address != row.address and not reasons
-    return row.legacy_max_tokens == "always"
 
 
 def _anthropic(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
@@ -298,23 +298,59 @@ _NOT_FOR_THIS_MODEL = {"unknown_parameter", "unsupported_parameter", "unsupporte
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What an SDK may raise when an endpoint fails.
+    """What may be raised when an endpoint fails.
 
     The builtin ones come from JSON that is not an answer: a list, a null, no choices, 100,000
     brackets.
     """
     import httpx2
-    from pydantic_ai.exceptions import AgentRunError, UserError
 
     plain = (AssertionError, AttributeError, LookupError, OSError, TypeError, ValueError)
+    ours = (AnswerUnfinished, EndpointFailure, RequestFiltered)
     return (
-        AgentRunError,
-        UserError,
+        *ours,
+        *_library_errors(),
         httpx2.HTTPError,
         RecursionError,
         *plain,
         *clouds.login_errors(),
     )
+
+
+def _library_errors() -> tuple[type[Exception], ...]:
+    """What pydantic-ai raises, if it is loaded."""
+    if "pydantic_ai" not in sys.modules:
+        return ()
+    from pydantic_ai.exceptions import AgentRunError, UserError
+
+    return AgentRunError, UserError
+
+
+def status_failure(error: Exception) -> EndpointFailure | None:
+    """An error's status and what it is about; None if it is about something else."""
+    if isinstance(error, EndpointFailure) or "pydantic_ai" not in sys.modules:
+        return error if isinstance(error, EndpointFailure) else None
+    from pydantic_ai import exceptions
+
+    if not isinstance(error, exceptions.ModelHTTPError):
+        return None
+    kinds: dict[type[Exception], FailureKind] = {
+        exceptions.ModelAuthenticationError: "key",
+        exceptions.ModelQuotaExceededError: "quota",
+        exceptions.ModelNotFoundError: "model",
+        exceptions.ModelRequestRejectedError: "request",
+    }
+    matches: list[FailureKind] = [kind for each, kind in kinds.items() if isinstance(error, each)]
+    failure = EndpointFailure(
+        error.status_code,
+        error.body,
+        headers=error.headers,
+        kind=matches[0] if matches else "",
+        code=error.provider_error_code or "",
+    )
+    if error.retry_after is not None:
+        failure.retry_after = error.retry_after
+    return failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,25 +373,28 @@ class EndpointErrors:
 
     def of(self, error: Exception) -> ModelError:
         import httpx2
-        from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
 
         from burnish.models.answer_limits import AnswerUnusable
 
+        if isinstance(error, AnswerUnfinished):
+            return self.unfinished()
+        if isinstance(error, RequestFiltered):
+            return self.filtered()
         unopened = (httpx2.ConnectError, httpx2.ConnectTimeout)
         if status := _redirect(error):
             remedy = "give the address it leads to as base_url"
             return self._refused(
                 f"answered HTTP {status}: burnish sends no key to a redirect", remedy
             )
-        if isinstance(error, ModelHTTPError):
-            return self._of_status(error)
+        if (failure := status_failure(error)) is not None:
+            return self._of_status(failure)
         if remedy := clouds.login_remedy(error):
             return self._refused(f"cannot be called: {root_of(error)}", remedy)
-        if isinstance(error, UserError):
-            return ModelRefused(self._line(f"does not support this request: {error.message}"))
+        if message := _users_part(error):
+            return ModelRefused(self._line(f"does not support this request: {message}"))
         if isinstance(error, UnicodeEncodeError):
             return ModelRejected(self._line("cannot be sent text that is not Unicode"))
-        if isinstance(error, (ModelConnectionError, OSError, httpx2.TransportError)):
+        if isinstance(error, (OSError, httpx2.TransportError)) or _is_connection_error(error):
             if isinstance(cause := first_cause(error), AnswerUnusable):
                 return ModelUnavailable(self._line(f"returned an answer that is unusable: {cause}"))
             unreached = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
@@ -364,34 +403,25 @@ class EndpointErrors:
         hint = "returned something that is not a model's answer; is the base_url right?"
         return ModelUnavailable(self._line(hint))
 
-    def _of_status(self, error: "ModelHTTPError") -> ModelError:
-        from pydantic_ai.exceptions import (
-            ModelAuthenticationError,
-            ModelNotFoundError,
-            ModelQuotaExceededError,
-            ModelRequestRejectedError,
-        )
-
-        status = error.status_code
-        if isinstance(error, ModelAuthenticationError):
+    def _of_status(self, failure: EndpointFailure) -> ModelError:
+        status = failure.status
+        if failure.kind == "key":
             row, named = self.ref.row, self.ref.api_key.strip("${}")
             named = named or next(iter(row.key_variables), "")
             remedy = f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
             return self._refused(f"refused the key (HTTP {status})", remedy)
         message = self._line(
-            ": ".join(filter(None, [f"answered HTTP {status}", words_of(error.body)]))
+            ": ".join(filter(None, [f"answered HTTP {status}", words_of(failure.body)]))
         )
-        if isinstance(error, ModelQuotaExceededError):
+        if failure.kind == "quota":
             return ModelRefused(message, remedy="the account is out of credit or over its quota")
         if status in (408, 409, 425, 429) or status >= 500:
-            wait = error.retry_after
-            wait = wait_of(error.headers, error.body) if wait is None else wait
-            return ModelUnavailable(message, retry_after=wait)
-        if error.provider_error_code in _NOT_FOR_THIS_MODEL:
+            return ModelUnavailable(message, retry_after=failure.retry_after)
+        if failure.code in _NOT_FOR_THIS_MODEL:
             return ModelRefused(message, remedy="change the model's settings, or use another model")
         # Such as input that a gateway's moderation turned away with a 403.
-        about_it = status in (400, 413, 422) or isinstance(error, ModelRequestRejectedError)
-        if about_it and not isinstance(error, ModelNotFoundError):
+        about_it = status in (400, 413, 422) or failure.kind == "request"
+        if about_it and failure.kind != "model":
             return ModelRejected(message)
         return ModelRefused(message, remedy="check the model's name and its base_url")
 
@@ -403,8 +433,27 @@ class EndpointErrors:
         return Redactor.from_environment(extra=self.endpoint.secrets).text(line)
 
 
+def _users_part(error: Exception) -> str:
+    """What pydantic-ai says about a request that it does not support; else empty."""
+    if "pydantic_ai" not in sys.modules:
+        return ""
+    from pydantic_ai.exceptions import UserError
+
+    return error.message if isinstance(error, UserError) else ""
+
+
+def _is_connection_error(error: Exception) -> bool:
+    if "pydantic_ai" not in sys.modules:
+        return False
+    from pydantic_ai.exceptions import ModelConnectionError
+
+    return isinstance(error, ModelConnectionError)
+
+
 def _redirect(error: BaseException) -> int:
     """The status of a redirect; 0 if it is none."""
     response = getattr(error.__cause__, "response", None)
     status = getattr(response, "status_code", 0)
+    if isinstance(error, EndpointFailure):
+        status = error.status
     return status if 300 <= status < 400 else 0

@@ -7,7 +7,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from burnish.core.errors import BurnishError
 
@@ -39,6 +41,84 @@ class ModelRefused(BurnishError):
 ModelError: TypeAlias = ModelUnavailable | ModelRejected | ModelRefused
 
 
+FailureKind: TypeAlias = Literal["", "key", "quota", "model", "request"]
+"""What a status is about, as far as it is known."""
+
+
+class EndpointFailure(Exception):
+    """An answer with an error's status; users see what `EndpointErrors` makes of it."""
+
+    def __init__(
+        self,
+        status: int,
+        body: object,
+        *,
+        headers: Mapping[str, str] | None = None,
+        kind: FailureKind = "",
+        code: str = "",
+    ) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.body = body
+        self.kind = kind
+        self.code = code
+        """The endpoint's own name of the error."""
+        self.retry_after = wait_of(headers, body)
+
+
+class AnswerUnfinished(Exception):
+    """An answer that does not say how it ended; users never see this."""
+
+
+class RequestFiltered(Exception):
+    """A content filter left nothing to answer; users never see this."""
+
+
+_OUT_OF_CREDIT = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "credit_balance_exhausted",
+    "organization_spend_limit_exceeded",
+    "project_spend_limit_exceeded",
+    "organization_usage_limit_exceeded",
+)
+_BY_CODE: Mapping[str, FailureKind] = {
+    **dict.fromkeys(_OUT_OF_CREDIT, "quota"),
+    "context_length_exceeded": "request",
+    "model_not_found": "model",
+    "invalid_api_key": "key",
+}
+_BY_STATUS: Mapping[int, FailureKind] = {
+    400: "request",
+    401: "key",
+    402: "quota",
+    403: "key",
+    404: "model",
+    422: "request",
+}
+_OVERLOADED = re.compile("overloaded|over capacity", re.IGNORECASE)
+
+
+def failure_kind(status: int, body: object) -> tuple[FailureKind, str]:
+    """What an error in OpenAI's protocol is about, and its code."""
+    code, group = _field(body, "code"), _field(body, "type")
+    named = "" if code is None else str(code)
+    if status == 403 and _is_moderated(body):
+        return "request", named
+    if group in _OUT_OF_CREDIT:
+        return "quota", named
+    is_about_it = named in _OUT_OF_CREDIT or named == "context_length_exceeded"
+    if not is_about_it and _OVERLOADED.search(f"{named} {group}"):
+        return "", named
+    return _BY_CODE.get(named) or _BY_STATUS.get(status, ""), named
+
+
+def _is_moderated(body: object) -> bool:
+    """OpenRouter's answer to input that a moderation turned away."""
+    metadata = _field(body, "metadata")
+    return any(_field(metadata, name) is not None for name in ("flagged_input", "reasons"))
+
+
 _LONGEST = 300
 
 _SECONDS = re.compile(r"\d+(?:\.\d+)?")
@@ -62,10 +142,20 @@ def words_of(body: object) -> str:
 
 
 def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
-    """Seconds to wait: fractions in the header, or Google's `retryDelay` in the body."""
-    header = (headers or {}).get("retry-after", "")
+    """Seconds to wait: in a header, as a number or a date, or Google's `retryDelay` in the body."""
+    texts = headers or {}
+    if _SECONDS.fullmatch(milliseconds := texts.get("retry-after-ms", "")):
+        return float(milliseconds) / 1000
+    header = texts.get("retry-after", "")
     if _SECONDS.fullmatch(header):
         return float(header)
+    if header:
+        from email.utils import parsedate_to_datetime  # slow
+
+        with suppress(ValueError, TypeError, OverflowError):
+            date = parsedate_to_datetime(header)
+            date = date if date.tzinfo else date.replace(tzinfo=UTC)
+            return max(0.0, (date - datetime.now(UTC)).total_seconds())
     details = _field(inside(body), "details")
     if not isinstance(details, Sequence):
         return None

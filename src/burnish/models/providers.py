@@ -21,6 +21,7 @@ from burnish.core.errors import ConfigError
 from burnish.system.user_code import installed
 
 _GROUP = "burnish.providers"
+OPENAI_CHAT = "pydantic_ai.models.openai:OpenAIChatModel"
 ProviderProtocol: TypeAlias = Literal[
     "openai", "azure", "anthropic", "google", "vertex", "bedrock", "embedded"
 ]
@@ -111,7 +112,7 @@ class Provider:
     """The best form of structured answers to try at its own address."""
     legacy_max_tokens: _Where = "always"
     """Where its endpoints may silently ignore the newer name of `max_tokens`."""
-    chat_model: str = "pydantic_ai.models.openai:OpenAIChatModel"
+    chat_model: str = OPENAI_CHAT
     """For the OpenAI protocol: the pydantic-ai model class."""
     sdk: str = ""
     """For the OpenAI protocol: pydantic-ai's provider class, if it has one."""

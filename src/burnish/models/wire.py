@@ -1,8 +1,9 @@
 """Models over HTTP: OpenAI and compatible endpoints, Azure, Anthropic, Google.
 
-pydantic-ai knows the protocols. Added here: a connection pool per endpoint, timeouts, no hidden
-retries, no silently dropped setting, simpler forms of a structured answer if an endpoint refuses
-the best one, and three kinds of failure.
+`chat_completions` speaks OpenAI's protocol; pydantic-ai knows the others, and calls for its agents
+with tools. Added here: a connection pool per endpoint, timeouts, no hidden retries, no silently
+dropped setting, simpler forms of a structured answer if an endpoint refuses the best one, and three
+kinds of failure.
 """
 
 import asyncio
@@ -10,15 +11,16 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from burnish.core.cases import Message
 from burnish.core.content import Json
 from burnish.models.chat import LADDER, ChatReply, ChatRequest, Form
+from burnish.models.chat_completions import ChatCompletions
 from burnish.models.endpoints import (
     Endpoint,
     EndpointErrors,
@@ -26,16 +28,15 @@ from burnish.models.endpoints import (
     endpoint_of,
     failures,
     http_client,
+    status_failure,
 )
-from burnish.models.errors import ModelError, ModelRefused, words_of
+from burnish.models.errors import EndpointFailure, ModelError, ModelRefused, words_of
 from burnish.models.references import ModelRef, is_providers_own
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
-    from pydantic_ai.exceptions import ModelHTTPError
-    from pydantic_ai.messages import ModelResponse
-    from pydantic_ai.models import Model, ModelRequestParameters
-    from pydantic_ai.settings import ModelSettings
+
+    from burnish.models.conversation import LibraryModel
 
 
 _LANE = 8
@@ -51,15 +52,13 @@ class WireBackend:
 
     def __init__(self) -> None:
         self._clients: dict[tuple[str, int, int], AsyncClient] = {}
-        self._models: dict[tuple[Any, ...], Model[Any]] = {}
+        self._models: dict[tuple[Any, ...], LibraryModel] = {}
         self._lines: dict[tuple[ModelRef, int], _Line] = {}
         self._refused: dict[tuple[str, ...], set[Form]] = {}
         self._checked: set[tuple[Any, ...]] = set()
         self._under_way: dict[str, list[int]] = {}
 
     async def complete(self, ref: ModelRef, request: ChatRequest, *, draw: int) -> ChatReply:
-        from burnish.models.conversation import reply_from
-
         started = time.perf_counter()
         with self._lane(ref.endpoint) as lane:
             line = self._lines.get((ref, lane)) or self._open(ref, lane)
@@ -67,8 +66,7 @@ class WireBackend:
         # Raised here, not where it was caught: the SDK's error may carry the key along.
         if isinstance(result, Exception):
             raise result
-        with _readable(line.errors):
-            return reply_from(result, time.perf_counter() - started, form)
+        return replace(result, seconds=time.perf_counter() - started, form=form)
 
     def check(self, ref: ModelRef) -> None:
         self._checked_endpoint(ref)
@@ -118,36 +116,43 @@ class WireBackend:
 
     def _open(self, ref: ModelRef, lane: int) -> "_Line":
         endpoint = self._checked_endpoint(ref)
-        identity = (*_identity(ref, endpoint), endpoint.answer_bytes, lane)
-        if identity not in self._models:
-            place = (endpoint.address, endpoint.answer_bytes, lane)
-            client = self._clients.get(place) or http_client(endpoint)
-            self._clients[place] = client
-            self._models[identity] = build_model(ref, endpoint, client)
+        place = (endpoint.address, endpoint.answer_bytes, lane)
+        client = self._clients.get(place) or http_client(endpoint)
+        self._clients[place] = client
         line = _Line(
             ref=ref,
-            model=self._models[identity],
+            direct=ChatCompletions.of(ref, endpoint, client),
+            library=lambda: self._library_model(ref, endpoint, client, lane),
             errors=EndpointErrors(ref=ref, endpoint=endpoint),
             refused=self._refused_by(ref, endpoint),
         )
         self._lines[ref, lane] = line
         return line
 
+    def _library_model(
+        self, ref: ModelRef, endpoint: Endpoint, client: "AsyncClient", lane: int
+    ) -> "LibraryModel":
+        """Shared by references that only differ in their settings."""
+        from burnish.models.conversation import LibraryModel
+
+        identity = (*_identity(ref, endpoint), endpoint.answer_bytes, lane)
+        known = self._models.get(identity)
+        if known is None:
+            known = LibraryModel(ref, build_model(ref, endpoint, client))
+            self._models[identity] = known
+        return replace(known, ref=ref)
+
 
 def _identity(ref: ModelRef, endpoint: Endpoint) -> tuple[str, ...]:
     return (ref.provider, ref.name, endpoint.address, endpoint.key, endpoint.api_version)
 
 
-@contextmanager
-def _readable(errors: EndpointErrors) -> Generator[None, None, None]:
-    """An answer whose parts cannot be read, such as the arguments of a tool, is a failed one."""
-    try:
-        yield
-    except failures() as error:
-        unreadable = errors.of(error)
-    else:
-        return
-    raise unreadable
+class _Caller(Protocol):
+    """Calls one model at one endpoint."""
+
+    def forms(self, schema: Mapping[str, Json]) -> Mapping[Form, bool]: ...
+
+    async def post(self, request: ChatRequest, draw: int, form: Form | None) -> ChatReply: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,24 +160,28 @@ class _Line:
     """A checked model that can be called."""
 
     ref: ModelRef
-    model: "Model[Any]"
+    direct: ChatCompletions | None
+    library: "Callable[[], LibraryModel]"
+    """The model as pydantic-ai calls it, which is loaded then."""
     errors: EndpointErrors
     refused: set[Form]
     """The forms of a structured answer that are of no use at its endpoint."""
 
     async def answer(
         self, request: ChatRequest, draw: int
-    ) -> "tuple[ModelResponse | ModelError, Form | None]":
+    ) -> tuple[ChatReply | ModelError, Form | None]:
         """The answer in the best form that the endpoint accepts; plain text has no form."""
-        forms = _forms_for(self.model, self.ref, request)
+        takes = self.direct is not None and self.direct.takes(request)
+        caller = self.direct if self.direct is not None and takes else self.library()
+        forms = _forms_for(caller, self.ref, request)
         if not forms:
-            return (await self._attempt(request, draw))[0], None
+            return (await self._attempt(caller, request, draw))[0], None
         untried: tuple[Form, ...] = (
             tuple(form for form in forms if form not in self.refused) or forms[-1:]
         )
         refusals: dict[Form, ModelError] = {}
         for form in untried:
-            result, refused = await self._attempt(request, draw, form)
+            result, refused = await self._attempt(caller, request, draw, form)
             if isinstance(result, Exception) and refused:
                 refusals[form] = result
                 continue
@@ -183,24 +192,19 @@ class _Line:
         return next(iter(refusals.values())), None
 
     async def _attempt(
-        self, request: ChatRequest, draw: int, form: Form | None = None
-    ) -> "tuple[ModelResponse | ModelError, bool]":
+        self, caller: _Caller, request: ChatRequest, draw: int, form: Form | None = None
+    ) -> tuple[ChatReply | ModelError, bool]:
         """The answer or the error, and whether the form of the answer seems to be refused."""
-        from pydantic_ai.exceptions import ModelHTTPError
-
+        if form not in (None, "json_schema") and request.schema is not None:
+            request = replace(request, messages=_with_schema(request.messages, request.schema))
         try:
             async with asyncio.timeout(self.ref.settings.timeout):
-                response = await _post(self.model, self.ref, request, draw, form)
+                return await caller.post(request, draw, form), False
         except TimeoutError:
             return self.errors.timed_out(), False
         except failures() as error:
-            refused = isinstance(error, ModelHTTPError) and _refuses_form(error)
-            return self.errors.of(error), refused
-        if response.finish_reason is None:
-            return self.errors.unfinished(), False
-        if response.finish_reason == "content_filter" and not response.usage.has_values():
-            return self.errors.filtered(), False
-        return response, False
+            failure = status_failure(error)
+            return self.errors.of(error), failure is not None and _refuses_form(failure)
 
 
 # Every OpenAI-compatible endpoint says that it takes `response_format`; many refuse the value
@@ -225,34 +229,30 @@ _NO_CAUSE = re.compile(
 """A word that names neither a cause nor a model or setting that would be one."""
 
 
-def _forms_for(model: "Model[Any]", ref: ModelRef, request: ChatRequest) -> tuple[Form, ...]:
+def _forms_for(caller: _Caller, ref: ModelRef, request: ChatRequest) -> tuple[Form, ...]:
     """The forms that this model offers for this request; none for plain text."""
     if request.schema is None:
         return ()
-    ladder: dict[Form, bool] = {
-        "json_schema": _enforces(model, request.schema),
-        "json_object": model.profile.get("supports_json_object_output", False),
-        "prompt": True,
-    }
+    offered = caller.forms(request.schema)
     best = ref.row.best_form if is_providers_own(ref) else LADDER[0]
-    return tuple(form for form in LADDER[LADDER.index(best) :] if ladder[form])
+    return tuple(form for form in LADDER[LADDER.index(best) :] if offered[form])
 
 
-def _refuses_form(error: "ModelHTTPError") -> bool:
+def _refuses_form(failure: EndpointFailure) -> bool:
     """Whether an endpoint seems to refuse the form of the answer rather than the request.
 
     If in doubt it does: the next form will show.
     """
-    if error.status_code not in (400, 404, 415, 422, 501):
+    if failure.status not in (400, 404, 415, 422, 501):
         return False
-    text = _spelled(error.body)
+    text = _spelled(failure.body)
     if _TOO_LONG.search(text):
         return False
     if _THE_FORM.search(text):
         return True
     # Only this status may be a refusal without a word about the form.
-    words = re.findall(r"[a-z]+", _words(error.body))
-    return error.status_code == 400 and all(map(_NO_CAUSE.fullmatch, words))
+    words = re.findall(r"[a-z]+", _words(failure.body))
+    return failure.status == 400 and all(map(_NO_CAUSE.fullmatch, words))
 
 
 def _spelled(body: object) -> str:
@@ -269,59 +269,6 @@ def _words(body: object) -> str:
     return message.lower()
 
 
-async def _post(
-    model: "Model[Any]", ref: ModelRef, request: ChatRequest, draw: int, form: Form | None
-) -> "ModelResponse":
-    from burnish.models.conversation import model_messages
-
-    messages = request.messages
-    if form not in (None, "json_schema") and request.schema is not None:
-        messages = _with_schema(messages, request.schema)
-    parameters = _parameters_for(request, form)
-    return await model.request(model_messages(messages), _settings_for(ref, draw), parameters)
-
-
-def _settings_for(ref: ModelRef, draw: int) -> "ModelSettings":
-    """The settings in pydantic-ai's names.
-
-    The draw is added to a seed: two samples with the same seed would be one sample.
-    """
-    sent = ref.settings.sent()
-    if "stop" in sent:
-        sent["stop_sequences"] = list(sent.pop("stop"))
-    if "seed" in sent:
-        sent["seed"] += draw
-    if ref.row.protocol in ("google", "vertex") and ref.settings.timeout is not None:
-        sent["timeout"] = ref.settings.timeout  # Its SDK would end the call after 600 s.
-    return cast("ModelSettings", sent)
-
-
-def _parameters_for(request: ChatRequest, form: Form | None) -> "ModelRequestParameters":
-    """The tools, and the form of the answer: text, or JSON."""
-    from pydantic_ai.models import ModelRequestParameters
-    from pydantic_ai.output import OutputObjectDefinition
-    from pydantic_ai.tools import ToolDefinition
-
-    tools = [
-        ToolDefinition(
-            name=tool.name,
-            description=tool.description,
-            parameters_json_schema=cast("dict[str, Any]", tool.parameters),
-        )
-        for tool in request.tools
-    ]
-    if request.schema is None or form in (None, "prompt"):
-        return ModelRequestParameters(function_tools=tools)
-    schema = cast("dict[str, Any]", request.schema)
-    shape = OutputObjectDefinition(json_schema=schema, name=request.schema_name)
-    return ModelRequestParameters(
-        function_tools=tools,
-        output_mode="native" if form == "json_schema" else "prompted",
-        output_object=shape,
-        prompted_output_template=None if form == "json_schema" else False,
-    )
-
-
 def _with_schema(messages: tuple[Message, ...], schema: Mapping[str, Json]) -> tuple[Message, ...]:
     """The conversation with the schema in its system message: many endpoints accept only one."""
     instruction = (
@@ -332,24 +279,6 @@ def _with_schema(messages: tuple[Message, ...], schema: Mapping[str, Json]) -> t
     if first and first[0].role == "system":
         return (replace(first[0], content=f"{first[0].content.rstrip()}\n\n{instruction}"), *rest)
     return (Message(role="system", content=instruction), *messages)
-
-
-def _enforces(model: "Model[Any]", schema: Mapping[str, Json]) -> bool:
-    """Whether the endpoint is known to enforce a schema."""
-    if not model.profile.get("supports_json_schema_output", False):
-        return False
-    # Anthropic would make every open mapping an empty one.
-    return model.system != "anthropic" or not _has_open_mapping(cast("Json", schema))
-
-
-def _has_open_mapping(schema: Json) -> bool:
-    if isinstance(schema, list):
-        return any(map(_has_open_mapping, schema))
-    if not isinstance(schema, dict):
-        return False
-    more = schema.get("additionalProperties")
-    is_open = more is True or isinstance(more, dict)
-    return is_open or any(map(_has_open_mapping, schema.values()))
 
 
 _FIELDS = {
@@ -373,12 +302,7 @@ def _require_settings(ref: ModelRef, endpoint: Endpoint) -> None:
     _refuse_lost(ref, [name for name in settings if name in own])
     if not settings or ref.row.protocol == "bedrock":  # whose library drops none of the others
         return
-    # In a thread of its own, since this may be called from inside a running event loop.
-    with ThreadPoolExecutor(1) as thread:
-        body = thread.submit(lambda: asyncio.run(_capture(ref, endpoint))).result()
-    if isinstance(body, Exception):
-        raise EndpointErrors(ref=ref, endpoint=endpoint).of(body)
-    fields = cast("Mapping[str, Any]", json.loads(body))
+    fields = _first_body(ref, endpoint)
     fields = {**fields, **fields.get("generationConfig", {})}
     values = {**settings, "stop": list(ref.settings.stop)}
     _refuse_lost(
@@ -399,9 +323,26 @@ def _refuse_lost(ref: ModelRef, names: Sequence[str]) -> None:
         )
 
 
+_QUESTION = ChatRequest(messages=(Message(role="user", content="?"),))
+
+
+def _first_body(ref: ModelRef, endpoint: Endpoint) -> Mapping[str, Any]:
+    """The body of a request with this reference; nothing leaves this process."""
+    if (direct := ChatCompletions.of(ref, endpoint)) is not None:
+        return direct.body(_QUESTION, 0, None)
+    # In a thread of its own, since this may be called from inside a running event loop.
+    with ThreadPoolExecutor(1) as thread:
+        body = thread.submit(lambda: asyncio.run(_capture(ref, endpoint))).result()
+    if isinstance(body, Exception):
+        raise EndpointErrors(ref=ref, endpoint=endpoint).of(body)
+    return cast("Mapping[str, Any]", json.loads(body))
+
+
 async def _capture(ref: ModelRef, endpoint: Endpoint) -> bytes | Exception:
-    """The body of the request for this reference; nothing leaves this process."""
+    """The body of pydantic-ai's request."""
     import httpx2
+
+    from burnish.models.conversation import LibraryModel
 
     bodies: list[bytes] = []
 
@@ -410,13 +351,12 @@ async def _capture(ref: ModelRef, endpoint: Endpoint) -> bytes | Exception:
             bodies.append(await request.aread())
             raise httpx2.ConnectError("not sent")
 
-    question = ChatRequest(messages=(Message(role="user", content="?"),))
     async with http_client(endpoint, Nowhere()) as client:
-        model = build_model(ref, endpoint, client)
+        model = LibraryModel(ref, build_model(ref, endpoint, client))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                await _post(model, ref, question, 0, None)
+                await model.post(_QUESTION, 0, None)
             except failures() as error:
                 return bodies[0] if bodies else error
     raise AssertionError("a request went nowhere and was answered")

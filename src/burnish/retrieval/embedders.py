@@ -18,7 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, cast
-from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
@@ -226,15 +225,6 @@ def _read_answer(body: bytes, texts: int) -> _Answer | None:
     return answer
 
 
-def _url(ref: ModelRef, place: Endpoint) -> str:
-    """Azure's dated addresses name the deployment and the version."""
-    if place.api_version:
-        deployment = quote(ref.name, safe="")
-        url = place.url(f"openai/deployments/{deployment}/embeddings")
-        return f"{url}?api-version={quote(place.api_version)}"
-    return place.url("embeddings")
-
-
 def _headers(ref: ModelRef, place: Endpoint) -> dict[str, str]:
     if place.key == NO_KEY:
         return {}
@@ -399,7 +389,9 @@ class EndpointEmbedder:
         try:
             async with asyncio.timeout(self.ref.settings.timeout):
                 response = await self._clients[place.address].post(
-                    _url(self.ref, place), json=body, headers=_headers(self.ref, place)
+                    place.url_for(self.ref.name, "embeddings"),
+                    json=body,
+                    headers=_headers(self.ref, place),
                 )
             response.raise_for_status()
         except TimeoutError:
