@@ -1,4 +1,4 @@
-"""Endpoints: where a model is, the client that calls it, and what its failures mean."""
+"""Endpoints: where a model is, the client that calls it, what its failures mean, cloud logins."""
 
 import importlib.util
 import os
@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 from burnish.core.errors import ConfigError
-from burnish.models import clouds
 from burnish.models.errors import (
     AnswerUnfinished,
     EndpointFailure,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
+
 
 _EXTRAS: Mapping[ProviderProtocol, tuple[str, str]] = {
     "openai": ("openai", "openai"),
@@ -107,7 +107,7 @@ def endpoint_of(ref: ModelRef) -> Endpoint:
     except ConfigError as error:
         raise ModelRefused(error.message, remedy=error.remedy) from None
     if ref.row.protocol == "vertex":
-        clouds.require_project(ref, key)
+        _require_project(ref, key)
     optional = ref.row.key_optional
     if key is None and optional != "always" and not (optional == "elsewhere" and ref.base_url):
         raise missing_key(ref)
@@ -276,12 +276,12 @@ def _google(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[
 
 
 def _vertex(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
-    return clouds.vertex_model(ref, endpoint.address, endpoint.own_key, client)
+    return _vertex_model(ref, endpoint.address, endpoint.own_key, client)
 
 
 def _bedrock(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
     del client  # AWS's library has its own.
-    return clouds.bedrock_model(ref, endpoint.address, endpoint.own_key)
+    return _bedrock_model(ref, endpoint.address, endpoint.own_key)
 
 
 _BUILDERS: "Mapping[ProviderProtocol, Callable[[ModelRef, Endpoint, AsyncClient], Model[Any]]]" = {
@@ -313,7 +313,7 @@ def failures() -> tuple[type[Exception], ...]:
         httpx2.HTTPError,
         RecursionError,
         *plain,
-        *clouds.login_errors(),
+        *_login_errors(),
     )
 
 
@@ -388,7 +388,7 @@ class EndpointErrors:
             )
         if (failure := status_failure(error)) is not None:
             return self._of_status(failure)
-        if remedy := clouds.login_remedy(error):
+        if remedy := _login_remedy(error):
             return self._refused(f"cannot be called: {root_of(error)}", remedy)
         if message := _users_part(error):
             return ModelRefused(self._line(f"does not support this request: {message}"))
@@ -457,3 +457,88 @@ def _redirect(error: BaseException) -> int:
     if isinstance(error, EndpointFailure):
         status = error.status
     return status if 300 <= status < 400 else 0
+
+
+# -- Google Cloud and AWS --------------------------------------------------------------------------
+
+
+_VERTEX_LOGIN = (
+    "set GOOGLE_CLOUD_PROJECT, and GOOGLE_CLOUD_LOCATION if it is not us-central1, and log in "
+    "with `gcloud auth application-default login`; or give the model an api_key: ${NAME}"
+)
+_BEDROCK_LOGIN = (
+    "set AWS_REGION, and log in with `aws configure` or set AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
+)
+_LOGINS = {
+    "google.auth.exceptions": ("GoogleAuthError", _VERTEX_LOGIN),
+    "botocore.exceptions": ("BotoCoreError", _BEDROCK_LOGIN),
+}
+"""By the module of a library: its errors without an answer, and what to do about them."""
+_SERVICE = "bedrock-runtime"
+
+
+def _vertex_model(ref: ModelRef, address: str, key: str, client: "AsyncClient") -> "Model[Any]":
+    """Gemini on Google Cloud, with the login of the Google Cloud SDK, or with a key."""
+    from google.genai.types import HttpRetryOptions
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google_cloud import GoogleCloudProvider
+
+    location = os.environ.get("GOOGLE_CLOUD_LOCATION", "").strip()
+    provider = GoogleCloudProvider(
+        api_key=key or None,
+        project=None if key else _project(),
+        location=None if key else location or None,
+        base_url=address if ref.base_url else None,
+        http_client=client,
+        retry_options=HttpRetryOptions(attempts=1),
+    )
+    return GoogleModel(ref.name, provider=provider)
+
+
+def _require_project(ref: ModelRef, key: str | None) -> None:
+    """Refuse a model on Google Cloud that has neither a key nor a project."""
+    if not (key or _project()):
+        message = f"the model {ref.label} needs a project of Google Cloud"
+        raise ModelRefused(message, remedy=_VERTEX_LOGIN)
+
+
+def _project() -> str:
+    return os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
+
+
+def _bedrock_model(ref: ModelRef, address: str, key: str) -> "Model[Any]":
+    """Models on AWS, with the login of the AWS command line, or with a key of Bedrock."""
+    from pydantic_ai.models.bedrock import BedrockConverseModel
+    from pydantic_ai.providers.bedrock import BedrockProvider
+
+    places = map(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))
+    options: dict[str, Any] = {
+        "base_url": address if ref.base_url else None,
+        "region_name": next(filter(None, places), None),
+        "api_key": key or None,
+        "aws_read_timeout": ref.settings.timeout or 600.0,
+        "aws_connect_timeout": 15.0,
+    }
+    provider = BedrockProvider(**options)
+    # Retries are counted by burnish, not hidden in the library, which registers its own like this.
+    events = cast("Any", provider).client.meta.events
+    events.unregister(f"needs-retry.{_SERVICE}", unique_id=f"retry-config-{_SERVICE}")
+    return BedrockConverseModel(ref.name, provider=provider)
+
+
+def _login_errors() -> tuple[type[Exception], ...]:
+    """What those libraries raise, as far as they are loaded."""
+    return tuple(
+        getattr(sys.modules[module], name)
+        for module, (name, _) in _LOGINS.items()
+        if module in sys.modules
+    )
+
+
+def _login_remedy(error: Exception) -> str:
+    """What to do about a failed login; empty if it is another error."""
+    for module, (name, remedy) in _LOGINS.items():
+        if module in sys.modules and isinstance(error, getattr(sys.modules[module], name)):
+            return remedy
+    return ""

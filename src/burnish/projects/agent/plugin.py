@@ -71,8 +71,7 @@ from burnish.targets.agent.files import (
     put_at,
     sound_agent,
 )
-from burnish.targets.agent.runner import client_for
-from burnish.targets.agent.target import AgentTarget
+from burnish.targets.agent.target import AgentTarget, client_for
 
 _MODEL = "target.document.model"
 """Where the agent's model stands in a description."""
