@@ -343,7 +343,7 @@ class ReflectivePlugin(MinibatchPlugin):
         assert isinstance(setup.strategy, Reflective)
         return plan_lines(setup, setup.strategy)
 
-    def _search_cost(self, setup: Setup) -> str:
+    def search_cost(self, setup: Setup) -> str:
         assert isinstance(setup.strategy, Reflective)
         return _search_cost(setup, setup.strategy)
 
