@@ -26,7 +26,7 @@ COMMANDS = (
     *("burnish.cli.program", "burnish.cli.improve_commands", "burnish.cli.measure_commands"),
     *("burnish.cli.run_commands", "burnish.cli.optimization", "burnish.cli.evaluation"),
     *("burnish.cli.stored_runs", "burnish.plugins"),
-    *("burnish.projects.launch", "burnish.testing", "burnish.testing.toy_project"),
+    *("burnish.projects.launch", "burnish.testing", "burnish.testing.toy"),
 )
 """What most commands import."""
 SERVICE = (*COMMANDS, "burnish.server.service", "pydantic_ai")

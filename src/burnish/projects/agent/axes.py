@@ -37,7 +37,7 @@ from burnish.targets.agent.blocks import (
     demonstrations_of,
 )
 from burnish.targets.agent.files import LoadedAgent, edit, is_instructions, value_at
-from burnish.targets.agent.target import client_for
+from burnish.targets.agent.runner import client_for
 
 AXES = ("target", "axes")
 """Where the axes stand in a description."""

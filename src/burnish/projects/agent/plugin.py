@@ -71,7 +71,8 @@ from burnish.targets.agent.files import (
     put_at,
     sound_agent,
 )
-from burnish.targets.agent.target import AgentTarget, client_for
+from burnish.targets.agent.runner import client_for
+from burnish.targets.agent.target import AgentTarget
 
 _MODEL = "target.document.model"
 """Where the agent's model stands in a description."""

@@ -16,7 +16,7 @@ from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, play
 from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.targets.agent.files import edit
-from burnish.targets.agent.target import AgentRunner, forecast
+from burnish.targets.agent.runner import AgentRunner, forecast
 from burnish.targets.graph.elements import Flow, skill_section
 from burnish.targets.graph.files import flow_of
 from burnish.targets.graph.graphs import (
