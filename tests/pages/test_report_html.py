@@ -6,10 +6,11 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
-from burnish.pages.document import data_block, static_file
+from burnish.pages.document import BARE, data_block, static_file, write_document
 from burnish.pages.run_page import html_report
 from burnish.runs.directory import RunRecord
 from tests.pages.shown_runs import DATASET, HARM, case
@@ -70,6 +71,14 @@ def test_no_text_of_agents_cases_or_proposers_comes_to_life(document: Document) 
     assert [len(text) for text in code] == [len(static_file(n)) for n in ("plotly.js", "page.js")]
     words = "".join(document.text)
     assert words.count(HARM) > 20, "it is shown as text: answers, cases, notes, proposals"
+
+
+def test_the_file_is_the_whole_page_though_its_script_never_becomes_a_text(
+    shown: RunRecord, page: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    write_document(path, html_report(shown, DATASET, place=BARE))
+    assert path.read_text(encoding="utf-8") == page
 
 
 def test_the_policy_allows_these_scripts_and_this_style_and_nothing_else(

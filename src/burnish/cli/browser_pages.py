@@ -11,7 +11,7 @@ from burnish.cli.options import user_name
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.datasets.labels import Labels, Scale
 from burnish.delegation.runs import StoredDelegations
-from burnish.pages.document import require_view
+from burnish.pages.document import BARE, require_view, write_document
 from burnish.pages.library import Library, run_key, runs_below
 from burnish.pages.run_page import Adoption, write_html
 from burnish.pages.several_runs import MOST, comparison_html
@@ -21,7 +21,7 @@ from burnish.projects.adopt_files import Adopted, AdoptionState
 from burnish.projects.evaluation_setup import stored_cases
 from burnish.projects.grids import find_grid
 from burnish.runs.directory import NAME, RunRecord, find_run, known_runs
-from burnish.system import Redactor, write_atomic
+from burnish.system import Redactor
 
 
 def write_run_page(name: str) -> None:
@@ -41,7 +41,8 @@ def write_comparison_page(names: Sequence[str], path: Path) -> None:
     if len(names) > MOST:
         message = f"a page has room for {MOST} runs, not for {len(names)}"
         raise ConfigError([Problem(where="--html", message=message, remedy="name fewer runs")])
-    write_atomic(path, comparison_html([RunRecord.read(find_run(name)) for name in names]))
+    runs = [RunRecord.read(find_run(name)) for name in names]
+    write_document(path, comparison_html(runs, BARE))
     typer.echo(f"page     {path}")
 
 

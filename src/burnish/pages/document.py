@@ -20,6 +20,7 @@ from burnish.core.content import Json
 from burnish.core.errors import MissingExtra
 from burnish.core.formatting import CHANGED, Heading, Page, Section
 from burnish.reports.rendering import to_markdown
+from burnish.system import write_atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -171,7 +172,8 @@ _HERE = Path(__file__).parent
 _LIBRARIES = ("jinja2", "plotly")
 STATIC = {"page.css": "text/css", "page.js": "text/javascript", "plotly.js": "text/javascript"}
 """The files that served pages load, with their types."""
-_STYLE_ID = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+_PLOTLY = "plotly.js"
+_STYLE_ID = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 _EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 """The hash of nothing: plotly makes an empty style element and fills it rule by rule."""
 _SERVED_POLICY = (
@@ -210,14 +212,16 @@ def require_view() -> None:
 @cache
 def static_file(name: str) -> str:
     """The content of one of the files of `STATIC`."""
-    if name != "plotly.js":
-        return (_HERE / "static" / name).read_text(encoding="utf-8")
-    # Without importing the package: it takes most of a second, and only the script is used.
+    script = _script() if name == _PLOTLY else _HERE / "static" / name
+    return script.read_text(encoding="utf-8")
+
+
+def _script() -> Path:
+    """plotly's, without importing the package: that takes most of a second."""
     package = find_spec("plotly")
     assert package is not None
     assert package.origin is not None
-    script = Path(package.origin).parent / "package_data" / "plotly.min.js"
-    return script.read_text(encoding="utf-8")
+    return Path(package.origin).parent / "package_data" / "plotly.min.js"
 
 
 @cache
@@ -226,7 +230,8 @@ def _unwanted_styles() -> tuple[str, ...]:
 
     The policy would block them, with an error in the console of every reader.
     """
-    return tuple(sorted(set(_STYLE_ID.findall(static_file("plotly.js")))))
+    found = set(_STYLE_ID.findall(_script().read_bytes()))
+    return tuple(sorted(each.decode() for each in found))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +240,8 @@ class Place:
 
     alone: bool = True
     """A file by itself: no links to other pages, and everything inside it."""
+    bare: bool = False
+    """Whether plotly's script is left out of such a file, for `write_document` to put it in."""
     root: str = "/"
     """The address below which served pages are."""
     token: str = ""
@@ -254,6 +261,19 @@ class Place:
 
 
 ALONE = Place()
+BARE = Place(bare=True)
+_MARK = "<!--plotly.js-->"
+"""Where the script belongs in a bare document; no text of a page has it, as all are escaped."""
+
+
+def write_document(path: Path, bare: str) -> None:
+    """Write a bare document as a file by itself.
+
+    The script is larger than everything else. As bytes it is in memory once, and not in a text of
+    two bytes a character that is copied with every piece around it.
+    """
+    before, _, after = bare.partition(_MARK)
+    write_atomic(path, [before, _script().read_bytes(), after])
 
 
 def render(template: str, context: Mapping[str, object], *, place: Place = ALONE) -> str:
@@ -275,8 +295,8 @@ def render(template: str, context: Mapping[str, object], *, place: Place = ALONE
 
 def _alone_policy() -> str:
     """The policy of a stand-alone file: exactly our own scripts and styles, and no connection."""
-    scripts = " ".join(_digest(static_file(name)) for name in ("plotly.js", "page.js"))
-    style = _digest(static_file("page.css"))
+    scripts = f"{_digest(_PLOTLY)} {_digest('page.js')}"
+    style = _digest("page.css")
     return (
         f"default-src 'none'; script-src {scripts}; style-src {style} {_EMPTY}; img-src data:; "
         "form-action 'none'; base-uri 'none'"
@@ -284,10 +304,11 @@ def _alone_policy() -> str:
 
 
 @cache
-def _digest(content: str) -> str:
+def _digest(name: str) -> str:
+    content = _script().read_bytes() if name == _PLOTLY else static_file(name).encode()
     # Browsers hash a script as they read it, with every line end as a line feed.
-    text = content.replace("\r\n", "\n").replace("\r", "\n")
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content).digest()).decode()}'"
 
 
 def data_block(value: Json) -> str:
@@ -323,8 +344,9 @@ def _environment() -> "Environment":
         # A loop of the template takes ten times as long, and a heat map has thousands of cells.
         return Markup("".join(f"<td>{escape(cell)}</td>" for cell in row))  # noqa: S704 - escaped
 
-    def verbatim(name: str) -> Markup:
-        return Markup(static_file(name))  # noqa: S704 - our own files
+    def verbatim(name: str, place: Place) -> Markup:
+        left_out = place.bare and name == _PLOTLY
+        return Markup(_MARK if left_out else static_file(name))  # noqa: S704 - our own files
 
     # Jinja's own types allow only what it brings itself.
     filters, tests, shared = (

@@ -23,7 +23,17 @@ from burnish.pages.charts import (
     score_chart,
     tree_chart,
 )
-from burnish.pages.document import ALONE, DOWNLOADED, Chapter, Place, can_render, chapters, render
+from burnish.pages.document import (
+    ALONE,
+    BARE,
+    DOWNLOADED,
+    Chapter,
+    Place,
+    can_render,
+    chapters,
+    render,
+    write_document,
+)
 from burnish.pages.run_details import (
     Answers,
     CaseDetail,
@@ -59,7 +69,6 @@ from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
 from burnish.runs.spec import tags_of
-from burnish.system import write_atomic
 
 # -- Measurements and watches ----------------------------------------------------------------------
 
@@ -121,7 +130,7 @@ class _WatchPage:
 def write_watch_page(report: WatchReport, folder: Path) -> Path:
     """Write report.html."""
     path = folder / DOWNLOADED
-    write_atomic(path, _WatchPage(report=report).to_html())
+    write_document(path, _WatchPage(report=report).to_html(BARE))
     return path
 
 
@@ -566,16 +575,15 @@ _SWITCH = "BURNISH_HTML"
 def write_html(folder: Path, *, cases: Dataset | None = None) -> Path:
     """Write report.html from what the journal holds; `cases` are the texts of the cases."""
     path = folder / NAME
-    write_atomic(path, html_report(RunRecord.read(folder), cases))
+    write_document(path, html_report(RunRecord.read(folder), cases, place=BARE))
     return path
 
 
-def html_report(run: RunRecord, cases: Dataset | None = None) -> str:
+def html_report(run: RunRecord, cases: Dataset | None = None, *, place: Place = ALONE) -> str:
     """The whole document about a run, or about a measurement."""
-
     if (report := evaluation_of(run)) is not None:
-        return EvaluationPage.of(run, report).to_html()
-    return RunReportPage.of(run, cases=cases).to_html()
+        return EvaluationPage.of(run, report).to_html(place)
+    return RunReportPage.of(run, cases=cases).to_html(place)
 
 
 def evaluation_of(run: RunRecord) -> EvalReport | None:

@@ -385,13 +385,14 @@ def _measure_columns(
 
 def _keep(report: GridReport, home: Path) -> None:
     """Write the report into the folder of the grid."""
+    from burnish.pages.document import BARE, write_document
     from burnish.pages.several_runs import GridPage
 
     write_atomic(home / GRID_RESULTS, report.to_text())
     write_atomic(home / REPORT, to_markdown(grid_sections(report)))
     if is_automatic():
         with suppress(FileTrouble, OSError):
-            write_atomic(home / PAGE, GridPage(report=report).to_html())
+            write_document(home / PAGE, GridPage(report=report).to_html(BARE))
 
 
 def _side_by_side(grid: PreparedGrid, home: Path, done: Mapping[str, MeasuredColumn]) -> GridReport:

@@ -114,13 +114,18 @@ def _is_alive(pid: int) -> bool:
 
 
 def write_atomic(
-    path: Path, content: bytes | str, *, durable: bool = True, mode: int | None = None
+    path: Path,
+    content: bytes | str | Sequence[bytes | str],
+    *,
+    durable: bool = True,
+    mode: int | None = None,
 ) -> None:
-    """Give `path` this content, or leave it exactly as it was.
+    """Give `path` this content, which may be in pieces, or leave it exactly as it was.
 
     Follows a symbolic link, as a plain write would. `durable` also survives a power cut.
     """
-    payload = _encode(path, content) if isinstance(content, str) else content
+    pieces = [content] if isinstance(content, bytes | str) else content
+    payload = [_encode(path, each) if isinstance(each, str) else each for each in pieces]
     try:
         home = Path(os.path.realpath(path))
         current = _mode_of(home)
@@ -209,13 +214,13 @@ def remove_stale_temporaries(folder: Path, *, shared: bool = False) -> None:
         raise file_trouble("clean", folder, error) from error
 
 
-def _write_new(path: Path, payload: bytes, *, durable: bool, mode: int | None) -> None:
+def _write_new(path: Path, payload: Sequence[bytes], *, durable: bool, mode: int | None) -> None:
     first_mode = 0o666 if mode is None else 0o600
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, first_mode)
     with os.fdopen(descriptor, "wb") as file:
         if mode is not None:
             os.fchmod(descriptor, mode)
-        file.write(payload)
+        file.writelines(payload)
         file.flush()
         if durable:
             os.fsync(descriptor)
