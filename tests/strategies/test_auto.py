@@ -110,12 +110,12 @@ def test_the_steps_of_a_trail_share_what_it_gained_or_count_as_unpaid() -> None:
     bandit = Bandit(("a", "b"), patience=2)
     steps = [(name, ProposerTry(calls=1, open=True)) for name in ("a", "b", "a")]
     assert not any(bandit.count(*step) for step in steps), "an open step is neither"
-    bandit.decide(steps, 0.3)
+    assert bandit.decide(steps, 0.3) == []
     assert [step.gain for _, step in steps] == pytest.approx([0.1, 0.1, 0.1])
     steps = [(name, ProposerTry(calls=1, open=True)) for name in ("a", "a")]
     assert not any(bandit.count(*step) for step in steps)
-    bandit.decide(steps, None)
-    assert bandit.order(random.Random(1)) == ["b"], "two steps of a led nowhere"
+    assert bandit.decide(steps, None) == ["a"], "two steps of a led nowhere"
+    assert bandit.order(random.Random(1)) == ["b"]
 
 
 # -- Searches -------------------------------------------------------------------------------------

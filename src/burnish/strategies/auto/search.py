@@ -117,12 +117,18 @@ class Bandit:
             arm.unpaid = arm.unpaid + 1 if new.gain is None else 0
         return arm.stopped
 
-    def decide(self, steps: Sequence[tuple[str, ProposerTry]], gain: float | None) -> None:
-        """Holdout has decided on a trail: all of its steps share the gain, or gained nothing."""
+    def decide(self, steps: Sequence[tuple[str, ProposerTry]], gain: float | None) -> list[str]:
+        """Holdout has decided on a trail: its steps share the gain, or gained nothing.
+
+        Returns who stops with it.
+        """
+        arms = {name: self.arms[name] for name, _ in steps}
+        going = [name for name, arm in arms.items() if not arm.stopped]
         for name, step in steps:
-            arm, step.open = self.arms[name], False
+            arm, step.open = arms[name], False
             step.gain = None if gain is None else gain / len(steps)
             arm.unpaid = arm.unpaid + 1 if gain is None else 0
+        return [name for name in going if arms[name].stopped]
 
     def exhaust(self, name: str) -> None:
         """Leave a proposer out until the incumbent changes."""
@@ -408,8 +414,7 @@ class _Rounds:
         trial, heat = await self._raced(trial)
         self._run.record(trial)
         if trial.accepted:
-            self._bandit.decide(self._steps, None)
-            self._advance(trial.candidate, heat)
+            self._advance(trial.candidate, heat, gain=None)
         return True
 
     # -- A round -------------------------------------------------------------------------------
@@ -610,20 +615,24 @@ class _Rounds:
             self._trail.keep(trial.candidate, made)
             self._bandit.renew()
         elif trial.accepted:
-            self._bandit.decide(self._steps, gain_of(trial))
-            self._advance(trial.candidate, heat)
+            self._advance(trial.candidate, heat, gain=gain_of(trial))
         else:
             self._trail.raced(trial.candidate, heat, leads=False)
             if self._trail.tip is None:
-                self._bandit.decide(self._steps, None)
-                self._steps = []
+                self._end_of_trail(None)
 
-    def _advance(self, candidate: Candidate, heat: Heat) -> None:
+    def _advance(self, candidate: Candidate, heat: Heat, *, gain: float | None) -> None:
+        """Another candidate leads; `gain` is that of the trail, if it is its tip."""
         self._run.advance(candidate)
         self._trail.raced(candidate, heat, leads=True)
-        self._steps = []
         self.leader = Winner.of(candidate, heat.evaluation)
+        self._end_of_trail(gain)
         self._bandit.renew()
+
+    def _end_of_trail(self, gain: float | None) -> None:
+        for name in self._bandit.decide(self._steps, gain):
+            self._tell_stopped(name, NOT_PAID)
+        self._steps = []
 
     def _tell_stopped(self, name: str, reason: str) -> None:
         event = ProposerStopped(proposer=name, trial=self._run.trial, reason=reason)
