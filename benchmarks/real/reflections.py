@@ -7,13 +7,14 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from itertools import groupby, product
 from math import comb
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.real.agents import AT_ONCE, REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
 from benchmarks.real.tasks import TASKS, Sizes
-from burnish.core.cases import Case, Dataset, Outcome, answer_form, spelled_labels
+from burnish.core.cases import Case, Dataset, Outcome, answer_form, keeps_form, spelled_labels
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Objective
 from burnish.core.leaks import LeakWatch
@@ -124,6 +125,10 @@ def _reflect_request(failures: Failures) -> ReflectRequest:
         max_chars=_MOST_CHARS,
         labels=", ".join(failures.labels),
         form=failures.form,
+        loose=not all(
+            keeps_form(said, labels=failures.labels, form=failures.form)
+            for said in failures.answers
+        ),
     )
 
 
@@ -183,13 +188,17 @@ class Reflections:
                 made[key] = await self._rewritten(agent, failures, *key)
             self._store(made[key])
 
+        draws = product(range(self.draws), self.tasks, self.systems)
+        left = [
+            (name, system, draw) for draw, name, system in draws if (name, system, draw) not in made
+        ]
+        failures: dict[str, Failures] = {}
         try:
-            failures = {name: await self._failures(agent, name) for name in self.tasks}
-            for name in self.tasks:
+            for name in dict.fromkeys(key[0] for key in left):
+                failures[name] = await self._failures(agent, name)
                 await self._score(agent, name, TASKS[name].instructions)
-            for draw in range(self.draws):
-                keys = [(name, system, draw) for name in self.tasks for system in self.systems]
-                await asyncio.gather(*(make(failures[k[0]], k) for k in keys if k not in made))
+            for _, keys in groupby(left, key=lambda key: key[2]):
+                await asyncio.gather(*(make(failures[key[0]], key) for key in keys))
         finally:
             await agent.models.close()
         return [made[key] for key in sorted(made, key=self._place)]

@@ -4,6 +4,7 @@ Each is one class behind one entry point, and works from files, flags, the envir
 `--dry-run`, reports and resume without another edit:
 
     burnish.strategies   a StrategyPlugin: settings, roles, the search, its plan and its report
+    burnish.proposers    a StrategyPlugin: what it offers to the strategy `auto`
     burnish.targets      a TargetPlugin: how a target is described and built, where its values live
     burnish.metrics      a MetricPlugin: how a metric is described in files, and made
     burnish.projects     a Dialect: which keys of a file set which fields of the description
@@ -43,6 +44,13 @@ from burnish.runs.plugins import (
     TargetPlugin,
 )
 from burnish.runs.report_sections import plain_report
+from burnish.runs.setup import (
+    CandidateProposer,
+    Proposed,
+    ProposerEvidence,
+    ProposerOffer,
+    Tried,
+)
 from burnish.runs.spec import RunSpec, StrategySettings, TargetSpec
 from burnish.system.settings import Access, Door, Settings
 
@@ -54,6 +62,7 @@ __all__ = [
     "Access",
     "AtLeastOne",
     "Building",
+    "CandidateProposer",
     "Code",
     "ComputedMetric",
     "Dialect",
@@ -72,6 +81,9 @@ __all__ = [
     "MetricMaking",
     "MetricPlugin",
     "NotNegative",
+    "Proposed",
+    "ProposerEvidence",
+    "ProposerOffer",
     "Provider",
     "Repeats",
     "ResultFiles",
@@ -91,6 +103,7 @@ __all__ = [
     "TargetSpec",
     "Text",
     "Translation",
+    "Tried",
     "TurnMetric",
     "Verdict",
     "plain_report",

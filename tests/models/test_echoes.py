@@ -4,6 +4,7 @@ import pytest
 
 from burnish.models.answers import (
     is_copied,
+    is_reply,
     is_unchanged,
     names_only,
     without_frame,
@@ -68,6 +69,32 @@ def test_lines_of_cases_go_wherever_they_stand() -> None:
     assert without_frame(answer, FRAME, cases=CASES) == f"{RULE}\n\nBe brief."
     own = f"{RULE}\nExpected answer: NEG"
     assert without_frame(own, FRAME, current=own, cases=CASES) == own
+
+
+def test_lines_that_begin_as_those_of_cases_do_go_and_examples_stay() -> None:
+    cases = "Input: 3 lamps\nThe agent's answer: three lamps"
+    text = f"{RULE}\nThe agent's answer: It is 'three'.\nInput: 2 pens means 2."
+    assert without_frame(text, FRAME, cases=cases) == f"{RULE}\nInput: 2 pens means 2."
+    own = f"{RULE}\nThe agent's answer: short"
+    assert without_frame(own, FRAME, current="The agent's answer: long", cases=cases) == own
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("Sure, I can help you with that. Which review is it?", True),
+        ("I'm sorry, but I cannot see the text.", True),
+        ("Of course! I'd be happy to improve the text.", True),
+        ("How can I help you today?", True),
+        ("Certainty matters: answer only if you are sure.", False),
+        ("I want you to answer POS or NEG.", False),
+        ("Say that you can help, then ask for the order.", False),
+        (RULE, False),
+    ],
+)
+def test_what_a_chat_model_says_to_its_user_is_no_text(text: str, reply: bool) -> None:
+    assert is_reply(text, "Classify the review.") is reply
+    assert not is_reply(text, text), "an agent may begin so itself"
 
 
 def test_a_line_of_the_prompt_inside_of_another_goes_and_short_ones_stay() -> None:

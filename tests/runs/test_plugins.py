@@ -13,7 +13,14 @@ from burnish.projects.description import describe
 from burnish.projects.dialects import Document
 from burnish.reports.rendering import show, to_markdown
 from burnish.runs.events import EventData, SessionBegun, TrialRecorded
-from burnish.runs.plugins import StrategyPlugin, TargetPlugin, strategy_plugin, target_plugin
+from burnish.runs.plugins import (
+    StrategyPlugin,
+    TargetPlugin,
+    proposing_plugins,
+    strategy_names,
+    strategy_plugin,
+    target_plugin,
+)
 from tests.reports.records import baseline, event, record, tried
 
 PAGES = {"delegate": "RUN_SUMMARY.md", "refine": "REFINEMENT.md"}
@@ -30,6 +37,24 @@ def test_ours_are_found_by_their_names(name: str) -> None:
     plugin = strategy_plugin(name)
     assert plugin.name == name
     assert type(plugin) is not StrategyPlugin
+
+
+def test_who_offers_proposers_is_known_without_loading_the_others() -> None:
+    plugins = {name: strategy_plugin(name) for name in strategy_names()}
+    offering = {
+        name
+        for name, each in plugins.items()
+        if type(each).proposers is not StrategyPlugin.proposers
+    }
+    assert {each.name: type(each) for each in proposing_plugins()} == {
+        name: type(plugins[name]) for name in offering
+    }
+    program = (
+        "import sys; from burnish.runs.plugins import proposing_plugins; proposing_plugins(); "
+        "print([name for name in sys.modules if name.startswith('burnish.delegation')])"
+    )
+    came = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert came.stdout.split() == [b"[]"]
 
 
 @pytest.mark.parametrize("name", ["delegate", "refine"])

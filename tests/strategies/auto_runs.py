@@ -17,6 +17,7 @@ from burnish.strategies.reflective.reflection import (
     ReflectionProposer,
     ReflectRequest,
 )
+from burnish.strategies.reflective.search import Reflective
 from burnish.testing import CallCounter, ScriptedRole, tuning_world
 from burnish.testing.doubles import luck
 from burnish.testing.tuning_world import RULES, TEXT, TuningWorld
@@ -74,6 +75,14 @@ def reflection(
     )
     begin = partial(ReflectionProposer, reflector=role, fields=(TEXT,))
     return ProposerOffer(name="reflection", surfaces=(TEXT,), begin=begin, roles=(role,))
+
+
+def reflection_of(plain: Setup) -> ProposerOffer:
+    """What a run of `reflective` does, as a proposer."""
+    assert isinstance(plain.strategy, Reflective)
+    role, texts = plain.strategy.reflector, tuple(plain.strategy.fields(plain.target))
+    begin = partial(ReflectionProposer, reflector=role, fields=texts)
+    return ProposerOffer(name="reflection", surfaces=texts, begin=begin, roles=(role,))
 
 
 def missing_rule(world: TuningWorld, request: ReflectRequest, draw: int) -> Reflection:

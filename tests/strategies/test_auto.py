@@ -23,11 +23,10 @@ from burnish.strategies.auto.search import (
     ProposerStopped,
     ProposerTry,
 )
-from burnish.strategies.reflective.reflection import ReflectionProposer
-from burnish.strategies.reflective.search import Reflective
+from burnish.strategies.backprop.strategy import Backprop, BackpropProposer
 from burnish.testing import ScriptedTarget, check_strategy, reflection_world
 from burnish.testing.tuning_world import DEMOS, TEMPERATURE, TEXT, TOP_K, rules_in
-from tests.strategies import auto_runs, reflective_runs
+from tests.strategies import auto_runs, backprop_world, reflective_runs
 from tests.strategies.coordinate_runs import Driven, driven
 
 # -- The bandit -----------------------------------------------------------------------------------
@@ -153,6 +152,11 @@ def test_the_report_says_who_found_what(tmp_path: Path) -> None:
     assert best is not None
     total = (best.measurement.score or 0) - (baseline.measurement.score or 0)
     assert gains == pytest.approx(total, abs=0.002)
+    (drawing,) = AutoPlugin().drawings(record)
+    shown = dict(zip(drawing.labels, drawing.series["gain"], strict=True))
+    assert {name: f"{gain:+.3f}" if gain else "—" for name, gain in shown.items()} == {
+        name: row[3] for name, row in rows.items()
+    }
     assert rows["numbers"][5] == "0", "a study asks no model"
     assert int(rows["reflection"][5]) == tries(run)["reflection"]
     assert all(
@@ -167,10 +171,7 @@ def test_reflection_alone_searches_as_the_strategy_reflective_does(
     plain = reflection_world.setup(
         reflection_world.World(train=12, holdout=20), budget=Budget(max_metric_calls=calls)
     )
-    assert isinstance(plain.strategy, Reflective)
-    role, texts = plain.strategy.reflector, tuple(plain.strategy.fields(plain.target))
-    begin = partial(ReflectionProposer, reflector=role, fields=texts)
-    offer = ProposerOffer(name="reflection", surfaces=texts, begin=begin, roles=(role,))
+    offer = auto_runs.reflection_of(plain)
     same = driven(plain, tmp_path / "reflective")
     run = driven(replace(plain, strategy=Auto(offers=(offer,))), tmp_path / "auto")
     assert [row.trial.candidate.id for row in run.rows] == [
@@ -178,6 +179,25 @@ def test_reflection_alone_searches_as_the_strategy_reflective_does(
     ]
     assert run.ending.best.id == same.ending.best.id
     assert run.ending.spent == same.ending.spent
+
+
+def test_a_patch_of_back_propagation_leads(tmp_path: Path) -> None:
+    plain = backprop_world.world()
+    strategy = plain.strategy
+    assert isinstance(strategy, Backprop)
+    offer = ProposerOffer(
+        name="back-propagation",
+        surfaces=tuple(strategy.targets(plain.target)),
+        begin=partial(BackpropProposer, strategy=strategy),
+        roles=tuple(strategy.roles),
+    )
+    run = driven(replace(plain, strategy=Auto(offers=(offer,))), tmp_path / "run")
+    (accepted,) = (row.trial for row in run.rows[1:] if row.trial.accepted)
+    assert accepted.touched == (backprop_world.PLANNER,)
+    assert accepted.candidate.origin.note == f"back-propagation: patch {backprop_world.PLANNER}"
+    assert "FIX" in str(run.ending.best.values[backprop_world.PLANNER])
+    assert AutoDetails.of(accepted).steps == ("back-propagation",)
+    assert len(accepted.proposals) > 2, "losses are walked back, merged and patched"
 
 
 def test_a_leader_names_the_proposers_of_its_steps(tmp_path: Path) -> None:

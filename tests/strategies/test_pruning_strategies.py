@@ -12,7 +12,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.events import PRUNE, Event
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
-from burnish.strategies.auto.search import AutoSettings
+from burnish.strategies.auto.search import Auto, AutoSettings
 from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import PatchAnswer, PatchRequest
 from burnish.strategies.coordinate.search import Coordinate
@@ -85,6 +85,44 @@ def test_auto(tmp_path: Path) -> None:
     assert IDLE not in str(best.values[tuning_world.TEXT])
     assert tuning_world.rules_in(best.values[tuning_world.TEXT])
     assert f"“{IDLE}”" in report
+
+
+def _with_small_limits(strategy: str, calls: int) -> Setup:
+    world = reflection_world.World(rules=8, train=12, holdout=40, idle_share=0.2)
+    budget = Budget(max_metric_calls=calls)
+    plain = reflection_world.setup(world, ReflectiveSettings(prune=True), budget=budget)
+    if strategy == "reflective":
+        return plain
+    offers = (auto_runs.reflection_of(plain),)
+    return replace(plain, strategy=Auto(offers=offers, settings=AutoSettings(prune=True)))
+
+
+def _deciding(record: RunRecord) -> int:
+    held = record.rows[0].trial.holdout
+    return 0 if held is None else len(held.scores)
+
+
+@pytest.mark.parametrize("strategy", ["reflective", "auto"])
+def test_a_part_of_holdout_decides_where_the_limits_do_not_pay_for_pruning(
+    strategy: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    _, record = made(_with_small_limits(strategy, 120), folder)
+    assert _deciding(record) == 12
+    assert "12 of 40 holdout cases decided" in write_report(folder).read_text(encoding="utf-8")
+    _, longer = made(_with_small_limits(strategy, 3_000), folder, again=True)
+    assert longer.trials > record.trials
+    assert _deciding(longer) == 12, "a resume with higher limits keeps to the part"
+    assert not pruned(longer)
+
+
+@pytest.mark.parametrize("strategy", ["reflective", "auto"])
+def test_all_of_holdout_decides_where_the_limits_pay_for_pruning(
+    strategy: str, tmp_path: Path
+) -> None:
+    _, record = made(_with_small_limits(strategy, 3_000), tmp_path / "run")
+    assert _deciding(record) == 40
+    assert pruned(record)
 
 
 def test_reflective_rewordings_that_do_nothing_are_undone(tmp_path: Path) -> None:

@@ -281,6 +281,7 @@ def test_a_request_knows_the_texts_that_were_proposed_before(tmp_path: Path) -> 
     asked = [request.tried for request in talk.asked]
     assert asked == [(), tuple(texts[:1]), tuple(texts[:2])]
     assert [request.astray for request in talk.asked] == [False, True, True], "the first is free"
+    assert all(request.loose for request in talk.asked)
 
 
 def request_for(**parts: str | int) -> ReflectRequest:
@@ -297,6 +298,9 @@ _ONLY = "Answer with exactly one of these, and nothing else: NEG, POS"
     [
         ({"labels": "NEG, POS"}, "Say NEG if bad.", "Answer with exactly one of these"),
         ({"labels": "NEG, POS"}, "Say NEG if bad, else POS.", ""),
+        ({"labels": "NEG, POS", "loose": True}, "It is NEG if bad, else POS.", _ONLY),
+        ({"labels": "NEG, POS", "loose": True}, "Say only NEG or POS.", ""),
+        ({"labels": "NEG, POS", "loose": True}, "One word: NEG or POS.", ""),
         ({"labels": "NEG, POS", "astray": True}, "Say NEG or POS.", "and nothing else: NEG, POS"),
         ({"labels": "NEG, POS", "current_text": f"Judge. {_ONLY}"}, "Say NEG or POS.", _ONLY),
         ({"labels": "NEG, POS", "astray": True}, f"Judge. {_ONLY}", ""),

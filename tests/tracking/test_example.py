@@ -28,7 +28,7 @@ def test_the_collector_prints_the_tree_of_spans(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    tree = done.stdout[done.stdout.index("burnish reflective") :].splitlines()
+    tree = done.stdout[done.stdout.index("burnish auto") :].splitlines()
     assert tree[1] == "  trial 0"
     assert tree[2].startswith("    invoke_agent  × ")
     assert "    invoke_agent reflector" in tree

@@ -23,6 +23,7 @@ from burnish.core.errors import BurnishError, ConfigError, Problem
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from burnish.projects.description import Doors
     from burnish.system.settings import SettingField
 
 
@@ -354,6 +355,13 @@ def _keeper(flag: Flag) -> Any:
 
 def _flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
     """The flags for these arguments; those of every run if that is unclear."""
+    doors = _doors_for(args, own)
+    # Where no file can be told from another, what is wrong with it is the first thing to say.
+    return _all_flags() if doors is None else map(flag_of, doors.named().values())
+
+
+def _doors_for(args: Sequence[str], own: Sequence[Any]) -> "Doors | None":
+    """The doors of the run that these arguments are about, if that is clear."""
     from burnish.projects.description import Doors, doors_of, doors_of_run
 
     shared = map(flag_of, Doors.of_any_run().named().values())
@@ -366,10 +374,7 @@ def _flags_for(args: Sequence[str], own: Sequence[Any]) -> Iterator[Flag]:
         runs.append(_value(args, "--fork"))
     folders = (_folder(run) for run in runs if run is not None)
     doors = next((doors_of_run(each) for each in folders if each is not None), None)
-    if doors is None:
-        doors = doors_of(files, _value(args, "--strategy"))
-    # Where no file can be told from another, what is wrong with it is the first thing to say.
-    return _all_flags() if doors is None else map(flag_of, doors.named().values())
+    return doors or doors_of(files, _value(args, "--strategy"))
 
 
 def flags_of_run(names: Sequence[str]) -> Iterator[Flag]:
@@ -474,12 +479,15 @@ def _refuse_useless(args: Sequence[str], flags: Sequence[Flag], own: Sequence[An
     unknown = [name for name in names if name not in spellings | _HELP]
     if not unknown:
         return
-    from burnish.projects.description import owners_of
+    from burnish.projects.description import only_strategy_with, owners_of
 
-    problems = [
-        Problem(where=name, message=f"only {' or '.join(owners)} has this flag")
-        for name in unknown
-        if (owners := owners_of(name))
-    ]
+    doors = _doors_for(args, own) if "--strategy" in spellings else None
+    problems = list[Problem]()
+    for name in unknown:
+        if owners := owners_of(name):
+            message = f"only {' or '.join(owners)} has this flag"
+            strategy = only_strategy_with(name, doors.target) if doors else ""
+            remedy = f"add --strategy {strategy}" if strategy else ""
+            problems.append(Problem(where=name, message=message, remedy=remedy))
     if problems:
         raise ConfigError(problems)

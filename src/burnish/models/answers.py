@@ -30,9 +30,16 @@ _QUOTES = (('"""', '"""'), ('"', '"'), ("“", "”"))
 _PREAMBLE = re.compile(
     r"(?:sure\b.{0,3})?(?:here(?:'s| is| are)|below is)\b.{0,80}:", re.IGNORECASE
 )
+_REPLY = re.compile(
+    r"(?:(?:sure|certainly|of course|absolutely|okay|ok)\b\W{1,3})?"
+    r"(?:I(?:'d| would) be (?:glad|happy) to|I(?:'m| am) (?:sorry|an AI)|I apologi[sz]e"
+    r"|I can(?:not|'t)? (?:help|assist)|how can I (?:help|assist))\b",
+    re.IGNORECASE,
+)
 _BLANK_LINES = re.compile(r"\n\s*\n\s*\n")
 _SHORTEST_ECHO = 24
 """Characters of the request that an answer does not share with it by chance."""
+_LABEL_WORDS = 3
 
 
 def without_frame(text: str, frame: Collection[str], *, current: str = "", cases: str = "") -> str:
@@ -44,8 +51,13 @@ def without_frame(text: str, frame: Collection[str], *, current: str = "", cases
     """
     own = {line.strip() for line in current.splitlines()}
     shown = {line.strip() for line in cases.splitlines()} - own - {""}
+    labels = tuple(label for label in _labels(shown) if label not in current)
     bare = _without_phrases(text, frame, current)
-    lines = [line for line in bare.strip().splitlines() if line.strip() not in shown]
+    lines = [
+        line
+        for line in bare.strip().splitlines()
+        if line.strip() not in shown and not line.strip().startswith(labels)
+    ]
     while lines and (_is_frame(lines[0], frame, own) or _is_preamble(lines, own)):
         lines.pop(0)
     while lines and _is_frame(lines[-1], frame, own):
@@ -58,6 +70,17 @@ def without_frame(text: str, frame: Collection[str], *, current: str = "", cases
             return body.strip()
     # As it was written, if nothing had to go: the end of a file may be a line of its own.
     return text if inner == text.strip() else _BLANK_LINES.sub("\n\n", inner)
+
+
+def _labels(shown: Iterable[str]) -> Iterator[str]:
+    """What lines about cases begin with, such as `The agent's answer:`.
+
+    Short ones, such as `Input:`, also stand in examples that belong into a text.
+    """
+    for line in shown:
+        label, colon, _ = line.partition(": ")
+        if colon and len(label.split()) >= _LABEL_WORDS and len(label) < _SHORTEST_ECHO:
+            yield f"{label}:"
 
 
 def _is_preamble(lines: Sequence[str], own: Collection[str]) -> bool:
@@ -95,6 +118,11 @@ def _spaced(names: Iterable[str]) -> Iterable[str]:
 def is_unchanged(text: str, current: str) -> bool:
     """Whether a text is the current one; `yes` and `YES` may make a difference, blanks do not."""
     return text.split() == current.split()
+
+
+def is_reply(text: str, current: str) -> bool:
+    """Whether a text is what a chat model says to its user: `Sure, I can help you with that.`"""
+    return bool(_REPLY.match(text.strip())) and not _REPLY.match(current.strip())
 
 
 def is_copied(text: str, request: str, *, current: str = "") -> bool:

@@ -28,6 +28,7 @@ from burnish.models.answers import (
     NotAnObject,
     UnusableAnswer,
     is_copied,
+    is_reply,
     is_unchanged,
     names_only,
     plain_text_field,
@@ -240,6 +241,8 @@ class RewrittenText(Generic[Request, Answer]):
             return f"{self.part} was a text that was tried before"
         if names_only(text, names) or is_copied(text, shown, current=current):
             return f"{self.part} only repeated a part of the request"
+        if is_reply(text, current):
+            return f"{self.part} was a reply in a chat, and no text to use"
         return ""
 
 

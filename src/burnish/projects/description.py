@@ -167,7 +167,8 @@ def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None
             document = Document.read(path)
             dialect = dialect_of(document)
             name = strategy or dialect.strategy_named(document) or os.environ.get(_STRATEGY)
-            named = str(name) if name in strategy_names() else dialect.strategy
+            usual = dialect.usual_strategy(document)
+            named = str(name) if name in strategy_names() else usual
             return Doors.of(dialect.target, named)
         except BurnishError:
             continue  # what is wrong with it is said when it is described
@@ -205,19 +206,39 @@ def all_doors() -> Iterator[Doors]:
 
 def owners_of(flag: str) -> list[str]:
     """The strategies and targets that have a flag, as words."""
-    strategies, targets, every = list[str](), list[str](), list(all_doors())
-    is_shared = Doors.of_any_run().has(flag)
-    if is_shared and all(doors.has(flag) for doors in every if doors.target.kind):
+    every = list(all_doors())
+    if Doors.of_any_run().has(flag) and all(
+        doors.has(flag) for doors in every if doors.target.kind
+    ):
         return ["a run that searches"]
+    strategies, targets = _names_with(flag, every)
+    owners = (("the strategy", strategies), ("a target of the kind", targets))
+    return [
+        f"{words} {alternatives([repr(name) for name in names])}"
+        for words, names in owners
+        if names
+    ]
+
+
+def only_strategy_with(flag: str, target: TargetPlugin) -> str:
+    """The strategy that alone has a flag, if it fits a target; "" if there is no such one."""
+    strategies, targets = _names_with(flag, all_doors())
+    fits = fitting(target.surfaces, target.abilities)
+    return strategies[0] if len(strategies) == 1 and not targets and strategies[0] in fits else ""
+
+
+def _names_with(flag: str, every: Iterable[Doors]) -> tuple[list[str], list[str]]:
+    """The strategies and the kinds of targets that have a flag."""
+    strategies, targets = list[str](), list[str]()
+    is_shared = Doors.of_any_run().has(flag)
     for doors in every:
         if not doors.has(flag):
             continue
         if doors.target.kind:
-            targets.append(f"'{doors.target.kind}'")
+            targets.append(doors.target.kind)
         elif not is_shared:
-            strategies.append(f"'{doors.strategy.name}'")
-    owners = (("the strategy", strategies), ("a target of the kind", targets))
-    return [f"{words} {alternatives(names)}" for words, names in owners if names]
+            strategies.append(doors.strategy.name)
+    return strategies, targets
 
 
 def role_fields(strategy: StrategyPlugin) -> Iterator[SettingField]:
@@ -403,7 +424,7 @@ def _strategy(
         ("--request", None if request is None else request.strategy),
         (str(document.place(*dialect.strategy_at)), in_file),
         (f"${_STRATEGY}", environ.get(_STRATEGY)),
-        ("", dialect.strategy),
+        ("", dialect.usual_strategy(document)),
     )
     where, name = next((where, value) for where, value in choices if value)
     target = target_plugin(dialect.target)

@@ -145,6 +145,11 @@ class Dialect:
         """The strategy that the file names, if any."""
         return document.at(self.strategy_at)
 
+    def usual_strategy(self, document: Document) -> str:
+        """How the file is searched where nobody names a strategy."""
+        del document
+        return self.strategy
+
     def with_flags(self, document: Document, flags: Flags) -> tuple[Document, Flags]:
         """File and flags, if a flag changes how such a file is read; by default unchanged."""
         return document, flags

@@ -12,7 +12,13 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import find_provider
 from burnish.projects.dialects import Dialect, Document, Translation, known_keys, value_under
 from burnish.runs.draft import Draft, Strength
-from burnish.runs.plugins import StrategyPlugin, strategy_plugin
+from burnish.runs.plugins import (
+    StrategyPlugin,
+    lack,
+    strategy_names,
+    strategy_plugin,
+    target_plugin,
+)
 from burnish.runs.spec import WORKER_FIELDS, BudgetSpec
 from burnish.system.yaml import TreePath
 
@@ -47,8 +53,18 @@ _OWN_SETTINGS: Mapping[str, JsonValue] = {"prune": True}
 
 
 class _TextsFile(Dialect):
-    strategy: ClassVar[str] = "reflective"
+    """A file that is searched with all that its target offers, unless it says how."""
+
+    strategy: ClassVar[str] = "auto"
     settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
+
+    def usual_strategy(self, document: Document) -> str:
+        """The only one that the file has settings of: they were written to have an effect."""
+        target = target_plugin(self.target)
+        blocks = [strategy_plugin(name) for name in strategy_names() if document.block((name,))]
+        searches = [each for each in blocks if each.proposes]
+        fit = [each for each in searches if not lack(each, target.surfaces, target.abilities)]
+        return fit[0].name if len(fit) == 1 else self.strategy
 
 
 class PromptsFile(_TextsFile):

@@ -115,6 +115,10 @@ class _ClosingPasses:
         self._reserves = pays_for(self._budget, sealed, need)
         self._look_up()
 
+    def give_back(self) -> None:
+        """Reserve nothing: there will be no pass."""
+        self._reserves = False
+
     @property
     def is_possible(self) -> bool:
         """Whether there is something to spend on a pass, or it was begun before."""
@@ -377,6 +381,15 @@ class SearchEnd:
     def set_aside(self, need: Spend) -> None:
         """Reserve a share of every limit for a closing pass, if that pays for `need`."""
         self._passes.set_aside(need, sealed=self._confirmations.last_cost)
+
+    def give_back(self) -> None:
+        """Leave to the search what was reserved for a closing pass: there will be none."""
+        self._passes.give_back()
+
+    @property
+    def may_have_pass(self) -> bool:
+        """Whether there is something to spend on a closing pass, or it was begun before."""
+        return self._passes.is_possible
 
     @property
     def due(self) -> bool:

@@ -226,6 +226,8 @@ def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
 
 
 STRATEGIES = "burnish.strategies"
+PROPOSERS = "burnish.proposers"
+"""The strategies that offer proposers to others, so that no other one is loaded for them."""
 _EXECUTORS = "burnish.executors"
 TARGETS = "burnish.targets"
 
@@ -532,6 +534,11 @@ def fitting(surfaces: Collection[type[Surface]], abilities: Collection[Ability])
 def strategy_names() -> tuple[str, ...]:
     """The names of the installed strategies, without loading them."""
     return tuple(point.name for point in installed(STRATEGIES))
+
+
+def proposing_plugins() -> list[StrategyPlugin]:
+    """The plug-ins that offer proposers."""
+    return [_loaded(PROPOSERS, point.name, StrategyPlugin) for point in installed(PROPOSERS)]
 
 
 @cache

@@ -7,7 +7,7 @@ candidates run block by block, until they are clearly no better.
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -19,15 +19,19 @@ from burnish.core.evaluations import CaseResult, Evaluation, Objective, Penaltie
 from burnish.core.formatting import Section, number
 from burnish.core.gates import min_gain
 from burnish.core.money import Spend, total
+from burnish.core.protocols import HoldsPrompts
 from burnish.core.statistics import Race
 from burnish.core.surfaces import EPSILON, Candidate
 from burnish.core.trials import Decision, Trial, Verdict
 from burnish.journal.executors import together
+from burnish.runs import progress
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import BASELINE
+from burnish.runs.events import BASELINE, TrialRecorded
 from burnish.runs.plugins import StrategyPlugin
+from burnish.runs.progress import ProgressLines
 from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
+from burnish.runs.setup import Setup
 
 # -- Minibatches -----------------------------------------------------------------------------------
 
@@ -47,6 +51,38 @@ def require_splits(dataset: Dataset, search: str) -> None:
         raise ConfigError(problems)
 
 
+_ROOMY = 92
+"""From this width on, lines about part of holdout do not shift the others."""
+
+
+class MinibatchLines(ProgressLines):
+    """Trials by the round, each against its parent on a minibatch."""
+
+    def trial(self, trial: TrialRecorded, width: int) -> str:
+        index = trial.trial if trial.index is None else trial.index
+        label = f"[{(trial.phase or 'trial')[0]}{trial.cycle!s:>3}.{index}]"
+        name = f"{label} {progress.note_words(trial, width)}"
+        if not trial.measured:
+            return progress.turned_away_line(name, trial, width)
+        usd, seconds = progress.spent_words(trial)
+        # On a few cases there is no spread to speak of, but a parent to compare with.
+        batch = f"{'——':<19}"
+        if trial.parent_train is not None:
+            batch = f"batch {number(trial.parent_train)} → {number(trial.train)}"
+        held = "——" if trial.holdout is None else f"hold {number(trial.holdout)}"
+        if trial.part_of_holdout:
+            held = f"{held} of {trial.holdout_cases} cases"
+        parts = [
+            (0, name),
+            (4, batch),
+            (1, f"{held:<{22 if width >= _ROOMY else 10}}"),
+            (0, f"{progress.outcome(trial):<8}"),
+            (2, usd),
+            (3, seconds),
+        ]
+        return progress.fitted(parts, width)
+
+
 class MinibatchPlugin(StrategyPlugin):
     """A plug-in of a search in rounds that compare scores on a minibatch first."""
 
@@ -57,6 +93,13 @@ class MinibatchPlugin(StrategyPlugin):
 
     def turn(self, trial: Trial) -> str:
         return "cycle" if trial.phase == BASELINE else "round"
+
+
+def agent_lines(setup: Setup) -> Iterator[str]:
+    """The lines of `--dry-run` about the agent: where its prompts are, and how it is called."""
+    if isinstance(setup.target, HoldsPrompts):
+        yield f"agent     {setup.target.prompts_summary}"
+    yield from progress.agent_line(setup)
 
 
 def minibatch_line(

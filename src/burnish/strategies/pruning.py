@@ -147,6 +147,17 @@ class Pruner:
         if active:
             run.closing.set_aside(_removal_cost(run, self._splits, repeats))
 
+    @property
+    def is_paid(self) -> bool:
+        """Whether the limits pay for a pass."""
+        return self._active and self._run.closing.may_have_pass
+
+    def leave_out(self) -> None:
+        """Make no pass: a part of holdout cannot tell what is not missed."""
+        if self._active:
+            self._active = False
+            self._run.closing.give_back()
+
     async def alternate(
         self, search: PrunableSearch, go: Callable[[], Awaitable[str]], *, unit: str = "round"
     ) -> None:
@@ -506,10 +517,8 @@ def pruning_plan(setup: Setup, settings: PruningSettings) -> Iterator[str]:
     """What a search leaves for pruning its winner, as a line of a plan."""
     if not settings.prune:
         return
-    budget, sealed = setup.budget, _cost(setup, Split.TEST, 2 * setup.test_repeats)
-    splits = (Split.TRAIN, Split.HOLDOUT) if settings.uses_holdout else (Split.TRAIN,)
-    first = total(_cost(setup, split, 2 * settings.repeats) for split in splits)
-    if not pays_for(budget, sealed, first):
+    budget, sealed = setup.budget, _sealed_cost(setup)
+    if not will_prune(setup, settings):
         yield f"pruning   none: {SHARE:.0%} of the limits do not pay for one look at the winner"
         return
     amounts = _amounts(budget, closing_share(budget, sealed))
@@ -517,6 +526,17 @@ def pruning_plan(setup: Setup, settings: PruningSettings) -> Iterator[str]:
         yield f"reserved  at most {', '.join(amounts)} for pruning the winner"
     else:
         yield "pruning   at most as many trials as the winner has parts"
+
+
+def will_prune(setup: Setup, settings: PruningSettings) -> bool:
+    """Whether the winner is pruned, as far as the limits before the start tell."""
+    splits = (Split.TRAIN, Split.HOLDOUT) if settings.uses_holdout else (Split.TRAIN,)
+    first = total(_cost(setup, split, 2 * settings.repeats) for split in splits)
+    return settings.prune and pays_for(setup.budget, _sealed_cost(setup), first)
+
+
+def _sealed_cost(setup: Setup) -> Spend:
+    return _cost(setup, Split.TEST, 2 * setup.test_repeats)
 
 
 def _cost(setup: Setup, split: Split, often: int) -> Spend:

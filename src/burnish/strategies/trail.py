@@ -5,20 +5,35 @@ its cases. What the limits allow is asked once and kept in the journal: a resume
 goes the same way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from burnish.core.cases import Split
+from burnish.core.cases import Dataset, Split
 from burnish.core.content import Json
+from burnish.core.formatting import (
+    Facts,
+    Heading,
+    Listing,
+    Section,
+    Table,
+    cell,
+    counted,
+    number,
+)
 from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
 from burnish.runs import progress
+from burnish.runs import report_sections as sections
+from burnish.runs.directory import RunRecord, result_of
+from burnish.runs.plugins import Building, TargetParts
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.partial_evaluations import Heat, Holdout, Stopped
+from burnish.strategies.pruning import Pruner, pruning_section, will_prune
+from burnish.strategies.requirements import PruningSettings
 
 Step = TypeVar("Step")
 LEAST_HOLDOUT = 8
@@ -44,8 +59,14 @@ class _Deciding:
     cases: int
 
 
-async def choose_holdout(run: Run, holdout: Holdout, *, repeats: int, round_cost: Spend) -> None:
-    """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
+async def choose_holdout(
+    run: Run, holdout: Holdout, pruner: Pruner, *, repeats: int, round_cost: Spend
+) -> None:
+    """Decide on a part of holdout if the limits leave too few rounds beside all of it.
+
+    Pruning needs all of it: where the limits pay for both, all of it decides, and otherwise
+    nothing is pruned.
+    """
     held = run.dataset.holdout
     if len(held) <= LEAST_HOLDOUT:
         return
@@ -53,7 +74,7 @@ async def choose_holdout(run: Run, holdout: Holdout, *, repeats: int, round_cost
 
     def has_room(count: int) -> bool:
         once = run.estimate(Split.HOLDOUT, cases=held[:count], repeats=repeats)
-        return fits(run, rounds + once.times(DECISIONS_AHEAD))
+        return pruner.is_paid or fits(run, rounds + once.times(DECISIONS_AHEAD))
 
     def fitting() -> _Deciding:
         return _Deciding(cases=deciding_cases(len(held), has_room))
@@ -61,6 +82,8 @@ async def choose_holdout(run: Run, holdout: Holdout, *, repeats: int, round_cost
     request: Json = {"forked_from": run.directory.header.forked_from}
     deciding = await run.remember("deciding cases", request, _Deciding, fitting)
     holdout.decide_on(deciding.cases)
+    if deciding.cases < len(held):
+        pruner.leave_out()
 
 
 def deciding_cases(whole: int, has_room: Callable[[int], bool]) -> int:
@@ -70,12 +93,15 @@ def deciding_cases(whole: int, has_room: Callable[[int], bool]) -> int:
 
 
 def planned_cases(
-    setup: Setup, *, repeats: int, minibatch: int, asking: Spend, proposals: int = 1
+    setup: Setup, settings: PruningSettings, *, minibatch: int, asking: Spend, proposals: int = 1
 ) -> int:
     """How many cases of holdout will decide, as far as that is known before the start.
 
     `asking` is what a proposal costs beside its cases; a round has so many `proposals`.
     """
+    repeats = settings.repeats
+    if will_prune(setup, settings):
+        return len(setup.dataset.holdout)
 
     def runs(split: Split, count: int) -> Spend:
         cost = progress.sweeps(setup, split, repeats, most=count)
@@ -92,6 +118,48 @@ def planned_cases(
         return setup.budget.spend_limit(NOTHING, need) is None
 
     return deciding_cases(len(setup.dataset.holdout), has_room)
+
+
+def budget_floor(
+    dataset: Dataset,
+    *,
+    repeats: int,
+    minibatch: int,
+    test_repeats: int,
+    confirm: bool = False,
+    least_holdout: int = LEAST_HOLDOUT,
+    proposals: int = 1,
+    races: int = 2,
+) -> int:
+    """The metric calls for the baseline, one round and what is measured after the search.
+
+    `races` is how often a round runs candidates over the cases of holdout that decide, which are
+    at least `least_holdout`.
+    """
+    held = min(len(dataset.holdout), least_holdout)
+    looks = 2 * min(minibatch, len(dataset.train)) * proposals
+    last = dataset.test or (dataset.holdout if confirm else ())
+    return repeats * (held * (1 + races) + looks) + 2 * len(last) * test_repeats
+
+
+def floor_line(floor: int) -> str:
+    """The line of `--dry-run` about the least that a search takes."""
+    return f"at least  {counted(floor, 'metric call')} to finish one round"
+
+
+def require_room(building: Building, budget: Budget, parts: TargetParts, floor: int) -> None:
+    """Refuse a limit under which not even one round could be finished."""
+    limit, spec = budget.max_metric_calls, building.spec
+    if limit is None or limit >= floor or spec.output.baseline_only:
+        return
+    last = ", including both again at the end" if spec.execution.confirm else ""
+    last = ", including the sealed test" if parts.dataset.test else last
+    building.problems.add(
+        "budget.max_metric_calls",
+        f"{limit} runs of cases cannot finish one round: measuring the baseline and one "
+        f"candidate takes {floor}{last}",
+        f"allow {floor} or more, use fewer cases, or a smaller minibatch",
+    )
 
 
 def deciding_line(setup: Setup, held: int) -> Iterator[str]:
@@ -214,3 +282,48 @@ def nearly_over(
     )
     near = any(limit is not None and count >= limit for limit, count in counts)
     return near or budget.spend_limit(standing.spent, need) is not None
+
+
+# -- The report -----------------------------------------------------------------------------------
+
+
+def trail_report(
+    run: RunRecord,
+    *,
+    summary: Iterable[tuple[str, str]],
+    found: Iterable[Section],
+    trials: Iterable[Section],
+    method: Sequence[str],
+) -> Iterator[Section]:
+    """The sections of a report; `found` comes before what changed, and `trials` after it."""
+    yield from sections.headline(run)
+    yield Heading("Result")
+    yield Facts(tuple(summary))
+    yield from found
+    yield from sections.changes_made(run)
+    yield from pruning_section(run)
+    yield from trials
+    yield from sections.adoption(run)
+    yield Heading("Method")
+    ways = (sections.started_with(run), *method, *_part_that_decided(run))
+    yield Listing((*ways, *sections.provenance(run), *sections.CAVEATS))
+
+
+def metrics_on_holdout(run: RunRecord) -> Iterator[Section]:
+    """By metric, its mean for the baseline and for the best."""
+    sides = [sections.passing_means(result_of(row, "holdout")) for row in (run.baseline, run.best)]
+    names = sorted({name for side in sides for name in side})
+    rows = ((cell(name, 60), *(number(side.get(name)) for side in sides)) for name in names)
+    yield Heading("Metrics on holdout")
+    yield Table(("metric", "baseline", "best"), tuple(rows))
+
+
+def _part_that_decided(run: RunRecord) -> Iterator[str]:
+    """The point about a search whose limits were too small for all of holdout."""
+    baseline, whole = result_of(run.baseline, "holdout"), run.header.cases.get("holdout", 0)
+    held = 0 if baseline is None else len({*baseline.scores, *baseline.errors})
+    if 0 < held < whole:
+        yield (
+            f"{held} of {whole} holdout cases decided: the limits left too few rounds beside all "
+            "of them, so a small difference may be luck"
+        )

@@ -12,8 +12,9 @@ from burnish.core.surfaces import TextSurface
 from burnish.projects import load_project
 from burnish.projects.prompts import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
+from burnish.strategies.auto.search import Auto
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.reflective.attempts import budget_floor
+from burnish.strategies.reflective.attempts import metric_calls_floor
 from burnish.strategies.reflective.search import Reflective
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
@@ -177,7 +178,7 @@ def test_the_floor_counts_the_sealed_test(folder: Path) -> None:
     sealed = str(folder / "sealed.evalset.json")
     setup = searched(folder, test=sealed)
     assert isinstance(setup.strategy, Reflective)
-    assert budget_floor(setup.dataset, setup.strategy.settings, test_repeats=1) == 12 + 4
+    assert metric_calls_floor(setup.dataset, setup.strategy.settings, test_repeats=1) == 12 + 4
     said = refusal(searched, folder, test=sealed, max_metric_calls=15)
     assert "takes 16, including the sealed test" in said
 
@@ -264,6 +265,37 @@ def test_a_file_of_kind_prompts_is_a_setup(folder: Path) -> None:
     assert list(setup.objective.weights) == ["equality"]
 
 
+@pytest.mark.parametrize(
+    ("said", "environ", "strategy"),
+    [
+        ({}, {}, "auto"),
+        ({"reflective": {}}, {}, "auto"),
+        ({"reflective": {"minibatch": 2}}, {}, "reflective"),
+        ({"coordinate": {"max_cycles": 1}}, {}, "coordinate"),
+        ({"epochs": {"repeats": 2}}, {}, "auto"),
+        ({"measure": {"repeats": 2}}, {}, "auto"),
+        ({"reflective": {"minibatch": 2}, "coordinate": {"max_cycles": 1}}, {}, "auto"),
+        ({"reflective": {"minibatch": 2}, "strategy": "auto"}, {}, "auto"),
+        ({"reflective": {"minibatch": 2}}, {"BURNISH_STRATEGY": "coordinate"}, "coordinate"),
+    ],
+)
+def test_settings_of_one_strategy_choose_it_where_nobody_names_one(
+    folder: Path, said: dict[str, Any], environ: dict[str, str], strategy: str
+) -> None:
+    path = folder / "prompts.yaml"
+    path.write_text(json.dumps({**PROJECT, **said}), encoding="utf-8")
+    made = load_project(path, {}, environ=environ, models=models(reflector()))
+    assert made.setup.strategy.name == strategy
+
+
+def test_back_propagation_takes_part_where_there_are_two_texts(folder: Path) -> None:
+    (folder / "prompts" / "second.md").write_text("Be brief.", encoding="utf-8")
+    texts = {**PROJECT["prompts"], "second": "prompts/second.md"}
+    setup = project(folder, {"prompts": texts})
+    assert isinstance(setup.strategy, Auto)
+    assert [offer.name for offer in setup.strategy.offers] == ["back-propagation", "reflection"]
+
+
 def test_coordinate_descent_tunes_prompts_too(folder: Path) -> None:
     setup = project(folder, {"strategy": "coordinate", "coordinate": {"max_cycles": 2}})
     assert isinstance(setup.strategy, Coordinate)
@@ -278,8 +310,8 @@ def test_flags_alone_are_a_project(folder: Path) -> None:
     metrics = folder / "metrics.json"
     metrics.write_text(json.dumps([{"type": "standard", "metric": "equality"}]), encoding="utf-8")
     setup = project(folder, **flags(folder), metrics=str(metrics), reflector="openai:m", repeats=2)
-    assert isinstance(setup.strategy, Reflective)
-    assert setup.strategy.settings.racing
+    assert isinstance(setup.strategy, Auto)
+    assert [offer.name for offer in setup.strategy.offers] == ["reflection"]
     assert setup.strategy.settings.repeats == 2
     assert setup.budget.patience == 10
     assert "no limit is set: the search ends after 10 trials" in notes(setup)
@@ -322,7 +354,7 @@ def test_what_is_wrong_with_such_a_file(folder: Path, said: dict[str, Any], told
 
 def test_settings_of_coordinate_descent_do_not_go_with_reflection(folder: Path) -> None:
     said = refusal(project, folder, {}, max_cycles=2, accept_sigma=1.0)
-    assert "--max-cycles: 'reflective' over 'prompts' does not use it" in said
+    assert "--max-cycles: 'auto' over 'prompts' does not use it" in said
     assert "it is for the strategy 'coordinate'" in said
     assert "--accept-sigma" in said
 

@@ -1,13 +1,13 @@
 """Automatic search as a plug-in: which proposers take part, its plan, its lines, its report."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
-from burnish.core.cases import Split
+from burnish.core.cases import Dataset, Split
 from burnish.core.formatting import (
-    Facts,
+    Drawing,
     Heading,
-    Listing,
     Section,
     Table,
     Text,
@@ -23,7 +23,7 @@ from burnish.core.trials import Trial, TrialRow
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import BASELINE, PERSON, PRUNE, Event, read_all
+from burnish.runs.events import BASELINE, PERSON, PRUNE, Event, TrialRecorded, read_all
 from burnish.runs.plugins import (
     Building,
     RoleNeed,
@@ -31,8 +31,7 @@ from burnish.runs.plugins import (
     TargetParts,
     fitting,
     lack,
-    strategy_names,
-    strategy_plugin,
+    proposing_plugins,
     target_plugin,
 )
 from burnish.runs.progress import ProgressLines
@@ -46,10 +45,23 @@ from burnish.strategies.auto.search import (
     ProposerStopped,
     gain_of,
 )
-from burnish.strategies.partial_evaluations import MinibatchPlugin, minibatch_line
-from burnish.strategies.pruning import pruning_plan, pruning_section
+from burnish.strategies.partial_evaluations import (
+    MinibatchLines,
+    MinibatchPlugin,
+    agent_lines,
+    minibatch_line,
+)
+from burnish.strategies.pruning import pruning_plan
 from burnish.strategies.requirements import budget_with_an_end
-from burnish.strategies.trail import deciding_line, planned_cases
+from burnish.strategies.trail import (
+    budget_floor,
+    deciding_line,
+    floor_line,
+    metrics_on_holdout,
+    planned_cases,
+    require_room,
+    trail_report,
+)
 
 _ENDS = {
     "no_failures": "no failing case is left to learn from",
@@ -119,6 +131,8 @@ class AutoPlugin(MinibatchPlugin):
         offers = tuple(each for each in every if each.begin is not None)
         left_out = [f"{each.name}: {each.left_out}" for each in every if each.begin is None]
         if not offers:
+            if parts.texts():
+                building.writer(_ROLES[0], parts)  # says which model is missing, if one is
             if not building.problems.found:
                 why = "; ".join(left_out) or "there is nothing here that one may change"
                 message = f"no proposer of 'auto' can work on this target ({why})"
@@ -126,9 +140,13 @@ class AutoPlugin(MinibatchPlugin):
                 building.problems.add("target", message, remedy)
             return None
         budget, notes = budget_with_an_end(building.spec.budget.budget())
+        settings: AutoSettings = building.spec.strategy.settings
+        confirm = building.spec.execution.confirm
+        floor = _floor(parts.dataset, settings, settings.repeats, confirm=confirm)
+        require_room(building, budget, parts, floor)
         clients = [each.client for each in offers if each.client is not None]
         return StrategyParts(
-            strategy=Auto(offers=offers, settings=building.spec.strategy.settings),
+            strategy=Auto(offers=offers, settings=settings),
             budget=budget,
             client=clients[0] if clients else None,
             notes=(*notes, *(f"left out of the search: {each}" for each in left_out)),
@@ -147,6 +165,9 @@ class AutoPlugin(MinibatchPlugin):
     def progress(self) -> ProgressLines:
         return _AutoLines(self.ends)
 
+    def drawings(self, run: RunRecord) -> Iterable[Drawing]:
+        return _gains_by_proposer(run)
+
     def report(self, run: RunRecord) -> Iterable[Section]:
         return _report(run, self.reason(run))
 
@@ -158,12 +179,21 @@ class AutoPlugin(MinibatchPlugin):
             yield minibatch_line(details.minibatch, before, after, beside="parent")
 
 
+def _floor(dataset: Dataset, settings: AutoSettings, test_repeats: int, *, confirm: bool) -> int:
+    return budget_floor(
+        dataset,
+        repeats=settings.repeats,
+        minibatch=settings.minibatch,
+        test_repeats=test_repeats,
+        confirm=confirm,
+    )
+
+
 def _offers(building: Building, parts: TargetParts) -> Iterator[ProposerOffer]:
     """What the other strategies offer for this target."""
     target = target_plugin(building.spec.target.kind)
-    for name in strategy_names():
-        plugin = strategy_plugin(name)
-        if name != AutoPlugin.name and not lack(plugin, target.surfaces, target.abilities):
+    for plugin in proposing_plugins():
+        if not lack(plugin, target.surfaces, target.abilities):
             yield from plugin.proposers(building, parts)
 
 
@@ -184,10 +214,11 @@ def _strategy(setup: Setup) -> Auto:
 
 def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
     settings, (look, holdout) = strategy.settings, _costs(setup, strategy)
-    yield from progress.agent_line(setup)
+    yield from agent_lines(setup)
     yield f"strategy  auto, seed {setup.seed}"
     yield f"score     the mean of {', '.join(setup.objective.weights)}"
-    yield f"proposers {len(strategy.offers)}, of which what pays gets more of the budget"
+    count = len(strategy.offers)
+    yield f"proposers {count}{', of which what pays gets more of the budget' if count > 1 else ''}"
     for offer in strategy.offers:
         labels = [label for role in offer.roles if (label := progress.role_label(role))]
         asks = f" (asks {', '.join(dict.fromkeys(labels))})" if labels else ""
@@ -204,6 +235,7 @@ def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
     yield f"          + up to {spending(holdout.times(2))} on holdout"
     yield from progress.reserved(setup)
     yield from pruning_plan(setup, settings)
+    yield floor_line(_floor(setup.dataset, settings, setup.test_repeats, confirm=setup.confirm))
     yield from progress.notes(setup)
     yield progress.NOTHING_PAID
 
@@ -218,16 +250,11 @@ def _costs(setup: Setup, strategy: Auto) -> tuple[Spend, Spend]:
 
 def _deciding(setup: Setup, strategy: Auto) -> int:
     """How many cases of holdout decide, as far as that is known before the start."""
-    settings = strategy.settings
-    if settings.prune:
-        return len(setup.dataset.holdout)
-    asking = progress.asking(strategy.roles[:1])
-    return planned_cases(
-        setup, repeats=settings.repeats, minibatch=settings.minibatch, asking=asking
-    )
+    settings, asking = strategy.settings, progress.asking(strategy.roles[:1])
+    return planned_cases(setup, settings, minibatch=settings.minibatch, asking=asking)
 
 
-class _AutoLines(ProgressLines):
+class _AutoLines(MinibatchLines):
     """Trials with their proposers, and who stops."""
 
     def lines(self, event: Event, width: int) -> list[str]:
@@ -236,28 +263,28 @@ class _AutoLines(ProgressLines):
             return progress.wrapped(f"{progress.INDENT}{stopped.proposer} stops: {words}", width)
         return super().lines(event, width)
 
+    def trial(self, trial: TrialRecorded, width: int) -> str:
+        # Its letter stands in brackets, and the rest says what it did.
+        note = trial.note.removeprefix(f"{trial.phase}: ")
+        return super().trial(replace(trial, note=note), width)
+
 
 # -- The report -----------------------------------------------------------------------------------
 
 
 def _report(run: RunRecord, reason: str) -> Iterator[Section]:
-    yield from sections.headline(run)
-    yield Heading("Result")
-    yield Facts(tuple(_summary(run, reason)))
-    yield from _who_found_what(run)
-    yield from sections.changes_made(run)
-    yield from pruning_section(run)
-    yield from _trials(run)
-    yield from sections.adoption(run)
-    yield Heading("Method")
-    method = (
-        sections.started_with(run),
-        f"cases: {sections.case_numbers(run)}; train fed the proposals, holdout decided",
-        "a proposal must beat its parent on a few train cases; now and then the last of several "
-        "such steps must beat the incumbent on holdout, where a winner is run twice",
-        "a bandit chose who proposes, by the gain on holdout for each call",
+    return trail_report(
+        run,
+        summary=_summary(run, reason),
+        found=(*_who_found_what(run), *metrics_on_holdout(run)),
+        trials=_trials(run),
+        method=(
+            f"cases: {sections.case_numbers(run)}; train fed the proposals, holdout decided",
+            "a proposal must beat its parent on a few train cases; now and then the last of "
+            "several such steps must beat the incumbent on holdout, where a winner is run twice",
+            "a bandit chose who proposes, by the gain on holdout for each call",
+        ),
     )
-    yield Listing((*method, *sections.provenance(run), *sections.CAVEATS))
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
@@ -269,9 +296,7 @@ def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
 def _who_found_what(run: RunRecord) -> Iterator[Section]:
     """By proposer, what it tried, what that gained and cost, and when it stopped."""
     yield Heading("Who found what")
-    names = [row.trial.phase for row in run.rows]
-    names += [each.proposer for each in read_all(run.events, ProposerStopped)]
-    proposers = [n for n in dict.fromkeys(names) if n not in (BASELINE, PERSON, PRUNE)]
+    proposers = _proposers(run)
     if not proposers:
         yield Text.of("Nothing was tried.")
         return
@@ -287,9 +312,33 @@ def _who_found_what(run: RunRecord) -> Iterator[Section]:
     )
 
 
+def _gains_by_proposer(run: RunRecord) -> Iterator[Drawing]:
+    """What the accepted candidates of each proposer gained."""
+    proposers = _proposers(run)
+    gained = tuple(sum(_shares(run, name)) for name in proposers)
+    if any(gained):
+        yield Drawing(
+            title="What each proposer brought",
+            labels=tuple(proposers),
+            series={"gain": gained},
+            unit="gain in score on holdout",
+            kind="bars",
+            label="proposer",
+            note="The sum over accepted candidates; their steps share it. Holdout chose them, so "
+            "a sealed test shows less.",
+        )
+
+
+def _proposers(run: RunRecord) -> list[str]:
+    """Who proposed something or stopped, in this order."""
+    names = [row.trial.phase for row in run.rows]
+    names += [each.proposer for each in read_all(run.events, ProposerStopped)]
+    return [n for n in dict.fromkeys(names) if n not in (BASELINE, PERSON, PRUNE)]
+
+
 def _proposer_row(run: RunRecord, name: str) -> tuple[str, ...]:
     rows = [row for row in run.rows if row.trial.phase == name]
-    gains = [gain for row in run.rows if (gain := _share(row.trial, name)) is not None]
+    gains = _shares(run, name)
     kept = [row for row in rows if row.trial.decision and row.trial.decision.code == "kept"]
     return (
         name,
@@ -301,6 +350,10 @@ def _proposer_row(run: RunRecord, name: str) -> tuple[str, ...]:
         str(sum(len(row.trial.proposals) for row in rows)),
         _stop_words(run, name, rows[-1].number if rows else 0),
     )
+
+
+def _shares(run: RunRecord, name: str) -> list[float]:
+    return [gain for row in run.rows if (gain := _share(row.trial, name)) is not None]
 
 
 def _share(trial: Trial, name: str) -> float | None:

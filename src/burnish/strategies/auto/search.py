@@ -154,7 +154,7 @@ class Bandit:
 # -- The search ------------------------------------------------------------------------------------
 
 
-_VERSION = 2
+_VERSION = 3
 _IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends."""
 NOT_PAID = "did_not_pay"
@@ -256,8 +256,7 @@ class Auto:
             active=settings.prune,
         )
         rounds = _Rounds(run, self)
-        if not settings.prune:
-            await rounds.choose_holdout()
+        await rounds.choose_holdout(pruner)
         if run.stop_reason(rounds.baseline_cost) is not None:
             return
         await rounds.baseline()
@@ -306,10 +305,10 @@ class _Rounds:
         self._short_of_ideas = False
         """Whether the last round was a short one without a candidate to run."""
 
-    async def choose_holdout(self) -> None:
+    async def choose_holdout(self, pruner: Pruner) -> None:
         """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
         repeats, cost = self._strategy.settings.repeats, self._round_cost()
-        await choose_holdout(self._run, self._holdout, repeats=repeats, round_cost=cost)
+        await choose_holdout(self._run, self._holdout, pruner, repeats=repeats, round_cost=cost)
 
     @property
     def baseline_cost(self) -> Spend:

@@ -476,6 +476,9 @@ def _names(names: Sequence[str]) -> str:
 
 _PROPOSER = "back-propagation"
 """Its name as a proposer."""
+_LEAST_BLAMED = 2
+"""The fewest texts between which a walk back can tell. One alone gets the blame anyway, which
+reflection finds with one request instead of three."""
 
 
 class BackpropPlugin(StrategyPlugin):
@@ -500,6 +503,8 @@ class BackpropPlugin(StrategyPlugin):
         return StrategyParts(strategy=strategy, client=client)
 
     def proposers(self, building: Building, parts: TargetParts) -> Iterable[ProposerOffer]:
+        if len(parts.texts()) < _LEAST_BLAMED:
+            return
         if all(building.named(need) is None for need in ROLES) and parts.own_model is None:
             why = f"{parts.no_model}: name one with proposer: or --proposer PROVIDER:NAME"
             yield ProposerOffer(name=_PROPOSER, left_out=why)

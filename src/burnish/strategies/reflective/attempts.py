@@ -23,7 +23,7 @@ from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDet
 from burnish.runs.run import Run
 from burnish.strategies.partial_evaluations import Heat, Stopped
 from burnish.strategies.requirements import PruningSettings
-from burnish.strategies.trail import LEAST_HOLDOUT
+from burnish.strategies.trail import LEAST_HOLDOUT, budget_floor
 from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
@@ -69,22 +69,27 @@ class ReflectiveSettings(PruningSettings):
 
     @property
     def may_use_part_of_holdout(self) -> bool:
-        """Whether small limits make it decide on a part of holdout; pruning needs all of it."""
-        return self.racing and self.parent_selection == "trail" and not self.prune
+        """Whether small limits make it decide on a part of holdout."""
+        return self.racing and self.parent_selection == "trail"
 
 
-def budget_floor(
+def metric_calls_floor(
     dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int, confirm: bool = False
 ) -> int:
     """The metric calls for the baseline, one round and what is measured after the search."""
-    held = len(dataset.holdout)
-    held = min(held, LEAST_HOLDOUT) if settings.may_use_part_of_holdout else held
-    looks = 2 * min(settings.minibatch, len(dataset.train)) * settings.proposals_per_round
-    raced = 1 if settings.parent_selection == "trail" else settings.proposals_per_round
-    runs = raced * (2 if settings.racing else 1)
-    round_and_baseline = settings.repeats * (held * (1 + runs) + looks)
-    last = dataset.test or (dataset.holdout if confirm else ())
-    return round_and_baseline + 2 * len(last) * test_repeats
+    proposals = settings.proposals_per_round
+    raced = 1 if settings.parent_selection == "trail" else proposals
+    may_be_part = settings.may_use_part_of_holdout
+    return budget_floor(
+        dataset,
+        repeats=settings.repeats,
+        minibatch=settings.minibatch,
+        test_repeats=test_repeats,
+        confirm=confirm,
+        least_holdout=LEAST_HOLDOUT if may_be_part else len(dataset.holdout),
+        proposals=proposals,
+        races=raced * (2 if settings.racing else 1),
+    )
 
 
 ENDS = {

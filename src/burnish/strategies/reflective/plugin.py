@@ -8,7 +8,6 @@ from typing import Any, ClassVar, cast
 from burnish.core.cases import Split
 from burnish.core.content import short_id
 from burnish.core.formatting import (
-    Facts,
     Heading,
     Listing,
     Section,
@@ -20,40 +19,48 @@ from burnish.core.formatting import (
     spending,
 )
 from burnish.core.money import Spend
-from burnish.core.protocols import HoldsPrompts
 from burnish.core.trials import Trial, TrialRow
-from burnish.journal.limits import Budget
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
-from burnish.runs.directory import RunRecord, loss_of, result_of
-from burnish.runs.events import BASELINE, TrialRecorded
+from burnish.runs.directory import RunRecord, loss_of
+from burnish.runs.events import BASELINE
 from burnish.runs.plugins import Building, ResultFiles, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.progress import ProgressLines
 from burnish.runs.run import Run
 from burnish.runs.setup import ProposerOffer, Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.partial_evaluations import MinibatchPlugin, minibatch_line
-from burnish.strategies.pruning import pruning_plan, pruning_section
+from burnish.strategies.partial_evaluations import (
+    MinibatchLines,
+    MinibatchPlugin,
+    agent_lines,
+    minibatch_line,
+)
+from burnish.strategies.pruning import pruning_plan
 from burnish.strategies.reflective.attempts import (
     ENDS,
     MERGE,
     ReflectiveDetails,
     ReflectiveSettings,
-    budget_floor,
+    metric_calls_floor,
 )
 from burnish.strategies.reflective.reflection import ROLE, ReflectionProposer, reflector
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.requirements import budget_with_an_end
-from burnish.strategies.trail import deciding_line, planned_cases
+from burnish.strategies.trail import (
+    deciding_line,
+    floor_line,
+    metrics_on_holdout,
+    planned_cases,
+    require_room,
+    trail_report,
+)
 
 # -- The plan and the report -----------------------------------------------------------------------
 
 
 def plan_lines(setup: Setup, strategy: Reflective) -> Iterator[str]:
     """The lines of `--dry-run`."""
-    if isinstance(setup.target, HoldsPrompts):
-        yield f"agent     {setup.target.prompts_summary}"
-    yield from progress.agent_line(setup)
+    yield from agent_lines(setup)
     label = progress.role_label(strategy.reflector)
     racing = "racing" if strategy.settings.racing else "classic"
     reflector = f", reflector {label}" if label else ""
@@ -108,7 +115,7 @@ def _deciding(setup: Setup, strategy: Reflective) -> int:
     texts = len(strategy.fields(setup.target)) if settings.field_selection == "all" else 1
     return planned_cases(
         setup,
-        repeats=settings.repeats,
+        settings,
         minibatch=settings.minibatch,
         asking=progress.asking(strategy.roles).times(texts),
         proposals=settings.proposals_per_round,
@@ -127,77 +134,24 @@ def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
     yield from progress.reserved(setup)
     yield from pruning_plan(setup, settings)
     yield "          estimated from the length of prompts and references, if the model is known"
-    floor = budget_floor(
+    floor = metric_calls_floor(
         setup.dataset, settings, test_repeats=setup.test_repeats, confirm=setup.confirm
     )
-    yield f"at least  {counted(floor, 'metric call')} to finish one round"
-
-
-_ROOMY = 92
-"""From this width on, lines about part of holdout do not shift the others."""
-
-
-class _ReflectiveLines(ProgressLines):
-    """Trials by the round, each against its parent on a minibatch."""
-
-    def trial(self, trial: TrialRecorded, width: int) -> str:
-        index = trial.trial if trial.index is None else trial.index
-        label = f"[{(trial.phase or 'trial')[0]}{trial.cycle!s:>3}.{index}]"
-        name = f"{label} {progress.note_words(trial, width)}"
-        if not trial.measured:
-            return progress.turned_away_line(name, trial, width)
-        usd, seconds = progress.spent_words(trial)
-        # On a few cases there is no spread to speak of, but a parent to compare with.
-        batch = f"{'——':<19}"
-        if trial.parent_train is not None:
-            batch = f"batch {number(trial.parent_train)} → {number(trial.train)}"
-        held = "——" if trial.holdout is None else f"hold {number(trial.holdout)}"
-        if trial.part_of_holdout:
-            held = f"{held} of {trial.holdout_cases} cases"
-        parts = [
-            (0, name),
-            (4, batch),
-            (1, f"{held:<{22 if width >= _ROOMY else 10}}"),
-            (0, f"{progress.outcome(trial):<8}"),
-            (2, usd),
-            (3, seconds),
-        ]
-        return progress.fitted(parts, width)
+    yield floor_line(floor)
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
     """The sections of the report."""
-    yield from sections.headline(run)
-    yield Heading("Result")
-    yield Facts(tuple(_summary(run, reason)))
-    sides = [sections.passing_means(result_of(row, "holdout")) for row in (run.baseline, run.best)]
-    names = sorted({name for side in sides for name in side})
-    rows = ((cell(name, 60), *(number(side.get(name)) for side in sides)) for name in names)
-    yield Heading("Metrics on holdout")
-    yield Table(("metric", "baseline", "best"), tuple(rows))
-    yield from _ancestry(run)
-    yield from sections.changes_made(run)
-    yield from pruning_section(run)
-    yield from _trials(run)
-    yield from sections.adoption(run)
-    yield Heading("Method")
-    method = (
-        sections.started_with(run),
-        f"cases: {sections.case_numbers(run)}; train fed the reflections, holdout decided",
-        "a rewrite must beat its parent on a few train cases, then the leader on holdout",
+    return trail_report(
+        run,
+        summary=_summary(run, reason),
+        found=(*metrics_on_holdout(run), *_ancestry(run)),
+        trials=_trials(run),
+        method=(
+            f"cases: {sections.case_numbers(run)}; train fed the reflections, holdout decided",
+            "a rewrite must beat its parent on a few train cases, then the leader on holdout",
+        ),
     )
-    yield Listing((*method, *_part_that_decided(run), *sections.provenance(run), *sections.CAVEATS))
-
-
-def _part_that_decided(run: RunRecord) -> Iterator[str]:
-    """The point about a search whose limits were too small for all of holdout."""
-    baseline, whole = result_of(run.baseline, "holdout"), run.header.cases.get("holdout", 0)
-    held = 0 if baseline is None else len({*baseline.scores, *baseline.errors})
-    if 0 < held < whole:
-        yield (
-            f"{held} of {whole} holdout cases decided: the limits left too few rounds beside all "
-            "of them, so a small difference may be luck"
-        )
 
 
 def _summary(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
@@ -304,8 +258,13 @@ class ReflectivePlugin(MinibatchPlugin):
             update={"fields": parts.texts()}
         )
         budget, notes = budget_with_an_end(spec.budget.budget())
-        if not spec.output.baseline_only:
-            _check_budget(building, budget, parts, settings)
+        floor = metric_calls_floor(
+            parts.dataset,
+            settings,
+            test_repeats=settings.repeats,
+            confirm=spec.execution.confirm,
+        )
+        require_room(building, budget, parts, floor)
         ref = building.writer(_REFLECTOR, parts)
         client = None if ref is None else building.asked(ROLE, ref)
         if client is None:
@@ -348,7 +307,7 @@ class ReflectivePlugin(MinibatchPlugin):
         return _search_cost(setup, setup.strategy)
 
     def progress(self) -> ProgressLines:
-        return _ReflectiveLines(self.ends)
+        return MinibatchLines(self.ends)
 
     def result_files(self, run: Run) -> ResultFiles | None:
         """The files of AgentOptimizer, when prompts are optimised."""
@@ -368,23 +327,6 @@ class ReflectivePlugin(MinibatchPlugin):
         if details.minibatch:
             before, after = details.parent_score, details.candidate_score
             yield minibatch_line(details.minibatch, before, after, beside="parent")
-
-
-def _check_budget(
-    building: Building, budget: Budget, parts: TargetParts, settings: ReflectiveSettings
-) -> None:
-    limit = budget.max_metric_calls
-    confirm = building.spec.execution.confirm
-    floor = budget_floor(parts.dataset, settings, test_repeats=settings.repeats, confirm=confirm)
-    if limit is not None and limit < floor:
-        last = ", including both again at the end" if confirm else ""
-        last = ", including the sealed test" if parts.dataset.test else last
-        building.problems.add(
-            "budget.max_metric_calls",
-            f"{limit} runs of cases cannot finish one round: measuring the baseline and one "
-            f"candidate takes {floor}{last}",
-            f"allow {floor} or more, use fewer cases, or a smaller minibatch",
-        )
 
 
 def _notes(parts: TargetParts, settings: ReflectiveSettings) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Reflection: what the reflector is shown of a minibatch, and what it proposes."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,10 @@ MOST_IN_ALL = 24_000
 """Characters of all records of a request."""
 _EXPECTED = "Expected answer: "
 """How the line of a record begins that has it."""
+_ONLY = re.compile(
+    r"\b(?:only|exactly|just|nothing (?:else|more)|no other|(?:one|single) word)\b", re.IGNORECASE
+)
+"""By what a text says that an answer is a label or a form, and no sentence with it."""
 
 
 # -- Records: what the reflector reads about a case -----------------------------------------------
@@ -173,8 +178,10 @@ class ReflectRequest(HintedRequest):
     """The answers that train expects again and again, as they are spelled."""
     form: str = ""
     """An answer in the form that those of train have, if they have one."""
+    loose: bool = False
+    """Whether an answer was no label, or had another form."""
     astray: bool = False
-    """Whether an answer was no label, or had another form, and no earlier rewrite changed that."""
+    """Whether no earlier rewrite changed that."""
     tried: tuple[str, ...] = ()
     """Texts in its place, beside the same other texts, that were proposed before."""
     other_records: str = ""
@@ -229,7 +236,8 @@ def _completed(request: ReflectRequest, text: str) -> str:
         stated = has_form(_without_answers(text, request.records), request.form)
     else:
         return text
-    needed = not stated or request.astray or line in request.current_text
+    vague = request.loose and not _ONLY.search(text)
+    needed = not stated or vague or request.astray or line in request.current_text
     bare = text.rstrip()
     whole = f"{bare}\n\n{line}{text[len(bare) :]}"
     fits = not isinstance(request.max_chars, int) or len(whole) <= request.max_chars
@@ -336,9 +344,9 @@ class Proposer:
         more: dict[str, Any] = {"other_records": self._other_records(attempt.parent, results)}
         if len(attempt.fields) == 1:
             tried = self._tried[_place(attempt.parent, attempt.fields[0])]
+            loose = not all(map(self._keeps_form, results))
             # The first rewrite may say in its own words how answers are written.
-            astray = bool(tried) and not all(map(self._keeps_form, results))
-            more |= {"tried": tuple(tried), "astray": astray}
+            more |= {"tried": tuple(tried), "loose": loose, "astray": loose and bool(tried)}
         return attempt, [request.model_copy(update=more) for request in requests]
 
     def _records(self, results: Sequence[CaseResult]) -> tuple[str, int]:

@@ -113,7 +113,7 @@ class Reflective:
             repeats=settings.repeats,
             active=settings.prune,
         )
-        await rounds.choose_holdout()
+        await rounds.choose_holdout(pruner)
         if run.stop_reason(rounds.baseline_cost) is not None:
             return
         await rounds.baseline()
@@ -179,11 +179,11 @@ class _Rounds:
         """Whether limits decide how a search ends. With races and without a trail they do not: a
         run that goes on with more budget is the run that had it from the start."""
 
-    async def choose_holdout(self) -> None:
+    async def choose_holdout(self, pruner: Pruner) -> None:
         """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
         if self._settings.may_use_part_of_holdout:
             repeats, cost = self._settings.repeats, self._round_cost()
-            await choose_holdout(self._run, self._holdout, repeats=repeats, round_cost=cost)
+            await choose_holdout(self._run, self._holdout, pruner, repeats=repeats, round_cost=cost)
 
     @property
     def baseline_cost(self) -> Spend:
