@@ -2,11 +2,13 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from burnish.core.errors import ConfigError, FileTrouble
+from burnish.delegation import policy
 from burnish.delegation.policy import (
     MOST_CHARS,
     NAMES,
@@ -106,6 +108,38 @@ def test_many_writers_lose_nothing(registry: PolicyRegistry) -> None:
         writer.join()
     assert [each.number for each in registry.history(TEXT)] == list(range(7))
     assert sum(each.active for each in registry.history(TEXT)) == 1
+
+
+def test_a_writer_waits_for_one_that_came_before_the_change_to_wal(
+    registry: PolicyRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.path.parent.mkdir()
+    use_wal = policy._use_wal  # pyright: ignore[reportPrivateUsage]
+    with closing(sqlite3.connect(registry.path, isolation_level=None)) as first:
+        first.execute("BEGIN IMMEDIATE")
+
+        def then_the_first_is_done(db: sqlite3.Connection) -> None:
+            use_wal(db)
+            first.execute("COMMIT")
+
+        monkeypatch.setattr(policy, "_use_wal", then_the_first_is_done)
+        assert registry.add(TEXT, "text\n") == 1
+    monkeypatch.setattr(policy, "_use_wal", use_wal)
+    registry.add(TEXT, "another\n")
+    with closing(sqlite3.connect(registry.path)) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_registry_that_stays_locked_says_who_must_wait(
+    registry: PolicyRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add(TEXT, "text\n")
+    monkeypatch.setattr(policy, "_PATIENCE", 0.0)
+    with closing(sqlite3.connect(registry.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(FileTrouble, match="another process is writing it") as caught:
+            registry.add(TEXT, "another\n")
+    assert caught.value.remedy == "try again when it is done"
 
 
 def test_a_registry_of_the_other_system_is_read_and_stays_as_it_is(tmp_path: Path) -> None:

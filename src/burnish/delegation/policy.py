@@ -132,6 +132,10 @@ _TABLES = (
 )
 
 
+_PATIENCE = 5.0
+"""How many seconds to wait for another process that writes."""
+
+
 @contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection | None, None, None]:
     """Open the registry for reading; None if it does not exist yet."""
@@ -153,7 +157,7 @@ def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
         raise _trouble(path, error.strerror or str(error)) from error
     with _opened(path) as db:
         if not is_network_file_system(path.parent):
-            db.execute("PRAGMA journal_mode = WAL")
+            _use_wal(db)
         db.execute("BEGIN IMMEDIATE")
         try:
             for table in _TABLES:
@@ -166,14 +170,33 @@ def writing(path: Path) -> Generator[sqlite3.Connection, None, None]:
         db.execute("COMMIT")
 
 
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Change a registry to WAL, unless another writer is at it: the next one will.
+
+    SQLite waits for a lock to begin a transaction, but never for one to change the mode.
+    """
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
 @contextmanager
 def _opened(path: Path) -> Generator[sqlite3.Connection, None, None]:
     try:
-        with closing(sqlite3.connect(path, timeout=5.0, isolation_level=None)) as db:
+        with closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as db:
             yield db
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise file_trouble("write", path, OSError(errno.ENOSPC, str(error))) from error
+        if _is_busy(error):
+            told = f"the policy registry {path} is locked: another process is writing it"
+            raise FileTrouble(told, remedy="try again when it is done") from error
         raise _trouble(path, str(error)) from error
 
 

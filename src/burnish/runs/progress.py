@@ -114,7 +114,8 @@ def sealed_cases(setup: Setup) -> str:
 
 def last_sweeps(setup: Setup) -> Spend:
     """What is reserved for the sealed test, or for measuring the winner again."""
-    return sweeps(setup, _last_split(setup), 2 * setup.test_repeats) if _last(setup) else NOTHING
+    split = Split.TEST if setup.dataset.test else setup.deciding_split
+    return sweeps(setup, split, 2 * setup.test_repeats) if _last(setup) else NOTHING
 
 
 def reserved(setup: Setup) -> Iterator[str]:
@@ -128,13 +129,8 @@ def _last(setup: Setup) -> str:
     """What is measured after the search; empty if nothing is."""
     if setup.dataset.test:
         return "for the sealed test"
-    split = _last_split(setup).value
+    split = setup.deciding_split.value
     return f"to measure baseline and best again on {split}" if setup.confirm else ""
-
-
-def _last_split(setup: Setup) -> Split:
-    held = Split.HOLDOUT if setup.dataset.holdout else Split.TRAIN
-    return Split.TEST if setup.dataset.test else held
 
 
 def opening_words(setup: Setup, *, search: str = "", watched: bool = True) -> str:
@@ -217,9 +213,9 @@ def sweeps(setup: Setup, split: Split, often: int, *, most: int | None = None) -
         target = setup.target
         if case.recorded is not None:
             return NOTHING
-        return (
-            target.forecast(case) if isinstance(target, ForecastsCosts) else target.estimate(case)
-        )
+        forecasts = isinstance(target, ForecastsCosts)
+        cost = target.forecast(case) if forecasts else target.estimate(case)
+        return replace(cost, metric_calls=1)
 
     return _judged(setup, setup.dataset.cases(split)[:most], run).times(often)
 

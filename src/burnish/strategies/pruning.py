@@ -34,7 +34,7 @@ from burnish.journal.limits import Budget
 from burnish.runs.closing import SHARE, closing_share, pays_for
 from burnish.runs.directory import RunRecord, loss_of
 from burnish.runs.events import PRUNE, PhaseEnded, PhaseStarted, SearchEnded, read_all
-from burnish.runs.progress import sweeps
+from burnish.runs.progress import last_sweeps, sweeps
 from burnish.runs.recorder import Ancestor
 from burnish.runs.report_sections import SPLITS, why
 from burnish.runs.run import Run
@@ -517,11 +517,11 @@ def pruning_plan(setup: Setup, settings: PruningSettings) -> Iterator[str]:
     """What a search leaves for pruning its winner, as a line of a plan."""
     if not settings.prune:
         return
-    budget, sealed = setup.budget, _sealed_cost(setup)
+    budget = setup.budget
     if not will_prune(setup, settings):
         yield f"pruning   none: {SHARE:.0%} of the limits do not pay for one look at the winner"
         return
-    amounts = _amounts(budget, closing_share(budget, sealed))
+    amounts = _amounts(budget, closing_share(budget, last_sweeps(setup)))
     if amounts:
         yield f"reserved  at most {', '.join(amounts)} for pruning the winner"
     else:
@@ -531,17 +531,8 @@ def pruning_plan(setup: Setup, settings: PruningSettings) -> Iterator[str]:
 def will_prune(setup: Setup, settings: PruningSettings) -> bool:
     """Whether the winner is pruned, as far as the limits before the start tell."""
     splits = (Split.TRAIN, Split.HOLDOUT) if settings.uses_holdout else (Split.TRAIN,)
-    first = total(_cost(setup, split, 2 * settings.repeats) for split in splits)
-    return settings.prune and pays_for(setup.budget, _sealed_cost(setup), first)
-
-
-def _sealed_cost(setup: Setup) -> Spend:
-    return _cost(setup, Split.TEST, 2 * setup.test_repeats)
-
-
-def _cost(setup: Setup, split: Split, often: int) -> Spend:
-    runs = sum(case.recorded is None for case in setup.dataset.cases(split))
-    return replace(sweeps(setup, split, often), metric_calls=often * runs)
+    first = total(sweeps(setup, split, 2 * settings.repeats) for split in splits)
+    return settings.prune and pays_for(setup.budget, last_sweeps(setup), first)
 
 
 def _amounts(budget: Budget, share: Spend) -> list[str]:

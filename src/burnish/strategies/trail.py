@@ -6,7 +6,7 @@ goes the same way.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from burnish.core.cases import Dataset, Split
@@ -104,14 +104,10 @@ def planned_cases(
         return len(setup.dataset.holdout)
 
     def runs(split: Split, count: int) -> Spend:
-        cost = progress.sweeps(setup, split, repeats, most=count)
-        cases = min(count, len(setup.dataset.cases(split)))
-        return replace(cost, metric_calls=repeats * cases)
+        return progress.sweeps(setup, split, repeats, most=count)
 
     rounds = (runs(Split.TRAIN, minibatch).times(2) + asking).times(proposals * ROUNDS_AHEAD)
-    test = setup.dataset.test or (setup.dataset.holdout if setup.confirm else ())
     last = progress.last_sweeps(setup)
-    last = replace(last, metric_calls=2 * setup.test_repeats * len(test))
 
     def has_room(count: int) -> bool:
         need = rounds + runs(Split.HOLDOUT, count).times(DECISIONS_AHEAD) + last
