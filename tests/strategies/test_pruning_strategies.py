@@ -9,7 +9,7 @@ from burnish.core.surfaces import Candidate
 from burnish.journal.limits import Budget
 from burnish.reports.rendering import write_report
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import PRUNE, Event
+from burnish.runs.events import PRUNE, Event, PhaseStarted, read_all
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import Setup
 from burnish.strategies.auto.search import Auto, AutoSettings
@@ -18,6 +18,7 @@ from burnish.strategies.backprop.prompts import PatchAnswer, PatchRequest
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, Edit, EditRequest, PhaseLimits
 from burnish.strategies.edits.attempts import EditsSettings
+from burnish.strategies.pruning import pruning_plan
 from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
 from burnish.testing import ScriptedRole, reflection_world, tuning_world
@@ -123,6 +124,18 @@ def test_all_of_holdout_decides_where_the_limits_pay_for_pruning(
     _, record = made(_with_small_limits(strategy, 3_000), tmp_path / "run")
     assert _deciding(record) == 40
     assert pruned(record)
+
+
+@pytest.mark.parametrize(("calls", "prunes"), [(1_100, False), (1_130, True)])
+def test_plan_and_run_agree_on_pruning_where_the_winner_is_measured_again(
+    calls: int, prunes: bool, tmp_path: Path
+) -> None:
+    setup = replace(_with_small_limits("reflective", calls), confirm=True)
+    plan = "\n".join(pruning_plan(setup, ReflectiveSettings(prune=True)))
+    assert ("pruning   none" not in plan) is prunes
+    _, record = made(setup, tmp_path / "run")
+    begun = [each.phase for each in read_all(record.events, PhaseStarted)]
+    assert (PRUNE in begun) is prunes
 
 
 def test_reflective_rewordings_that_do_nothing_are_undone(tmp_path: Path) -> None:
