@@ -13,12 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.real.agents import Endpoint
+from benchmarks.real.log import REFLECTIONS, SEARCHES, Log
 from benchmarks.real.reflections import BURNISH, GEPA, Reflections
-from benchmarks.real.searches import RealSearch
+from benchmarks.real.searches import RealSearch, search_all
 from benchmarks.real.tables import reflection_table, search_table
 from benchmarks.real.tasks import SEARCHED, TASKS, Sizes
 
-_PARTS = ("reflections", "searches")
+_PARTS = (REFLECTIONS, SEARCHES)
 _SMOKE = {"draws": 1, "cases": 2, "calls": 14, "train": 4, "holdout": 4, "test": 4}
 """The sizes for a model that burnish runs itself, unless others are set."""
 _FULL = {"draws": 8, "cases": 40, "calls": 600, "train": 40, "holdout": 40, "test": 200}
@@ -32,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     endpoint = Endpoint(model=options.model, base_url=options.base_url, timeout=options.timeout)
     words = shlex.join(sys.argv[1:] if arguments is None else arguments)
     print(f"Made with `python -m benchmarks.real {words}`, model {options.model}.\n")
-    if "reflections" in options.parts:
+    if REFLECTIONS in options.parts:
         print(_reflections(options, endpoint), flush=True)
-    if "searches" in options.parts:
+    if SEARCHES in options.parts:
         print(_searches(options, endpoint), flush=True)
 
 
@@ -48,7 +49,7 @@ def _reflections(options: argparse.Namespace, endpoint: Endpoint) -> str:
         seed=options.seed,
         tuning=options.tuning,
         folder=options.prompts,
-        log=options.log,
+        log=Log(options.log),
     )
     rewrites = asyncio.run(part.make())
     sizes = f"{options.draws} rewrites of each kind, each scored on {options.cases} new cases"
@@ -66,12 +67,13 @@ def _searches(options: argparse.Namespace, endpoint: Endpoint) -> str:
             calls=options.calls,
             seed=options.seed,
             folder=options.prompts,
-        ).make()
+        )
         for task in options.task or SEARCHED
         for system in options.system
     ]
+    made = search_all(searches, Log(options.log))
     words = f"{sizes.train} train, {sizes.holdout} holdout and {sizes.test} test cases"
-    return f"**Whole searches** of {options.calls} calls: {words}.\n\n{search_table(searches)}\n"
+    return f"**Whole searches** of {options.calls} calls: {words}.\n\n{search_table(made)}\n"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -93,7 +95,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", action="append", choices=list(TASKS), help="all unless named")
     parser.add_argument("--system", action="append", choices=(BURNISH, GEPA), help="both")
     parser.add_argument("--prompts", type=Path, default=Path(), help="folder of installed prompts")
-    parser.add_argument("--log", type=Path, help="keeps rewrites, which are not made again")
+    parser.add_argument("--log", type=Path, help="keeps what was made, which is not made again")
     options = parser.parse_args(arguments)
     unknown = [part for part in options.parts if part not in _PARTS]
     if unknown:

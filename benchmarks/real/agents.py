@@ -83,15 +83,19 @@ class Agent:
         self.tally.count(reply)
         return reply.text.strip()
 
-    async def score(self, instructions: str, cases: Sequence[Case]) -> float:
-        """The share of cases that it gets exactly right."""
+    async def answers(self, instructions: str, cases: Sequence[Case]) -> list[str]:
+        """What it answers to some cases, several at once."""
         places = asyncio.Semaphore(AT_ONCE)
 
         async def answered(case: Case) -> str:
             async with places:
                 return await self.answer(instructions, case)
 
-        answers = await asyncio.gather(*(answered(case) for case in cases))
+        return await asyncio.gather(*(answered(case) for case in cases))
+
+    async def score(self, instructions: str, cases: Sequence[Case]) -> float:
+        """The share of cases that it gets exactly right."""
+        answers = await self.answers(instructions, cases)
         right = [reason_of(case, said) == "" for case, said in zip(cases, answers, strict=True)]
         return sum(right) / len(right)
 

@@ -1,7 +1,6 @@
 """One reflection: the same failures, several rewrites by each system, each scored on new cases."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.real.agents import AT_ONCE, REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
+from benchmarks.real.log import REFLECTIONS, Log
 from benchmarks.real.tasks import TASKS, Sizes
 from burnish.core.cases import Case, Dataset, Outcome, answer_form, keeps_form, spelled_labels
 from burnish.core.errors import RoleFailed
@@ -173,8 +173,8 @@ class Reflections:
     """Uses the cases that are kept for tuning, of which nothing is reported."""
     folder: Path = Path()
     """Where installed role prompts are looked for."""
-    log: Path | None = None
-    """A file with what was made before, which is not made again."""
+    log: Log = field(default_factory=Log)
+    """What was made before, which is not made again."""
     scores: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """By task and text: the agent is asked at temperature 0."""
 
@@ -186,7 +186,7 @@ class Reflections:
         async def make(failures: Failures, key: tuple[str, str, int]) -> None:
             async with places:
                 made[key] = await self._rewritten(agent, failures, *key)
-            self._store(made[key])
+            self.log.add(REFLECTIONS, asdict(made[key]))
 
         draws = product(range(self.draws), self.tasks, self.systems)
         left = [
@@ -259,19 +259,12 @@ class Reflections:
         return TASKS[name].dataset(sizes, seed=self.seed, tuning=self.tuning)
 
     def _logged(self) -> Iterator[Rewritten]:
-        if self.log is not None and self.log.exists():
-            for line in self.log.read_text(encoding="utf-8").splitlines():
-                each = Rewritten(**json.loads(line))
-                if each.seed != self.seed:
-                    continue
-                self.scores[each.task, each.text] = each.score
-                self.scores[each.task, TASKS[each.task].instructions] = each.start
-                yield each
-
-    def _store(self, each: Rewritten) -> None:
-        if self.log is not None:
-            with self.log.open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(asdict(each), ensure_ascii=False)}\n")
+        for each in (Rewritten(**row) for row in self.log.of(REFLECTIONS)):
+            if each.seed != self.seed:
+                continue
+            self.scores[each.task, each.text] = each.score
+            self.scores[each.task, TASKS[each.task].instructions] = each.start
+            yield each
 
 
 def fault_of(text: str, shown: str, current: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from benchmarks.real.agents import (
     Tally,
     reason_of,
 )
+from benchmarks.real.log import SEARCHES, Log
 from benchmarks.real.reflections import BURNISH
 from benchmarks.real.tasks import TASKS, Sizes, Task
 from burnish.core.cases import Case
@@ -50,8 +51,16 @@ class RealSearch:
     folder: Path = Path()
     """Where installed role prompts are looked for."""
 
-    def make(self) -> "RealSearched":
-        """Make it, and score what it returns on the test cases, which no search sees."""
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What it differs in from others that a log has."""
+        return self.system, self.task, self.calls, self.seed, *astuple(self.sizes)
+
+    def make(self, start: float | None = None) -> "RealSearched":
+        """Make it, and score what it returns on the test cases, which no search sees.
+
+        `start` is the score of the first text on them, if it is known.
+        """
         agent = Agent(self.endpoint, Tally())
         loop = LoopThread()
         try:
@@ -62,6 +71,9 @@ class RealSearch:
             searched = RealSearched(
                 task=self.task,
                 system=self.system,
+                budget=self.calls,
+                seed=self.seed,
+                sizes=astuple(self.sizes),
                 text=found.text,
                 claimed=found.claimed,
                 calls=tally.calls,
@@ -70,13 +82,13 @@ class RealSearch:
                 seconds=tally.seconds,
             )
             test = self._task.dataset(self.sizes, seed=self.seed).test
-            first = loop.run(agent.score(self._task.instructions, test))
-            true = first if found.text == self._task.instructions else None
-            true = loop.run(agent.score(found.text, test)) if true is None else true
+            first = self._task.instructions
+            start = loop.run(agent.score(first, test)) if start is None else start
+            true = start if found.text == first else loop.run(agent.score(found.text, test))
             loop.run(agent.models.close())
         finally:
             loop.close()
-        return searched.scored(start=first, true=true)
+        return replace(searched, start=start, true=true)
 
     @property
     def _task(self) -> Task:
@@ -156,6 +168,10 @@ class RealSearched:
 
     task: str
     system: str
+    budget: int
+    seed: int
+    sizes: tuple[int, ...]
+    """How many train, holdout and test cases there were."""
     text: str
     claimed: float
     calls: int
@@ -167,9 +183,22 @@ class RealSearched:
     true: float = 0.0
     """The score of the returned text on them."""
 
-    def scored(self, *, start: float, true: float) -> "RealSearched":
-        """With its scores on the test cases."""
-        return replace(self, start=start, true=true)
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What it differs in from others, as the search's own."""
+        return self.system, self.task, self.budget, self.seed, *self.sizes
+
+
+def search_all(searches: Sequence[RealSearch], log: Log) -> list[RealSearched]:
+    """Make those that the log does not have."""
+    logged = [RealSearched(**row) for row in log.of(SEARCHES)]
+    made = {each.key: each for each in logged}
+    for search in searches:
+        if search.key not in made:
+            starts = [e.start for e in made.values() if (search.system, *e.key[1:]) == search.key]
+            made[search.key] = search.make(*starts[:1])
+            log.add(SEARCHES, asdict(made[search.key]))
+    return [made[search.key] for search in searches]
 
 
 async def _driven(setup: Setup, folder: Path, tally: Tally) -> None:
@@ -198,7 +227,7 @@ class GepaAdapter:
         self, batch: list[Case], candidate: dict[str, str], capture_traces: bool = False
     ) -> Any:
         """Run and score a candidate on some cases."""
-        said = [self._loop.run(self._agent.answer(candidate[TEXT], case)) for case in batch]
+        said = self._loop.run(self._agent.answers(candidate[TEXT], batch))
         scores = [float(not reason_of(case, text)) for case, text in zip(batch, said, strict=True)]
         traces = list(zip(batch, said, strict=True)) if capture_traces else None
         return self._batch(outputs=said, scores=scores, trajectories=traces)

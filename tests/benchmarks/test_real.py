@@ -107,11 +107,15 @@ async def test_rewrites_are_scored_on_new_cases_and_kept(
 
 @pytest.mark.slow
 async def test_a_search_is_told_by_its_true_score_and_what_it_took(
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ("--train", "6", "--holdout", "6", "--test", "6", "--calls", "40")
-    (row,) = await told(capsys, "searches", *sizes, "--task", SEARCHED[0])
+    log = ("--log", str(tmp_path / "log.jsonl"))
+    (row,) = await told(capsys, "searches", *sizes, *log, "--task", SEARCHED[0])
     assert (row["before"], row["true score"], row["claimed − true"]) == ("0.000", "1.000", "+0.000")
     assert 0 < int(row["calls"]) <= 40
     assert int(row["reflections"]) >= 1
     assert int(row["tokens"].replace(",", "")) > 0
+    assert await told(capsys, "searches", *sizes, *log, "--task", SEARCHED[0]) == [row]
+    (kept,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert (kept["part"], kept["budget"], kept["sizes"]) == ("searches", 40, [6, 6, 6])
