@@ -1,5 +1,6 @@
 """What tests share: an index of runs of their own; the toy world and a browser where wanted."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -45,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("BURNISH_LOCAL_THREADS", "1")
     if config.option.basetemp is None and _has_room():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: nobody looks through it for garbage again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_room() -> bool:

@@ -1,6 +1,7 @@
 """Commands as agents: real processes, their ends, their pipes, and that none is left behind."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,12 @@ TOLD = (
     "import json, sys; told = json.load(sys.stdin)\n"
     "print(json.dumps({'answer': told['input'], 'before': len(told['history'])}))"
 )
+
+
+def _open_pipes() -> set[str]:
+    """The pipes that this process has open, by their numbers."""
+    links = (os.path.realpath(each) for each in Path("/proc/self/fd").iterdir())
+    return {link for link in links if "pipe:" in link}
 
 
 def python(code: str, *arguments: str) -> tuple[str, ...]:
@@ -108,9 +115,13 @@ async def test_an_exit_code_may_say_come_back_later() -> None:
 
 async def test_output_without_an_end_is_bounded() -> None:
     code = "import sys\nwhile True: sys.stdout.write('x' * 100000)"
+    before = _open_pipes()
     found = await outcome(CommandTarget(command=python(code)), "q")
     assert found.failure is not None
     assert f"more than {LONGEST_OUTPUT} bytes" in found.failure.message
+    for _ in range(100):  # The loop closes them in its next rounds.
+        await asyncio.sleep(0)
+    assert _open_pipes() == before
 
 
 async def test_a_large_input_and_output_pass_through() -> None:

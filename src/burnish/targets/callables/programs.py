@@ -93,15 +93,19 @@ async def _write(pipe: asyncio.StreamWriter, content: bytes) -> None:
 
 
 async def _read(pipe: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes | None:
-    """All of it, or None if it is too long; then the process is killed."""
-    whole = bytearray()
+    """All of it, or None if it is too long; then the process is killed.
+
+    Also then it is read to its end: a pipe that nobody reads stays open.
+    """
+    whole, too_long = bytearray(), False
     while part := await pipe.read(_PART):
+        if too_long:
+            continue
         whole += part
-        if len(whole) > LONGEST_OUTPUT:
+        if too_long := len(whole) > LONGEST_OUTPUT:
             with suppress(ProcessLookupError):
                 process.kill()
-            return None
-    return bytes(whole)
+    return None if too_long else bytes(whole)
 
 
 async def _last_words(pipe: asyncio.StreamReader) -> bytes:
