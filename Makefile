@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c '$(SUPPORTED)' 2>/dev/null && { echo "$$p"; break; }; done)
+# One more than the two cores of a small machine: many tests wait for a process of their own.
+WORKERS ?= 3
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-compare bench-search bench-mipro bench-small bench-real bench-truth soak docs screenshots deps build clean
@@ -22,16 +24,16 @@ demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no networ
 
 test: $(VENV)/.burnish-dev ## every test, crashes included
 	@$(BIN)/python scripts/prerequisites.py
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crowd and not breadth" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not crowd and not breadth" $(ARGS)
 
 deps: $(VENV)/.burnish-dev ## install what some tests need: bubblewrap, databases, models
 	@$(BIN)/python scripts/prerequisites.py install
 
 test-unit: $(VENV)/.burnish-dev ## the fast tests only
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" $(ARGS)
 
 test-breadth: $(VENV)/.burnish-dev ## further worlds and seeds of what `make test` tests already
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m breadth $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m breadth $(ARGS)
 
 test-frameworks: $(VENV)/.burnish-dev ## agents of frameworks and trackers of runs, in environments of their own; ARGS=NAME
 	@$(BIN)/python -m scripts.frameworks $(ARGS)
@@ -44,7 +46,7 @@ crash-sweep: $(VENV)/.burnish-dev ## cut runs of every strategy at 1,000 points;
 	@$(BIN)/python -m tests.crash.sweep $(ARGS)
 
 coverage: $(VENV)/.burnish-dev ## the fast tests, and which lines they miss
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
 
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .
