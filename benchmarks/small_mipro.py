@@ -39,13 +39,14 @@ SETTINGS: Mapping[str, Any] = {
     "max_labeled_demos": 0,
     "num_threads": 1,
 }
+_BATCH, _STEPS = 5, 5
 COMPILE: Mapping[str, Any] = {
-    "minibatch": False,
+    "minibatch": True,
+    "minibatch_size": _BATCH,
+    "minibatch_full_eval_steps": _STEPS,
     "program_aware_proposer": False,
     "data_aware_proposer": False,
 }
-TRIALS = 2
-"""How many times its own number of trials MIPROv2 makes: those that repeat others are free."""
 _UNPAID = Judged(answer="", score=0.0, reason="")
 _WANTED = re.compile(r"starting with the field `\[\[ ## (\w+) ## \]\]`")
 
@@ -60,29 +61,35 @@ class Plan:
 
 
 def plan_of(desk: Desk) -> Plan | None:
-    """As many candidates as the budget has room for; None if not even one can be tried."""
-    plan = None
+    """As many candidates as the budget has room for with MIPROv2's own number of trials.
+
+    With two candidates a single trial will do; None if not even that fits.
+    """
+    plan = Plan(candidates=2, trials=1)
+    if not _fits(desk, plan):
+        return None
     for candidates in range(2, desk.task.budget):
-        trials = own_trials(desk, candidates)
-        tries = min(trials, candidates ** len(text_names(desk.world)) - 1)
-        if not _fits(desk, candidates, tries if plan else 1):
+        following = Plan(candidates=candidates, trials=_own_trials(desk, candidates))
+        if not _fits(desk, following):
             break
-        plan = Plan(candidates=candidates, trials=int(TRIALS * trials))
+        plan = following
     return plan
 
 
-def own_trials(desk: Desk, candidates: int) -> int:
+def _own_trials(desk: Desk, candidates: int) -> int:
     """MIPROv2's own rule for the number of trials."""
     texts = len(text_names(desk.world))
     return int(max(2 * texts * math.log2(candidates), 1.5 * candidates))
 
 
-def _fits(desk: Desk, candidates: int, tries: int) -> bool:
-    """Whether the budget has room for the candidates, the start and so many others on holdout."""
-    world = desk.world
-    written = candidates * len(text_names(world))
-    shown = min(MINIBATCH * candidates, world.train)
-    return desk.fits(shown + world.holdout * (1 + tries), written)
+def _fits(desk: Desk, plan: Plan) -> bool:
+    """Whether the budget has room for a plan, if the trials that can differ do."""
+    world, texts = desk.world, len(text_names(desk.world))
+    shown = min(MINIBATCH * plan.candidates, world.train)
+    programs = min(plan.trials, plan.candidates**texts - 1)
+    whole = min(plan.trials // _STEPS + 1, programs)
+    calls = shown + world.holdout * (1 + whole) + _BATCH * (programs - whole)
+    return desk.fits(calls, plan.candidates * texts)
 
 
 def search(desk: Desk) -> Texts:
@@ -92,30 +99,40 @@ def search(desk: Desk) -> Texts:
         return start_of(desk.world)
     agent = Agent(desk)
     watcher = Watcher(agent)
-    writer = Writer(agent)
-    train, holdout = cases_of(desk.world)
     silent = StringIO()  # it prints its progress
     with redirect_stdout(silent), redirect_stderr(silent), dspy.context(callbacks=[watcher]):
-        optimizer = dspy.MIPROv2(
-            metric=_score,
-            prompt_model=writer,
-            task_model=writer,
-            num_candidates=plan.candidates,
-            seed=desk.task.seed,
-            **SETTINGS,
-        )
-        best = optimizer.compile(
+        _compile(agent, plan)
+    if watcher.errors:  # MIPROv2 scores them 0; here that would be a loss that is none
+        raise watcher.errors[0]
+    return watcher.leader
+
+
+def _compile(agent: "Agent", plan: Plan) -> None:
+    """Let MIPROv2 search; what it returns is what led last."""
+    writer, seed = Writer(agent), agent.desk.task.seed
+    optimizer = dspy.MIPROv2(
+        metric=_score,
+        prompt_model=writer,
+        task_model=writer,
+        num_candidates=plan.candidates,
+        seed=seed,
+        **SETTINGS,
+    )
+    train, holdout = map(_examples, cases_of(agent.desk.world))
+    try:
+        optimizer.compile(
             Program(agent),
             teacher=Program(agent, silent=True),
-            trainset=_examples(train),
-            valset=_examples(holdout),
+            trainset=train,
+            valset=holdout,
             num_trials=plan.trials,
             requires_permission_to_run=False,
             **COMPILE,
         )
-    if watcher.errors:  # MIPROv2 would score them 0; here that would be a loss that is none
-        raise watcher.errors[0]
-    return best.texts()
+    except ValueError as error:
+        # It fails if it wants to measure one more program on all of holdout and knows them all.
+        if "No valid program" not in str(error):
+            raise
 
 
 def _examples(cases: Sequence[SmallCase]) -> list[Any]:
@@ -217,6 +234,7 @@ class Watcher(cast("type[Any]", import_module("dspy.utils.callback").BaseCallbac
 
     def __init__(self, agent: Agent) -> None:
         self.errors: list[BaseException] = []
+        self.leader: Texts = agent.start
         self._desk = agent.desk
         self._texts: Texts = {}
         self._best: float | None = None
@@ -234,5 +252,6 @@ class Watcher(cast("type[Any]", import_module("dspy.utils.callback").BaseCallbac
             self.errors.append(exception)
         elif self._texts:
             if self._best is not None and outputs.score > self._best:
+                self.leader = self._texts
                 self._desk.lead(self._texts)
             self._best = max(outputs.score, self._best or 0.0)
