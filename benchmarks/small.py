@@ -2,9 +2,10 @@
 
 Calls of the agent and reflections share one budget: a reflection costs as much as three calls,
 unless `--price` says otherwise; with `--price 0` the searches are compared at equal calls.
-`make bench-small` prints markdown. `ARGS="--tuning"` runs the worlds that the search was tuned on,
-`--draw PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was
-broken off goes on, and only seeds that are complete are reported.
+`make bench-small` prints markdown, and `make bench-small-mipro` has MIPROv2 among the searches, in
+the environment of DSPy. `ARGS="--tuning"` runs the worlds that the search was tuned on, `--draw
+PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was broken
+off goes on, and only seeds that are complete are reported.
 """
 
 import argparse
@@ -24,7 +25,16 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.search_report import mean_error, table
-from benchmarks.small_searches import BURNISH, GEPA, GEPA_MERGE, MINIBATCH, SYSTEMS, Result, Task
+from benchmarks.small_searches import (
+    BURNISH,
+    GEPA,
+    GEPA_MERGE,
+    MINIBATCH,
+    MIPRO,
+    SYSTEMS,
+    Result,
+    Task,
+)
 from benchmarks.small_worlds import REPORT, TUNING
 from burnish.core.content import stream
 from burnish.strategies.reflective.attempts import ReflectiveSettings
@@ -57,7 +67,8 @@ def main() -> None:
                 file.write(f"{json.dumps(asdict(result))}\n")
     whole = [seed for seed in options.seeds if all(t in done for t in tasks if t.seed == seed)]
     results = [done[task] for task in tasks if task.seed in whole]
-    print(report(results, command=f'make bench-small ARGS="{shlex.join(sys.argv[1:])}"'))
+    target = "bench-small-mipro" if MIPRO in options.system else "bench-small"
+    print(report(results, command=f'make {target} ARGS="{shlex.join(sys.argv[1:])}"'))
 
 
 def _saved(path: Path) -> dict[Task, Result]:
@@ -82,7 +93,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--budget", type=int, action="append", help="60, 150 and 300 unless named")
     parser.add_argument("--tuning", action="store_true", help="the worlds to tune on")
     parser.add_argument("--world", action="append", choices=[*REPORT, *TUNING])
-    parser.add_argument("--system", action="append", choices=SYSTEMS, help="all unless named")
+    parser.add_argument("--system", action="append", choices=SYSTEMS, help="all that are here")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep each result, and go on")
     parser.add_argument("--report-only", action="store_true", help="of the seeds that are saved")
@@ -91,7 +102,10 @@ def _options() -> argparse.Namespace:
     options.seeds = drawn(options.draw, count) if options.draw else list(range(1, count + 1))
     options.budget = options.budget or list(BUDGETS)
     options.world = options.world or list(TUNING if options.tuning else REPORT)
-    options.system = options.system or list(SYSTEMS)
+    missing = [] if find_spec("dspy") else [MIPRO]
+    options.system = options.system or [each for each in SYSTEMS if each not in missing]
+    if MIPRO in options.system and missing and not options.report_only:
+        parser.error(f"{MIPRO} needs DSPy: run `make bench-small-mipro`, with the same ARGS")
     return options
 
 
@@ -221,6 +235,10 @@ def _settings(systems: Sequence[str]) -> str:
         }
         values |= {"reflection_minibatch_size": MINIBATCH, "use_merge": "false, or true"}
         lines.append(f"gepa 0.1.4: {_listed(values.items())}")
+    if find_spec("dspy") and MIPRO in systems:
+        mipro = import_module("benchmarks.small_mipro")
+        values = {**mipro.SETTINGS, **mipro.COMPILE, "num_candidates": "by the budget"}
+        lines.append(f"{MIPRO}: {_listed(values.items())}, the rest are its defaults")
     return "\n\n".join(["Settings:", *lines])
 
 

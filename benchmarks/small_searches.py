@@ -57,6 +57,7 @@ AUTO = "burnish auto"
 GEPA = "gepa 0.1.4"
 GEPA_MERGE = "gepa 0.1.4, merge"
 RANDOM = "random search"
+MIPRO = "MIPROv2, dspy 3.4.1"
 MINIBATCH = 3
 _USD = 0.001
 """What a call of the agent costs; every price here is a multiple of it."""
@@ -254,6 +255,14 @@ class _Log:
             raise RuntimeError(message)
 
 
+# -- MIPROv2 --------------------------------------------------------------------------------------
+
+
+def _mipro(desk: Desk) -> Texts:
+    """MIPROv2 of DSPy, which is only installed in an environment of its own."""
+    return import_module("benchmarks.small_mipro").search(desk)
+
+
 # -- burnish --------------------------------------------------------------------------------------
 
 
@@ -385,5 +394,6 @@ _SEARCHES: Mapping[str, Callable[[Desk], Texts]] = {
     GEPA: partial(_gepa, merge=False),
     GEPA_MERGE: partial(_gepa, merge=True),
     RANDOM: _random,
+    MIPRO: _mipro,
 }
 SYSTEMS = tuple(_SEARCHES)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from benchmarks.small_searches import MIPRO, Task
 
 from benchmarks import mipro
 from burnish.core.errors import ConfigError
@@ -58,6 +59,22 @@ def test_burnish_and_mipro_improve_the_same_program_with_as_many_calls() -> None
     assert start < found.score
     assert found.claim == "improved"
     assert "| 1 | " in mipro.report([(1, other, found)])
+
+
+@pytest.mark.parametrize(("world", "seed"), [("tuning: rough", 5), ("tuning: two texts", 3)])
+def test_mipro_searches_a_small_world_within_its_budget(world: str, seed: int) -> None:
+    task = Task(system=MIPRO, world=world, seed=seed, budget=150, price=3.0)
+    result = task.search()
+    assert result.reflections >= 4
+    assert 75 <= result.cost <= 150
+    assert result.start < result.truth == result.returned
+    assert task.search() == result
+
+
+def test_mipro_returns_the_start_where_its_smallest_search_is_too_dear() -> None:
+    task = Task(system=MIPRO, world="tuning: wide holdout", seed=1, budget=60, price=3.0)
+    result = task.search()
+    assert (result.cost, result.returned) == (0, result.start)
 
 
 def test_several_input_fields_need_an_object() -> None:
