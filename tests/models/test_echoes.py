@@ -3,6 +3,7 @@
 import pytest
 
 from burnish.models.answers import (
+    is_about_itself,
     is_copied,
     is_reply,
     is_unchanged,
@@ -95,6 +96,23 @@ def test_lines_that_begin_as_those_of_cases_do_go_and_examples_stay() -> None:
 def test_what_a_chat_model_says_to_its_user_is_no_text(text: str, reply: bool) -> None:
     assert is_reply(text, "Classify the review.") is reply
     assert not is_reply(text, text), "an agent may begin so itself"
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("The new text should list the teams, and say when each is right.", True),
+        ("Now, the text will only include the right answer for each input.", True),
+        ("Name the team. The text now lists these answers: billing, legal.", True),
+        ("The text should be summarised in two sentences.", False),
+        ("Write the new text in capitals.", False),
+        ("Correct the text now and then say what was wrong.", False),
+        (RULE, False),
+    ],
+)
+def test_what_speaks_about_a_text_is_no_text(text: str, about: bool) -> None:
+    assert is_about_itself(text, "Classify the review.") is about
+    assert not is_about_itself(text, text), "an agent may have to do with texts"
 
 
 def test_a_line_of_the_prompt_inside_of_another_goes_and_short_ones_stay() -> None:

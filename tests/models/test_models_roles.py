@@ -200,11 +200,14 @@ def rewriter(*answers: str) -> tuple[ModelRole[Wish, NewText], "_Settings"]:
         ("<text>", "new_text only repeated a part of the request"),
         ("The text now:\n\nBe brief.", "new_text was the current text, unchanged"),
         ("The lamp flickers every evening.", "new_text only repeated a part of the request"),
+        ("I'm sorry, I cannot see it.", "new_text was a reply in a chat, and no text to use"),
+        (
+            "The new text should be kind.",
+            "new_text spoke about the text, and must be the text itself",
+        ),
     ],
 )
-async def test_an_answer_that_repeats_its_request_is_asked_for_again_warmer(
-    first: str, why: str
-) -> None:
+async def test_an_answer_of_no_use_is_asked_for_again_warmer(first: str, why: str) -> None:
     role, backend = rewriter(first, "Be kind.")
     effects = DirectEffects()
     receipt = await role.answer(Wish(text="Be brief."), draw=3, effects=effects)

@@ -36,6 +36,12 @@ _REPLY = re.compile(
     r"|I can(?:not|'t)? (?:help|assist)|how can I (?:help|assist))\b",
     re.IGNORECASE,
 )
+_ABOUT_IT = re.compile(
+    r"\b(?:the (?:new|current|revised|updated) (?:text|prompt)|the text now|now,? the text)\b"
+    r",?\s+(?:\w+ly |also )?"
+    r"(?:will|should|must|needs|now|only|does|is|has|lists|states|says|includes)\b",
+    re.IGNORECASE,
+)
 _BLANK_LINES = re.compile(r"\n\s*\n\s*\n")
 _SHORTEST_ECHO = 24
 """Characters of the request that an answer does not share with it by chance."""
@@ -123,6 +129,11 @@ def is_unchanged(text: str, current: str) -> bool:
 def is_reply(text: str, current: str) -> bool:
     """Whether a text is what a chat model says to its user: `Sure, I can help you with that.`"""
     return bool(_REPLY.match(text.strip())) and not _REPLY.match(current.strip())
+
+
+def is_about_itself(text: str, current: str) -> bool:
+    """Whether a text says what a new text is like, and is none: `The new text should list …`"""
+    return bool(_ABOUT_IT.search(text)) and not _ABOUT_IT.search(current)
 
 
 def is_copied(text: str, request: str, *, current: str = "") -> bool:

@@ -27,6 +27,7 @@ from burnish.core.trials import ASKED_AGAIN
 from burnish.models.answers import (
     NotAnObject,
     UnusableAnswer,
+    is_about_itself,
     is_copied,
     is_reply,
     is_unchanged,
@@ -230,7 +231,7 @@ class RewrittenText(Generic[Request, Answer]):
         return answer if whole == text else answer.model_copy(update={self.part: whole})
 
     def fault(self, answer: Answer, request: Request, shown: str, names: Collection[str]) -> str:
-        """Why nothing is new: the text is the current one, was tried, or is a piece of `shown`."""
+        """Why it is of no use: it was there or tried before, is a piece of `shown`, or no text."""
         text, current = getattr(answer, self.part), self.current(request)
         if not isinstance(text, str) or not isinstance(current, str) or not self.proposes(answer):
             return ""
@@ -243,6 +244,8 @@ class RewrittenText(Generic[Request, Answer]):
             return f"{self.part} only repeated a part of the request"
         if is_reply(text, current):
             return f"{self.part} was a reply in a chat, and no text to use"
+        if is_about_itself(text, current):
+            return f"{self.part} spoke about the text, and must be the text itself"
         return ""
 
 
