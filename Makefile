@@ -14,10 +14,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 WORKERS ?= 3
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-compare bench-search bench-mipro bench-small bench-small-mipro bench-real bench-truth soak docs screenshots deps build clean
+.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-compare bench-search bench-mipro bench-small bench-small-mipro bench-mixed bench-real bench-truth soak docs screenshots deps build clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no network
 	@$(BIN)/burnish optimize examples/extract/agent.yaml
@@ -76,6 +76,9 @@ bench-small: $(VENV)/gepa-0.1.4 ## compare searches of 60 to 300 calls at equal 
 
 bench-small-mipro: $(VENV)/.burnish-dev ## the same with MIPROv2 among them, in the environment of DSPy
 	@$$($(BIN)/python -m scripts.frameworks --python dspy) -W ignore -m benchmarks.small $(ARGS)
+
+bench-mixed: $(VENV)/.burnish ## compare auto with single strategies where texts, numbers and demonstrations matter
+	@$(BIN)/python -m benchmarks.mixed $(ARGS)
 
 bench-mipro: $(VENV)/.burnish-dev ## compare a search with MIPROv2 of DSPy on one scripted program; ARGS='--seeds N'
 	@$$($(BIN)/python -m scripts.frameworks --python dspy) -W ignore -m benchmarks.mipro $(ARGS)

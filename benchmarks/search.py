@@ -5,15 +5,13 @@ known, so nothing has to be believed. `make bench-search` prints markdown: `ARGS
 """
 
 import argparse
-import multiprocessing
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from benchmarks import search_burnish, search_gepa
+from benchmarks.pools import searched
 from benchmarks.search_report import report
 from benchmarks.search_worlds import CALLS, GEPA, WORLDS, Searched
 
@@ -47,7 +45,7 @@ def main() -> None:
         for seed in range(asked.first_seed, asked.first_seed + asked.seeds)
         for system in asked.system
     ]
-    found = list(_counted(wanted, asked.processes))
+    found = list(searched(Wanted.made, wanted, asked.processes))
     print(report(found, command=f'make bench-search ARGS="{shlex.join(sys.argv[1:])}"'))
 
 
@@ -62,16 +60,6 @@ def _asked() -> argparse.Namespace:
     asked = parser.parse_args()
     asked.world, asked.system = asked.world or list(WORLDS), asked.system or list(SYSTEMS)
     return asked
-
-
-def _counted(wanted: Sequence[Wanted], processes: int) -> Iterator[Searched]:
-    """What the searches gave, in order; how far they are goes to stderr."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=processes, mp_context=spawn) as pool:
-        for done, searched in enumerate(pool.map(Wanted.made, wanted), start=1):
-            print(f"\r{done} of {len(wanted)} searches", end="", file=sys.stderr, flush=True)
-            yield searched
-    print(file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,9 @@ import argparse
 import hashlib
 import inspect
 import json
-import multiprocessing
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,6 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.pools import searched
 from benchmarks.search_report import mean_error, table
 from benchmarks.small_searches import (
     BURNISH,
@@ -60,7 +59,7 @@ def main() -> None:
     ]
     done = _saved(options.save) if options.save else {}
     left = [task for task in tasks if task not in done]
-    for result in () if options.report_only else _counted(left, options.processes):
+    for result in () if options.report_only else searched(Task.search, left, options.processes):
         done[result.task] = result
         if options.save:
             with options.save.open("a", encoding="utf-8") as file:
@@ -107,16 +106,6 @@ def _options() -> argparse.Namespace:
     if MIPRO in options.system and missing and not options.report_only:
         parser.error(f"{MIPRO} needs DSPy: run `make bench-small-mipro`, with the same ARGS")
     return options
-
-
-def _counted(tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """The results in order; how far they are goes to stderr."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=processes, mp_context=spawn) as pool:
-        for done, result in enumerate(pool.map(Task.search, tasks), start=1):
-            print(f"\r{done} of {len(tasks)} searches", end="", file=sys.stderr, flush=True)
-            yield result
-    print(file=sys.stderr)
 
 
 # -- The report -----------------------------------------------------------------------------------
