@@ -94,7 +94,7 @@ async def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> Non
 async def test_an_unknown_price_is_said_and_a_usd_limit_refused(tmp_path: Path) -> None:
     async with ScriptedServer(protocol="openai", answers=['{"text": "x", "why": "y"}']) as server:
         project(tmp_path, {"ref": "openai:toy", "base_url": server.base_url})
-        plain = await burnish(tmp_path, "optimize", "toy.yaml", "--max-trials", "3")
+        plain = await burnish(tmp_path, "optimize", "toy.yaml", "--max-trials", "2")
         limited = await burnish(tmp_path, "optimize", "toy.yaml", "--max-usd", "1")
     assert plain.code == 0, plain.err
     assert "the price of openai:toy is unknown" in plain.out
@@ -106,9 +106,9 @@ async def test_an_unknown_price_is_said_and_a_usd_limit_refused(tmp_path: Path) 
 @needs_smollm2
 async def test_the_embedded_model_proposes(tmp_path: Path) -> None:
     assert HERE is not None
-    project(tmp_path, {"ref": f"local:{HERE}", "temperature": 0, "max_tokens": 40})
+    project(tmp_path, {"ref": f"local:{HERE}", "temperature": 0, "max_tokens": 120})
     # So small a model may never give a whole answer: a number is tried beside its words.
-    words = ("optimize", "toy.yaml", "-o", "run", "--max-trials", "3")
+    words = ("optimize", "toy.yaml", "-o", "run", "--max-trials", "5")
     first = await burnish(tmp_path, *words)
     assert first.code == 0, first.err
     rows = (tmp_path / "run" / "trials.jsonl").read_text(encoding="utf-8").splitlines()
