@@ -1,7 +1,8 @@
 """Searches side by side where every call is paid for: 60, 150 and 300 calls, at equal total cost.
 
 Calls of the agent and reflections share one budget: a reflection costs as much as three calls,
-unless `--price` says otherwise; with `--price 0` the searches are compared at equal calls.
+unless `--price` says otherwise; with `--price 0` the searches are compared at equal calls. With
+`--tokens 45` the tokens of both are what is paid for, and 45 of them cost as much as a call.
 `make bench-small` prints markdown, and `make bench-small-mipro` has MIPROv2 among the searches, in
 the environment of DSPy. `ARGS="--tuning"` runs the worlds that the search was tuned on, `--draw
 PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was broken
@@ -50,8 +51,9 @@ _OUTPUT = ("logger", "wandb", "mlflow", "run_dir", "track", "display", "pickle",
 def main() -> None:
     """Make the searches, then print what came of them."""
     options = _options()
+    paid = {"price": options.price, "tokens": options.tokens}
     tasks = [
-        Task(system=system, world=world, seed=seed, budget=budget, price=options.price)
+        Task(system=system, world=world, seed=seed, budget=budget, **paid)
         for seed in options.seeds
         for budget in options.budget
         for world in options.world
@@ -89,6 +91,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=30, help="searches of each kind")
     parser.add_argument("--draw", metavar="PHRASE", help="draw the seeds; otherwise 1, 2, 3 …")
     parser.add_argument("--price", type=float, default=PRICE, help="calls that a reflection costs")
+    parser.add_argument("--tokens", type=int, default=0, help="pay tokens, so many for a call")
     parser.add_argument("--budget", type=int, action="append", help="60, 150 and 300 unless named")
     parser.add_argument("--tuning", action="store_true", help="the worlds to tune on")
     parser.add_argument("--world", action="append", choices=[*REPORT, *TUNING])
@@ -114,19 +117,24 @@ def _options() -> argparse.Namespace:
 def report(results: Sequence[Result], *, command: str) -> str:
     """Every table, with what its columns mean."""
     seeds = len({each.task.seed for each in results})
-    price = results[0].task.price
-    unit = f"a reflection costs {price:g} calls" if price else "reflections cost nothing"
     budgets = dict.fromkeys(each.task.budget for each in results)
     systems = list(dict.fromkeys(each.task.system for each in results))
     others = [name for name in systems if name != BURNISH]
+    prices = _prices(results[0].task)
     parts = [
-        f"Made with `{command}`: {seeds} seeds a row, {unit}, ± is one standard error.",
+        f"Made with `{command}`: {seeds} seeds a row, {prices}, ± is one standard error.",
         *(_scores([e for e in results if e.task.budget == each], systems) for each in budgets),
         *(_against(results, other) for other in others if BURNISH in systems),
         _spending(results, systems),
         _settings(systems),
     ]
     return "\n\n".join(parts)
+
+
+def _prices(task: Task) -> str:
+    if task.tokens:
+        return f"{task.tokens} tokens of agent or reflector cost a call"
+    return f"a reflection costs {task.price:g} calls" if task.price else "reflections cost nothing"
 
 
 def _scores(results: Sequence[Result], systems: Sequence[str]) -> str:

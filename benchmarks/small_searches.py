@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from benchmarks.small_worlds import (
     Bill,
@@ -34,7 +34,7 @@ from burnish.core.cases import Case, Dataset, Outcome
 from burnish.core.content import Json, short_id
 from burnish.core.evaluations import Objective, Score
 from burnish.core.money import Spend, to_nano
-from burnish.core.protocols import Effects
+from burnish.core.protocols import Effects, Receipt
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
 from burnish.runs.driver import drive
@@ -51,6 +51,8 @@ from burnish.strategies.reflective.reflection import (
 )
 from burnish.strategies.reflective.search import Reflective
 from burnish.testing.doubles import FreeMetric, ScriptedRole, ScriptedTarget
+
+T = TypeVar("T")
 
 BURNISH = "burnish reflective"
 AUTO = "burnish auto"
@@ -74,6 +76,14 @@ class Task:
     budget: int
     price: float
     """What a reflection costs, in calls; 0 compares at equal calls."""
+    tokens: int = 0
+    """Tokens that cost as much as a call, where tokens are what is paid for; 0 elsewhere."""
+
+    def cost(self, bill: "Bill | Result") -> float:
+        """What was used, in calls."""
+        if self.tokens:
+            return bill.tokens / self.tokens
+        return bill.calls + self.price * bill.reflections
 
     def search(self) -> "Result":
         """Make it."""
@@ -111,8 +121,8 @@ class Result:
 
     @property
     def cost(self) -> float:
-        """The calls and, at their price, the reflections."""
-        return self.calls + self.task.price * self.reflections
+        """What the budget was used for, in calls."""
+        return self.task.cost(self)
 
 
 @dataclass(kw_only=True)
@@ -130,10 +140,10 @@ class Desk:
 
     @property
     def cost(self) -> float:
-        return self.bill.cost(self.task.price)
+        return self.task.cost(self.bill)
 
     def fits(self, calls: int, reflections: int = 0) -> bool:
-        """Whether the budget has room for so much more."""
+        """Whether the budget has room for so much more; tokens are only estimated."""
         return self.cost + calls + self.task.price * reflections <= self.task.budget
 
     def spent(self, state: object) -> bool:
@@ -267,7 +277,7 @@ def _mipro(desk: Desk) -> Texts:
 
 
 def _burnish(desk: Desk) -> Texts:
-    """burnish with its defaults; a price of reflections is a limit in US dollars."""
+    """burnish with its defaults; a price of reflections is a limit in US dollars, or in tokens."""
     return _search(burnish_setup(desk), desk)
 
 
@@ -294,33 +304,86 @@ def burnish_setup(desk: Desk, settings: ReflectiveSettings | None = None) -> Set
     train, holdout = cases_of(world)
     cases = {case.name: case for case in (*train, *holdout)}
     version = short_id([task.world, task.seed])
-    budget = Budget(max_usd=task.budget * _USD) if task.price else None
     return Setup(
-        target=ScriptedTarget(
+        target=_Agent(
+            desk=desk,
             name="support desk",
             config={"world": version},
             respond=partial(_respond, desk, cases),
             surfaces=tuple(TextSurface(id=name) for name in text_names(world)),
             values=start_of(world),
-            price=Spend(calls=1, nano_usd=to_nano(_USD)),
+            price=_price(task),
         ),
         metrics=(_Judge(name="judge"),),
         objective=Objective(weights={"judge": 1.0}),
         dataset=Dataset(train=_cases(train), holdout=_cases(holdout)),
         strategy=Reflective(
             settings=settings or ReflectiveSettings(),
-            reflector=ScriptedRole(
+            reflector=_Reflector(
+                desk=desk,
                 name=ROLE,
                 respond=partial(_reflect, desk),
                 request_type=ReflectRequest,
                 answer_type=Reflection,
                 version=version,
-                price=Spend(calls=1, nano_usd=to_nano(task.price * _USD)),
+                price=_price(task, task.price),
             ),
         ),
-        budget=budget or Budget(max_metric_calls=task.budget),
+        budget=_budget(task),
         seed=task.seed,
     )
+
+
+def _budget(task: Task) -> Budget:
+    if task.tokens:
+        return Budget(max_tokens=task.budget * task.tokens)
+    if task.price:
+        return Budget(max_usd=task.budget * _USD)
+    return Budget(max_metric_calls=task.budget)
+
+
+def _price(task: Task, calls: float = 1.0) -> Spend:
+    """What so many calls cost; in tokens that is an estimate."""
+    if task.tokens:
+        return Spend(calls=1, tokens_in=round(calls * task.tokens))
+    return Spend(calls=1, nano_usd=to_nano(calls * _USD))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Agent(ScriptedTarget):
+    """Where tokens are paid for, a call costs those that it took."""
+
+    desk: Desk
+
+    async def run(
+        self, candidate: Candidate, case: Case, *, draw: int, effects: Effects
+    ) -> Receipt[Outcome]:
+        """Call the function."""
+        before = self.desk.bill.tokens
+        receipt = await super().run(candidate, case, draw=draw, effects=effects)
+        return _metered(self.desk, receipt, before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reflector(ScriptedRole[ReflectRequest, Reflection]):
+    """Where tokens are paid for, a reflection costs those that it took."""
+
+    desk: Desk
+
+    async def answer(
+        self, request: ReflectRequest, /, *, draw: int, effects: Effects
+    ) -> Receipt[Reflection]:
+        """Call the function."""
+        before = self.desk.bill.tokens
+        receipt = await super().answer(request, draw=draw, effects=effects)
+        return _metered(self.desk, receipt, before)
+
+
+def _metered(desk: Desk, receipt: Receipt[T], before: int) -> Receipt[T]:
+    # Nothing here waits, so no other call has added to the bill.
+    if not desk.task.tokens:
+        return receipt
+    return replace(receipt, spend=Spend(calls=1, tokens_in=desk.bill.tokens - before))
 
 
 async def _driven(setup: Setup, desk: Desk, folder: Path) -> Texts:
