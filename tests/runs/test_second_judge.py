@@ -1,13 +1,15 @@
 """A second judge looks at the winner: it agrees, or its disagreement is reported."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.truth.cheats_judges import PLEA, JudgeWorld, gullible, honest
 
 from burnish.runs.claims import opinion_words
 from burnish.runs.directory import RunRecord
-from burnish.runs.progress import ProgressLines
+from burnish.runs.progress import ProgressLines, last_sweeps, reserved
 from burnish.runs.report_sections import headline
+from burnish.runs.setup import start
 
 
 async def opinion_of(world: JudgeWorld, folder: Path) -> RunRecord:
@@ -46,6 +48,23 @@ async def test_the_second_judge_pays_for_verdicts_only(tmp_path: Path) -> None:
     # Two replies, each judged once: every case gets the same one.
     assert two.spent.metric_calls == one.spent.metric_calls
     assert two.spent.calls > one.spent.calls
+
+
+async def test_a_plan_reserves_for_the_second_judge_what_the_run_does(tmp_path: Path) -> None:
+    alone = JudgeWorld(reply=PLEA, judge=gullible).setup()
+    setup = JudgeWorld(reply=PLEA, judge=gullible, second=honest).setup()
+    assert list(reserved(alone)) == []
+    # Four cases, each with the answer of baseline and of best.
+    assert setup.second_judging.calls == 8
+    assert "8 calls" in "".join(reserved(setup))
+    assert "".join(reserved(setup)).endswith(" for a second judge")
+    confirmed = replace(setup, confirm=True)
+    assert "again on holdout and for a second judge" in "".join(reserved(confirmed))
+    run = start(confirmed, folder=tmp_path / "run")
+    try:
+        assert run.confirmations.last_cost == last_sweeps(confirmed)
+    finally:
+        await run.close()
 
 
 def _likes_better(text: str) -> int:

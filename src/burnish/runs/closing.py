@@ -283,20 +283,13 @@ class Confirmations:
         and before a second judge. What a resumed run has spent on this before is gone, too.
         """
         sealed = self._estimates.split(Split.TEST, 2 * self._setup.test_repeats)
-        return sealed + self._cost + self._second_cost + self._earlier_cost
+        return sealed + self._cost + self._setup.second_judging + self._earlier_cost
 
     @property
     def _cost(self) -> Spend:
         if not self.wanted:
             return NOTHING
         return self._estimates.split(self._setup.deciding_split, 2 * self._setup.test_repeats)
-
-    @cached_property
-    def _second_cost(self) -> Spend:
-        setup = self._setup
-        cases = setup.dataset.cases(setup.deciding_split)
-        judged = [metric.estimate(case) for case in cases for metric in setup.second_metrics]
-        return total(judged).times(2 * setup.test_repeats)
 
     @cached_property
     def _earlier_cost(self) -> Spend:

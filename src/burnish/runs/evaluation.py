@@ -412,3 +412,10 @@ class Conditions:
         spends = [replace(self.target.estimate(case), metric_calls=1) for case in runs]
         spends += [metric.estimate(case) for case in cases for metric in self.metrics]
         return total(spends), len(runs)
+
+    @cached_property
+    def second_judging(self) -> Spend:
+        """What the second judge should cost, with baseline and best together."""
+        cases = self.dataset.cases(self.deciding_split)
+        judged = [metric.estimate(case) for case in cases for metric in self.second_metrics]
+        return total(judged).times(2 * self.test_repeats)

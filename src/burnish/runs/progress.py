@@ -113,9 +113,13 @@ def sealed_cases(setup: Setup) -> str:
 
 
 def last_sweeps(setup: Setup) -> Spend:
-    """What is reserved for the sealed test, or for measuring the winner again."""
+    """What is reserved for the end: for the sealed test, or for measuring the winner again, and
+    for a second judge.
+    """
     split = Split.TEST if setup.dataset.test else setup.deciding_split
-    return sweeps(setup, split, 2 * setup.test_repeats) if _last(setup) else NOTHING
+    measured = setup.dataset.test or setup.confirm
+    cost = sweeps(setup, split, 2 * setup.test_repeats) if measured else NOTHING
+    return cost + setup.second_judging
 
 
 def reserved(setup: Setup) -> Iterator[str]:
@@ -126,11 +130,13 @@ def reserved(setup: Setup) -> Iterator[str]:
 
 
 def _last(setup: Setup) -> str:
-    """What is measured after the search; empty if nothing is."""
+    """What is done after the search; empty if nothing is."""
+    parts = ["for a second judge"] if setup.second_judging.calls else []
     if setup.dataset.test:
-        return "for the sealed test"
-    split = setup.deciding_split.value
-    return f"to measure baseline and best again on {split}" if setup.confirm else ""
+        parts.insert(0, "for the sealed test")
+    elif setup.confirm:
+        parts.insert(0, f"to measure baseline and best again on {setup.deciding_split.value}")
+    return " and ".join(parts)
 
 
 def opening_words(setup: Setup, *, search: str = "", watched: bool = True) -> str:
