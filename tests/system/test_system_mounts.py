@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import psutil
 import pytest
 
-from burnish.system import file_system_of, is_network_file_system
+from burnish.system import file_system_of, files, is_network_file_system
 
 TABLE = [
     ("/", "ext4"),
@@ -52,3 +53,23 @@ def test_network_file_systems_are_recognised(kind: str, remote: bool) -> None:
 def test_this_machine_knows_its_own_file_systems() -> None:
     assert file_system_of(Path("/proc/self")) == "proc"
     assert not is_network_file_system(Path("/proc"))
+
+
+def test_the_table_is_read_as_psutil_reads_it() -> None:
+    table = [(disk.mountpoint, disk.fstype) for disk in psutil.disk_partitions(all=True)]
+    for point, _ in table:
+        assert file_system_of(Path(point)) == file_system_of(Path(point), table)
+
+
+def test_spaces_in_mount_points_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = tmp_path / "mounts"
+    written.write_text("//nas/share /mnt/my\\040disk cifs rw 0 0\n/dev/sda1 / ext4 rw 0 0\n")
+    monkeypatch.setattr(files, "_MOUNTS", written)
+    assert file_system_of(Path("/mnt/my disk/run")) == "cifs"
+    assert file_system_of(Path("/mnt")) == "ext4"
+
+
+def test_without_proc_psutil_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOUNTS", tmp_path / "none")
+    table = [(disk.mountpoint, disk.fstype) for disk in psutil.disk_partitions(all=True)]
+    assert file_system_of(Path("/")) == file_system_of(Path("/"), table)

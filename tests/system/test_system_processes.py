@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from burnish.core.errors import FileTrouble
-from burnish.system import ChildProcesses, end_leftovers
+from burnish.system import ChildProcesses, end_leftovers, processes
 from burnish.system.processes import MARKER_VARIABLE, is_running, kill_marked, process_entry
 
 pytestmark = pytest.mark.slow
@@ -56,6 +57,35 @@ def names_in(folder: Path) -> list[str]:
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
+
+
+def test_a_process_is_looked_up_in_the_same_way_without_proc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start times differ: each system has its own form of them."""
+    with subprocess.Popen(python("input()"), stdin=subprocess.PIPE) as child:
+        here = process_entry(child.pid)
+        monkeypatch.setattr(processes, "_PROC", tmp_path)
+        there = process_entry(child.pid)
+        assert here is not None
+        assert there is not None
+        assert here.start_time
+        assert there.start_time
+        assert replace(here, start_time="") == replace(there, start_time="")
+        assert here.group == os.getpgrp()
+        assert here.is_running
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        zombie = process_entry(child.pid)
+        assert zombie is not None
+        assert not zombie.is_running
+        monkeypatch.undo()
+        zombie = process_entry(child.pid)
+        assert zombie is not None
+        assert not zombie.is_running
+    assert process_entry(child.pid) is None
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    assert process_entry(child.pid) is None
 
 
 async def first_line(process: asyncio.subprocess.Process) -> str:

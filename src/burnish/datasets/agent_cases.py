@@ -90,7 +90,7 @@ _Argument = Annotated[Json, AfterValidator(_argument)]
 class CaseFileShape(BaseModel):
     """A mapping in a file; unknown keys are rejected."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ToolShape(CaseFileShape):

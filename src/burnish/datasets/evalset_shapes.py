@@ -106,7 +106,7 @@ def _camel(key: str) -> str:
 class EvalShape(BaseModel):
     """A mapping in an EvalSet; unknown keys are rejected."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def as_read(self) -> dict[str, Json]:
         """What the file says, under Python's names."""

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, RootModel, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.content import Repeats, Share
 from burnish.metrics.document_matching import JsonRule, XmlRule
-from burnish.metrics.judges import LlmJudgeCriterion, Shape, block, spelled
+from burnish.metrics.judges import LlmJudgeCriterion, Shape, ShapeList, block, spelled
 from burnish.metrics.rouge import RougeRule
 from burnish.metrics.text_matching import LengthRule, TextRule
 from burnish.metrics.tool_matching import ToolRule, TrajectoryRule
@@ -241,7 +241,7 @@ class MetricItem(Shape):
         return self.criterion.llm_judge or LlmJudgeCriterion()
 
 
-class MetricsFile(RootModel[list[MetricItem]]):
+class MetricsFile(ShapeList[MetricItem]):
     """A PromptIter metrics file: a JSON array."""
 
 

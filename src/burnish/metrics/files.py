@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from burnish.core.cases import Case
@@ -18,7 +18,7 @@ from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.protocols import Metric
 from burnish.metrics.document_matching import JsonPath
 from burnish.metrics.eval_metrics import EvalConfig, MetricItem, ignored_keys
-from burnish.metrics.judges import MetricMaking, check_names
+from burnish.metrics.judges import MetricMaking, ShapeList, check_names
 from burnish.metrics.turns import Layered, TurnMetric
 from burnish.models.factory import ModelBlock
 from burnish.models.references import ModelRef
@@ -133,7 +133,7 @@ def make_agent_metric(block: AgentMetric, making: "MetricMaking") -> "TurnMetric
     return _metric_plugin(block.type).make(block, making)
 
 
-class MetricList(RootModel[list[AgentMetric]]):
+class MetricList(ShapeList[AgentMetric]):
     """The `evaluations` of a case or a turn."""
 
 
@@ -233,7 +233,7 @@ def _type_missing() -> PydanticCustomError:
 class EvaluationsBlock(BaseModel):
     """`evaluations` of an agent file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     model: ModelBlock | None = None
     """The judge of metrics that do not name one."""
@@ -243,6 +243,8 @@ class EvaluationsBlock(BaseModel):
 
 class _WithEvaluations(BaseModel):
     """The part of an agent file that is about metrics."""
+
+    model_config = ConfigDict(defer_build=True)
 
     evaluations: EvaluationsBlock
 

@@ -26,7 +26,7 @@ from burnish.models.roles import ModelRole, RolePrompt
 class Evidence(BaseModel):
     """What a judge is shown."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class JudgeAnswer(BaseModel):
@@ -36,6 +36,7 @@ class JudgeAnswer(BaseModel):
         extra="ignore",
         frozen=True,
         allow_inf_nan=False,
+        defer_build=True,
         json_schema_extra={"additionalProperties": False},
     )
 

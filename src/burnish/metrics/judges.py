@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import (
     AliasChoices,
@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    RootModel,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -31,6 +32,8 @@ from burnish.models.factory import Models, PriceBlock, Temperature, spelled_out
 from burnish.models.references import ModelRef, ModelSettings, key_reference, split_reference
 from burnish.models.roles import RolePrompt, RoleTool, in_force
 from burnish.system import expand_variables
+
+T = TypeVar("T")
 
 Positive = AtLeastOne
 
@@ -50,7 +53,14 @@ class Shape(BaseModel):
         allow_inf_nan=False,
         alias_generator=AliasGenerator(validation_alias=spelled, serialization_alias=to_camel),
         populate_by_name=True,
+        defer_build=True,
     )
+
+
+class ShapeList(RootModel[list[T]], Generic[T]):
+    """A file, or a part of one, that is a list of blocks."""
+
+    model_config = ConfigDict(defer_build=True)
 
 
 def block(value: object) -> dict[str, Any]:

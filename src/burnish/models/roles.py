@@ -61,7 +61,7 @@ _LARGER = 2
 class RoleMessage(BaseModel):
     """A request to a role, or its answer."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class HintedRequest(RoleMessage):

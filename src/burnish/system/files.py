@@ -37,6 +37,8 @@ _CAUSES = {
     errno.EOPNOTSUPP: ("this file system cannot do that", "Put the run on a local disk."),
 }
 _SPARE_NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
+_MOUNTS = Path("/proc/self/mounts")
+_OCTAL = re.compile(r"\\([0-7]{3})")
 _REMOTE = re.compile(
     r"(fuse\.)?"
     r"(9p|afs|beegfs|ceph|ceph-fuse|cifs|coda|gcsfuse|glusterfs|goofys|gpfs|juicefs|lustre|mount-s3"
@@ -377,12 +379,21 @@ def is_network_file_system(path: Path, mounts: Iterable[tuple[str, str]] | None 
 
 
 def _mounts() -> list[tuple[str, str]]:
-    import psutil
-
+    """The folders and kinds of all file systems."""
     try:
+        if _MOUNTS.exists():
+            lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+            return [_mount(*line.split(" ")[1:3]) for line in lines]
+        import psutil  # only here: it would be a part of every start
+
         return [(disk.mountpoint, disk.fstype) for disk in psutil.disk_partitions(all=True)]
     except OSError:
         return []
+
+
+def _mount(point: str, kind: str) -> tuple[str, str]:
+    """A space in a name is written as its octal code."""
+    return _OCTAL.sub(lambda code: chr(int(code[1], 8)), point), kind
 
 
 # -- Locks -----------------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Self, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Self, TypeAlias
 
-import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from burnish.system.files import file_trouble, read_bytes, write_atomic
+
+if TYPE_CHECKING:
+    import psutil
 
 MARKER_VARIABLE = "BURNISH_SANDBOX"
 """The token by which processes are found that left their group and their parent."""
@@ -22,6 +24,7 @@ SILENT = 60.0
 """A process that cannot be seen from here counts as gone after this many silent seconds."""
 
 _Stream: TypeAlias = int | IO[Any] | None
+_PROC = Path("/proc")
 _POLL = 0.02
 _KILLED_WITHIN = 2.0
 
@@ -33,43 +36,49 @@ class _ProcessEntry:
     pid: int
     group: int
     start_time: str
+    """In a form that does not change with the clock: on Linux the clock ticks since boot,
+    elsewhere as `ps` writes it."""
     is_running: bool
     """False for a zombie, which only waits to be reaped."""
 
 
 def process_entry(pid: int) -> _ProcessEntry | None:
     """Look up one process; None if it is gone."""
+    if not (_PROC / "self/stat").exists():
+        return _process_elsewhere(pid)
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name may hold spaces and parentheses, so count from its last one.
+    state, _, group, *rest = text.rpartition(")")[2].split()
+    return _ProcessEntry(
+        pid=pid, group=int(group), start_time=rest[16], is_running=state not in "ZXx"
+    )
+
+
+def _process_elsewhere(pid: int) -> _ProcessEntry | None:
+    """The same where there is no /proc, as on macOS."""
+    import psutil  # every run would load it, to look up itself
+
     try:
         process = psutil.Process(pid)
         return _ProcessEntry(
             pid=pid,
             group=os.getpgid(pid),
-            start_time=_start_time(process),
+            start_time=" ".join(time.asctime(time.gmtime(process.create_time())).split()),
             is_running=process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD),
         )
-    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+    except (psutil.NoSuchProcess, ProcessLookupError):
         return None
 
 
 def _boot_id() -> str:
     """Changes whenever the machine starts, and differs between machines; '' if unknown."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def _start_time(process: psutil.Process) -> str:
-    """When a process started, in a form that does not change with the clock.
-
-    psutil counts from the boot time, which moves with the clock. Linux has the clock ticks since
-    boot; elsewhere it has the format of `ps`, as in older records.
-    """
-    if psutil.LINUX:
-        text = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
-        # The name may hold spaces and parentheses, so count from its last one.
-        return text.rpartition(")")[2].split()[19]
-    return " ".join(time.asctime(time.gmtime(process.create_time())).split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +130,7 @@ class Owner:
 
 def _pid_namespace() -> str:
     try:
-        return str(Path("/proc/self/ns/pid").readlink())
+        return str((_PROC / "self/ns/pid").readlink())
     except OSError:
         return ""
 
@@ -134,6 +143,8 @@ def is_running(group: int) -> bool:
         return False
     except PermissionError:
         pass
+    import psutil
+
     for pid in psutil.pids():
         with contextlib.suppress(OSError):
             if os.getpgid(pid) == group and (entry := process_entry(pid)) and entry.is_running:
@@ -156,6 +167,8 @@ async def _end_group(group: int, grace: float) -> None:
 
 def kill_marked(token: str) -> None:
     """Kill every process that was started with this token, and wait until they are gone."""
+    import psutil
+
     limit = time.monotonic() + _KILLED_WITHIN
     while (marked := list(_marked(token))) and time.monotonic() < limit:
         for process in marked:
@@ -164,7 +177,9 @@ def kill_marked(token: str) -> None:
         time.sleep(_POLL)
 
 
-def _marked(token: str) -> Iterator[psutil.Process]:
+def _marked(token: str) -> "Iterator[psutil.Process]":
+    import psutil
+
     for process in psutil.process_iter() if token else ():
         # A zombie has no environment any more; others' is not ours to read.
         with contextlib.suppress(psutil.Error, OSError):

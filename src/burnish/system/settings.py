@@ -78,9 +78,12 @@ FieldPath: TypeAlias = tuple[str, ...]
 
 
 class Settings(BaseModel):
-    """A block of settings: unknown keys are rejected, docstrings under fields are their help."""
+    """A block of settings: unknown keys are rejected, docstrings under fields are their help.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    Its validator is built when it is first used: a run loads many blocks that it never reads.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     short: ClassVar[str] = ""
     """The field that a string or a list alone is short for, if any."""
