@@ -460,7 +460,7 @@ def spec_type(target: type[TargetSpec], settings: type[StrategySettings]) -> typ
     return RunSpec[target, settings]
 
 
-_TAGS = "tags.json"
+TAGS = "tags.json"
 """The file of a run whose tags were changed since its start."""
 _STORED = TypeAdapter(tuple[str, ...])
 _MOST = 50
@@ -469,8 +469,8 @@ _MOST = 50
 def tags_of(folder: Path, header: Header | None = None) -> tuple[str, ...]:
     """The tags of a run, in the order of the alphabet; none if they cannot be read."""
     try:
-        if (folder / _TAGS).is_file():
-            return _STORED.validate_json(read_text(folder / _TAGS))
+        if (folder / TAGS).is_file():
+            return _STORED.validate_json(read_text(folder / TAGS))
         stored = (header or Header.read(folder)).project.spec.get("output", {})
         return tuple(sorted(set(OutputSpec.model_validate(stored).tags)))
     except ValidationError:
@@ -497,5 +497,5 @@ def set_tags(folder: Path, tags: Iterable[str]) -> tuple[str, ...]:
         raise ConfigError.of("tag", str(error), "name another one") from None
     if len(changed) > _MOST:
         raise ConfigError.of("tag", f"a run has {_MOST} tags at most", "remove some")
-    write_atomic(folder / _TAGS, json.dumps(changed, ensure_ascii=False) + "\n")
+    write_atomic(folder / TAGS, json.dumps(changed, ensure_ascii=False) + "\n")
     return changed

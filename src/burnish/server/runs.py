@@ -9,9 +9,10 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError
@@ -30,6 +31,7 @@ from burnish.runs.events import BASELINE
 from burnish.runs.ledger import trial_lines
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
+from burnish.runs.spec import TAGS, tags_of
 from burnish.server.security import is_plain
 from burnish.server.stores.records import (
     RunEvent,
@@ -187,6 +189,25 @@ _MARK = "header"
 """The mark under which a journal in a database stores the header of its run."""
 
 
+_FileState: TypeAlias = tuple[int, ...]
+
+
+def _file_state(path: Path) -> _FileState:
+    """What changes with a file; empty if there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return ()
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+@lru_cache(maxsize=10_000)
+def _tags_read(folder: Path, header: _FileState, changed: _FileState) -> tuple[str, ...]:
+    """Read when one of the two files changes: a page lists fifty runs."""
+    del header, changed
+    return tags_of(folder)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunPlace:
     """Where one run is stored."""
@@ -305,6 +326,16 @@ class RunPlaces:
         if record.where.journal == "database" or not record.where.folder:
             return here
         return RunPlace(folder=Path(record.where.folder))
+
+    def tags(self, record: StoredRun) -> tuple[str, ...]:
+        """The tags of a run that has begun, if its folder can be seen from here."""
+        if not record.where.folder:
+            return ()
+        in_database = record.where.journal == "database"
+        here = self.of_new(record.app_name, record.run_id).folder if in_database else None
+        folder = here or Path(record.where.folder)
+        states = [_file_state(folder / name) for name in (HEADER, TAGS)]
+        return _tags_read(folder, *states) if states[0] else ()
 
     def steered(self, record: StoredRun) -> RunPlace:
         """The place where a run looks for notes of people; NotHere if this process has no part.

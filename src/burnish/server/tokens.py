@@ -39,11 +39,15 @@ class Priority(StrEnum):
     @property
     def rank(self) -> int:
         """Its number in the store: lower ones wait for higher ones."""
-        return list(Priority).index(self) - list(Priority).index(Priority.NORMAL)
+        return _RANKS[self]
 
     @classmethod
     def of_rank(cls, rank: int) -> "Priority":
-        return next(each for each in cls if each.rank == rank)
+        return _BY_RANK[rank]
+
+
+_RANKS = {Priority.LOW: -1, Priority.NORMAL: 0, Priority.HIGH: 1}
+_BY_RANK = {rank: priority for priority, rank in _RANKS.items()}
 
 
 class ServiceRole(StrEnum):

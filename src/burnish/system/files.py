@@ -364,12 +364,11 @@ def file_system_of(path: Path, mounts: Iterable[tuple[str, str]] | None = None) 
     """
     if mounts is None:
         path, mounts = path.resolve(), _mounts()
-    depth, kind = -1, ""
+    inside, longest, kind = f"{path}/", -1, ""
     for point, mounted in mounts:
-        parts = len(Path(point).parts)
         # The last of several mounts on one folder is the one that is seen.
-        if parts >= depth and path.is_relative_to(point):
-            depth, kind = parts, mounted
+        if len(point) >= longest and inside.startswith(f"{point.rstrip('/')}/"):
+            longest, kind = len(point), mounted
     return kind
 
 

@@ -17,7 +17,7 @@ from burnish.core.errors import BurnishError
 from burnish.datasets.agent_cases import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
-from burnish.runs.spec import set_tags, tags_of
+from burnish.runs.spec import set_tags
 from burnish.runs.steering import Note, person_name
 from burnish.server import runs
 from burnish.server.accounting import limits_of
@@ -282,8 +282,7 @@ def _shown(manager: RunManager, record: StoredRun) -> RunShape:
 def _tags(manager: RunManager, record: StoredRun) -> Sequence[str]:
     """The tags of a run whose folder is on this machine."""
     with suppress(BurnishError):
-        place = manager.places.of(record)
-        return tags_of(place.folder) if place.begun else ()
+        return manager.places.tags(record)
     return ()
 
 

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import math
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import CoroutineType
@@ -19,6 +20,7 @@ from sqlalchemy import (
     Double,
     RowMapping,
     Select,
+    bindparam,
     case,
     delete,
     insert,
@@ -115,6 +117,11 @@ class DatabaseRunStore:
         self.accounts: AccountStore = DatabaseAccounts(self._database, self.schema, self.in_thread)
         self.queue = DatabaseQueue(self._database, self.schema, self.in_thread, self._unfinished)
         self._now: ColumnElement[float] = literal_column(self._database.clock, Double())
+        # Built once: building a query takes longer than a run's row takes to be read.
+        self._by_name = self._run_by_name()
+        self._by_name_locked = self._by_name.with_for_update()
+        self._request_of = self._contents_of(_REQUEST)
+        self._documents_of = self._contents_of(_REQUEST, _RESULT)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._database.url)!r})"
@@ -177,13 +184,14 @@ class DatabaseRunStore:
 
     @_threaded
     def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
-        names = (_REQUEST, _RESULT) if result else (_REQUEST,)
         with self._database.transaction(read_only=True) as db:
             row = self._row(db, app_name, run_id)
-            contents = {name: self._payload(db, row["id"], name) for name in names}
-        documents: dict[str, Any] = {
-            name: unpack(content) for name, content in contents.items() if content
-        }
+            query = self._documents_of if result else self._request_of
+            parts = db.execute(query, {"of_run": row["id"]}).all()
+        contents: defaultdict[str, list[bytes]] = defaultdict(list[bytes])
+        for name, part in parts:
+            contents[name].append(bytes(part))
+        documents = {name: unpack(b"".join(content)) for name, content in contents.items()}
         return StoredRun.of_row(row, **documents)
 
     @_threaded
@@ -394,13 +402,25 @@ class DatabaseRunStore:
         self, db: Connection, app_name: str, run_id: str, *, for_update: bool = False
     ) -> RowMapping:
         """A run's row; `driven` tells whether its lease is held."""
-        driven = (self._runs.c.lease_until > self._now).label("driven")
-        query = self._select(driven).where(*self._named(app_name, run_id))
-        query = query.with_for_update() if for_update else query
-        row = db.execute(query).mappings().one_or_none()
+        if _fault(app_name) or _fault(run_id):
+            raise RunMissing(app_name, run_id)
+        query = self._by_name_locked if for_update else self._by_name
+        found = db.execute(query, {"of_app": app_name, "of_run": run_id})
+        row = found.mappings().one_or_none()
         if row is None:
             raise RunMissing(app_name, run_id)
         return row
+
+    def _run_by_name(self) -> Select[Any]:
+        runs = self._runs
+        driven = (runs.c.lease_until > self._now).label("driven")
+        names = (runs.c.app_name == bindparam("of_app"), runs.c.run_id == bindparam("of_run"))
+        return self._select(driven).where(*names)
+
+    def _contents_of(self, *names: str) -> "Select[Any, Any]":
+        table = self._payloads
+        query = select(table.c.name, table.c.body).where(table.c.run == bindparam("of_run"))
+        return query.where(table.c.name.in_(names)).order_by(table.c.part)
 
     def _select(self, *more: Any) -> Select[Any]:
         return select(self._runs, self.queue.priority_of().label("priority"), *more)
@@ -459,12 +479,6 @@ class DatabaseRunStore:
         for part, at in enumerate(range(0, len(content), PART)):
             row = {"run": run, "name": name, "part": part, "body": content[at : at + PART]}
             db.execute(insert(table).values(**row))
-
-    def _payload(self, db: Connection, run: int, name: str) -> bytes:
-        table = self._payloads
-        query = select(table.c.body).where(table.c.run == run, table.c.name == name)
-        parts = db.execute(query.order_by(table.c.part)).scalars()
-        return b"".join(bytes(part) for part in parts)
 
 
 class MemoryRunStore(DatabaseRunStore):
