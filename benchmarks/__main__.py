@@ -13,6 +13,7 @@ from benchmarks import (
     embedded,
     evaluating,
     false_accepts,
+    growth,
     metrics,
     models,
     overhead,
@@ -52,6 +53,7 @@ def _workers() -> list[Figure]:
 
 PARTS = {
     "overhead": overhead.figures,
+    "growth": growth.figures,
     "evaluating": evaluating.figures,
     "metrics": metrics.figures,
     "retrieval": retrieval.figures,

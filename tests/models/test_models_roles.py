@@ -13,6 +13,7 @@ from burnish.core.errors import ConfigError, RoleFailed
 from burnish.core.trials import Trial
 from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.models.answers import text_mark
 from burnish.models.chat import ChatReply, ChatRequest, Prices
 from burnish.models.errors import ModelUnavailable
 from burnish.models.factory import Models
@@ -223,7 +224,7 @@ async def test_an_answer_of_no_use_is_asked_for_again_warmer(first: str, why: st
 async def test_a_text_that_was_tried_before_is_asked_for_again() -> None:
     def tried(wish: Wish) -> tuple[str, ...]:
         del wish
-        return ("Be kind.",)
+        return (text_mark("Be kind."),)
 
     role, backend = rewriter("Be  kind.", "Be bold.")
     assert role.rewrite is not None

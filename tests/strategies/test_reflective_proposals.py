@@ -13,6 +13,7 @@ from burnish.core.leaks import WITHHELD
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Verdict
 from burnish.journal.limits import Budget
+from burnish.models.answers import text_mark
 from burnish.models.roles import in_force
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.setup import Setup
@@ -277,9 +278,9 @@ def test_a_request_knows_the_texts_that_were_proposed_before(tmp_path: Path) -> 
     talk = Talk(rewrite=lambda r, draw: f"{START} {draw}.")
     made = scripted(says(no), talk, budget=Budget(max_trials=3))
     run = driven(made, tmp_path / "run")
-    texts = [str(row.trial.candidate.values["system"]) for row in run.rows[1:]]
+    marks = [text_mark(str(row.trial.candidate.values["system"])) for row in run.rows[1:]]
     asked = [request.tried for request in talk.asked]
-    assert asked == [(), tuple(texts[:1]), tuple(texts[:2])]
+    assert asked == ["", marks[0], " ".join(marks[:2])]
     assert [request.astray for request in talk.asked] == [False, True, True], "the first is free"
     assert all(request.loose for request in talk.asked)
 

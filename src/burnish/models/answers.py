@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from burnish.core.cases import squeeze
-from burnish.core.content import Json
+from burnish.core.content import Json, short_id
 
 _TAG = re.compile(r"</?[A-Za-z_][\w-]*>")
 _FENCE_SIGN = re.compile(r"(?:```|~~~)[\w-]*")
@@ -124,6 +124,11 @@ def _spaced(names: Iterable[str]) -> Iterable[str]:
 def is_unchanged(text: str, current: str) -> bool:
     """Whether a text is the current one; `yes` and `YES` may make a difference, blanks do not."""
     return text.split() == current.split()
+
+
+def text_mark(text: str) -> str:
+    """A short hash of a text, the same for texts that differ in blanks only."""
+    return short_id(list[Json](text.split()))
 
 
 def is_reply(text: str, current: str) -> bool:

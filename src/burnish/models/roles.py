@@ -34,6 +34,7 @@ from burnish.models.answers import (
     names_only,
     plain_text_field,
     read_answer,
+    text_mark,
     without_frame,
 )
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient, ToolSpec
@@ -196,7 +197,7 @@ class RewrittenText(Generic[Request, Answer]):
     completed: Callable[[Request, str], str] = lambda _, text: text
     """The text with what it must say, where its model left that out."""
     tried: Callable[[Request], Collection[str]] = lambda _: ()
-    """Texts in its place that were measured before."""
+    """The marks (`text_mark`) of texts in its place that were measured before."""
     otherwise: Callable[[Request], Request] = lambda request: request
     """The request for a second answer, after one with nothing new."""
 
@@ -238,7 +239,7 @@ class RewrittenText(Generic[Request, Answer]):
         whole = self.completed(request, text)
         if is_unchanged(text, current) or is_unchanged(whole, current):
             return f"{self.part} was the current text, unchanged"
-        if any(is_unchanged(whole, each) for each in self.tried(request)):
+        if text_mark(whole) in self.tried(request):
             return f"{self.part} was a text that was tried before"
         if names_only(text, names) or is_copied(text, shown, current=current):
             return f"{self.part} only repeated a part of the request"

@@ -195,19 +195,27 @@ class RunDirectory:
 
     def add_trial(self, row: TrialRow) -> TrialRow:
         """Record a trial, on disk when this returns; returns the row without secrets."""
-        stored = self.redacted(row)
-        self.journal.add_trial(row.number, canonical(codec(TrialRow).encode(stored)))
+        body = self._spelled(row)
+        self.journal.add_trial(row.number, body)
+        stored = codec(TrialRow).decode(json.loads(body))
         self._ledger.add_trial(stored)
         return stored
 
     def redacted(self, row: TrialRow) -> TrialRow:
         """The row without secrets."""
-        data = self.redactor.json(codec(TrialRow).encode(row))
-        return codec(TrialRow).decode(json.loads(canonical(data)))
+        return codec(TrialRow).decode(json.loads(self._spelled(row)))
+
+    def _spelled(self, row: TrialRow) -> bytes:
+        data = codec(TrialRow).encode(row)
+        spelled = canonical(data)
+        is_clean = self.redactor.is_clean(spelled.decode())
+        return spelled if is_clean else canonical(self.redactor.json(data))
 
     def add_event(self, event: Event) -> Event | None:
         """Store an event; returns it without secrets, or None if it was delivered before."""
-        stored = codec(Event).decode(self.redactor.json(codec(Event).encode(event)))
+        data = codec(Event).encode(event)
+        is_clean = self.redactor.is_clean(canonical(data).decode())
+        stored = codec(Event).decode(data if is_clean else self.redactor.json(data))
         new, delivered = self.journal.add_event(event.id, event_line(stored).encode())
         if new:
             self._ledger.add_event(stored)

@@ -1,7 +1,7 @@
 """Reflection: what the reflector is shown of a minibatch, and what it proposes."""
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -24,7 +24,7 @@ from burnish.core.money import Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import NO_LIMIT, Candidate, Origin, TextSurface
 from burnish.metrics.text_matching import without_middle
-from burnish.models.answers import Explanation, PlainText
+from burnish.models.answers import Explanation, PlainText, text_mark
 from burnish.models.chat import ModelClient
 from burnish.models.roles import (
     HintedRequest,
@@ -182,8 +182,8 @@ class ReflectRequest(HintedRequest):
     """Whether an answer was no label, or had another form."""
     astray: bool = False
     """Whether no earlier rewrite changed that."""
-    tried: tuple[str, ...] = ()
-    """Texts in its place, beside the same other texts, that were proposed before."""
+    tried: str = ""
+    """Marks of the last texts in its place, beside the same other texts, that were proposed."""
     other_records: str = ""
     """Other cases that the text is known to fail on, which are shown if the first ones led to
     nothing new."""
@@ -209,7 +209,7 @@ def reflector(client: ModelClient, prompt: RolePrompt) -> ModelRole[ReflectReque
             current=lambda request: request.current_text,
             cases=lambda request: request.records,
             completed=_completed,
-            tried=lambda request: request.tried,
+            tried=lambda request: request.tried.split(),
             otherwise=_with_other_cases,
         ),
     )
@@ -279,8 +279,8 @@ class Proposer:
         )
         self._labels = spelled_labels(run.dataset.train)
         self._form = "" if self._labels else answer_form(run.dataset.train)
-        self._tried: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        """By text and what stands beside it: the texts that were proposed in its place."""
+        self._tried: defaultdict[tuple[str, str], deque[str]] = defaultdict(_last_marks)
+        """By text and what stands beside it: marks of what was proposed in its place."""
         self.failures = 0
 
     def need(self, fields: int) -> Spend:
@@ -315,8 +315,8 @@ class Proposer:
         for attempt in answered:
             if attempt.candidate is not None and len(attempt.fields) == 1:
                 (name,) = attempt.fields
-                text = str(attempt.candidate.values[name])
-                self._tried[_place(attempt.parent, name)].append(text)
+                mark = text_mark(str(attempt.candidate.values[name]))
+                self._tried[_place(attempt.parent, name)].append(mark)
         return answered
 
     def remember_rejection(self, attempt: ReflectiveAttempt) -> None:
@@ -346,7 +346,7 @@ class Proposer:
             tried = self._tried[_place(attempt.parent, attempt.fields[0])]
             loose = not all(map(self._keeps_form, results))
             # The first rewrite may say in its own words how answers are written.
-            more |= {"tried": tuple(tried), "loose": loose, "astray": loose and bool(tried)}
+            more |= {"tried": " ".join(tried), "loose": loose, "astray": loose and bool(tried)}
         return attempt, [request.model_copy(update=more) for request in requests]
 
     def _records(self, results: Sequence[CaseResult]) -> tuple[str, int]:
@@ -388,6 +388,11 @@ class Proposer:
             form=self._form,
             hints=self._run.steering.hints,
         )
+
+
+def _last_marks() -> deque[str]:
+    """Every request has them, so a long search keeps only the last ones."""
+    return deque(maxlen=100)
 
 
 def _place(parent: Candidate, name: str) -> tuple[str, str]:
