@@ -225,16 +225,25 @@ class Estimates:
         self._setup = setup
         self._meter = meter
         self._splits: dict[Split, tuple[Spend, int]] = {}
+        self._cases: dict[tuple[str, bool], tuple[Spend, int]] = {}
 
     def cases(self, cases: Collection[Case], repeats: int) -> Spend:
         """Of so many runs of each of these cases."""
-        return self._at_least(*self._setup.expected(cases), repeats)
+        expected = [self._case(case) for case in cases]
+        cost = total(spend for spend, _ in expected)
+        return self._at_least(cost, sum(runs for _, runs in expected), repeats)
 
     def split(self, split: Split, repeats: int) -> Spend:
         """The same for a whole split, for whoever asks often."""
         if split not in self._splits:
             self._splits[split] = self._setup.expected(self._setup.dataset.cases(split))
         return self._at_least(*self._splits[split], repeats)
+
+    def _case(self, case: Case) -> tuple[Spend, int]:
+        key = case.content_id, case.recorded is None
+        if key not in self._cases:
+            self._cases[key] = self._setup.expected([case])
+        return self._cases[key]
 
     def _at_least(self, expected: Spend, runs: int, repeats: int) -> Spend:
         return expected.times(repeats).at_least(self._meter.typical(runs * repeats))

@@ -33,24 +33,26 @@ _HEADER_VALUE = (
 _HEADER = r"""(?:\\?["'])?\s*[:=]\s*(?:\\?["'])?"""
 _SCHEME = r"(?:(?:bearer|basic|token|apikey|negotiate)\s+)?"
 _PARAMETERS = "access_token|api_?key|key|password|secret|signature|sig|token"
+_PARAMETER_CUES = ("key=", "password=", "secret=", "signature=", "sig=", "token=")
+"""What every one of them ends in."""
 
 _SHAPES = tuple(
-    (cue, re.compile(pattern, re.IGNORECASE))
-    for cue, pattern in (
-        ("sk-", r"()(?<![a-z0-9_-])sk-(?!learn)[a-z0-9_-]{17,}"),
-        ("authorization", rf"(authorization{_HEADER})(?:aws4-\S{{1,200}}+|digest)\s[^\r\n]+"),
-        ("authorization", rf"(authorization{_HEADER}{_SCHEME}){_HEADER_VALUE}"),
-        ("api-key", rf"(api-key{_HEADER}){_HEADER_VALUE}"),
-        ("bearer", rf"(\bbearer\s+)(?!{_PROSE})[a-z0-9_.~+/=-]{{8,}}"),
-        ("://", r"""(://[^\s/:@"'<>]*:)(?!\$\{|\[redacted\]@)[^\s/?#"'<>]+(?=@)"""),
+    (cues, re.compile(pattern, re.IGNORECASE))
+    for cues, pattern in (
+        (("sk-",), r"()(?<![a-z0-9_-])sk-(?!learn)[a-z0-9_-]{17,}"),
+        (("authorization",), rf"(authorization{_HEADER})(?:aws4-\S{{1,200}}+|digest)\s[^\r\n]+"),
+        (("authorization",), rf"(authorization{_HEADER}{_SCHEME}){_HEADER_VALUE}"),
+        (("api-key",), rf"(api-key{_HEADER}){_HEADER_VALUE}"),
+        (("bearer",), rf"(\bbearer\s+)(?!{_PROSE})[a-z0-9_.~+/=-]{{8,}}"),
+        (("://",), r"""(://[^\s/:@"'<>]*:)(?!\$\{|\[redacted\]@)[^\s/?#"'<>]+(?=@)"""),
         (
-            "=",
+            _PARAMETER_CUES,
             rf"""([?&;](?:{_PARAMETERS})=)"""
             r"""(?!\$\{|\[redacted\](?:[\s&#;"'<>\\]|$))[^\s&#;"'<>\\]+""",
         ),
     )
 )
-_CUES = (*dict.fromkeys(cue for cue, _ in _SHAPES), "basic")
+_CUES = (*dict.fromkeys(cue for cues, _ in _SHAPES for cue in cues), "basic")
 """A lower-case text without any of these does not look like it contains a secret."""
 _BASIC = re.compile(r"(\bbasic\s+)([a-z0-9_+/-]{4,}={0,2})", re.IGNORECASE)
 
@@ -129,8 +131,8 @@ def _without_shapes(text: str, *, known_keys: bool, spared: str) -> str:
     lowered = text.lower()
     if not _has_cue(lowered):
         return text
-    for cue, pattern in _SHAPES:
-        if cue in lowered:
+    for cues, pattern in _SHAPES:
+        if any(cue in lowered for cue in cues):
             text = pattern.sub(replaced, text)
     if "basic" in lowered:
         text = _BASIC.sub(lambda m: replaced(m) if _is_basic_pair(m[2]) else m[0], text)
