@@ -285,6 +285,15 @@ def test_a_request_knows_the_texts_that_were_proposed_before(tmp_path: Path) -> 
     assert all(request.loose for request in talk.asked)
 
 
+def test_a_long_search_keeps_the_marks_of_its_last_texts_only(tmp_path: Path) -> None:
+    """Each request is stored with its trial: with every text, a search would grow as its square."""
+    talk = Talk(rewrite=lambda r, draw: f"{START} {draw}.")
+    run = driven(scripted(says(no), talk, budget=Budget(max_trials=104)), tmp_path / "run")
+    marks = [text_mark(str(row.trial.candidate.values["system"])) for row in run.rows[1:]]
+    assert talk.asked[-1].tried.split() == marks[-101:-1]
+    assert len(talk.asked[-1].tried) == len(talk.asked[-2].tried)
+
+
 def request_for(**parts: str | int) -> ReflectRequest:
     blank = {"field": "system", "current_text": "Say it.", "records": "", "rejected": ""}
     blank |= {"other_texts": "", "must_keep": ""}
