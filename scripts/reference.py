@@ -125,7 +125,7 @@ def _class(node: ast.ClassDef, kind: type[Any]) -> list[str]:
 
 def _member(method: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     decorators = {ast.unparse(found) for found in method.decorator_list}
-    if decorators & {"property", "cached_property"}:
+    if decorators & {"property", "cached_property", "computed_once"}:
         return f"{method.name} -> {shown(method.returns)}"
     return _signature(method).removesuffix(":").removesuffix(": ...")
 

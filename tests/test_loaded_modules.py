@@ -29,7 +29,6 @@ FOREIGN = (
     "burnish.strategies.backprop.strategy",
     "burnish.strategies.edits",
     "burnish.strategies.reflective.search",
-    "burnish.system.pdf_files",
     "burnish.targets.agent.office_documents",
     "burnish.targets.artifacts",
     "burnish.targets.callables",

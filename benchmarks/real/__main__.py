@@ -15,11 +15,12 @@ from pathlib import Path
 from benchmarks.real.agents import Endpoint
 from benchmarks.real.log import REFLECTIONS, SEARCHES, Log
 from benchmarks.real.reflections import BURNISH, GEPA, Reflections
-from benchmarks.real.searches import RealSearch, search_all
+from benchmarks.real.searches import AUTO, RealSearch, search_all
 from benchmarks.real.tables import reflection_table, search_table
 from benchmarks.real.tasks import SEARCHED, TASKS, Sizes
 
 _PARTS = (REFLECTIONS, SEARCHES)
+_SYSTEMS = (BURNISH, AUTO, GEPA)
 _SMOKE = {"draws": 1, "cases": 2, "calls": 14, "train": 4, "holdout": 4, "test": 4}
 """The sizes for a model that burnish runs itself, unless others are set."""
 _FULL = {"draws": 8, "cases": 40, "calls": 600, "train": 40, "holdout": 40, "test": 200}
@@ -43,7 +44,7 @@ def _reflections(options: argparse.Namespace, endpoint: Endpoint) -> str:
     part = Reflections(
         endpoint=endpoint,
         tasks=options.task or list(TASKS),
-        systems=options.system,
+        systems=[system for system in options.system if system != AUTO],
         draws=options.draws,
         cases=options.cases,
         seed=options.seed,
@@ -93,7 +94,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--tuning", action="store_true", help="rewrite and score on cases kept for tuning"
     )
     parser.add_argument("--task", action="append", choices=list(TASKS), help="all unless named")
-    parser.add_argument("--system", action="append", choices=(BURNISH, GEPA), help="both")
+    parser.add_argument("--system", action="append", choices=_SYSTEMS, help="all")
     parser.add_argument("--prompts", type=Path, default=Path(), help="folder of installed prompts")
     parser.add_argument("--log", type=Path, help="keeps what was made, which is not made again")
     options = parser.parse_args(arguments)
@@ -101,7 +102,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"there is no part {unknown[0]}; there are: {', '.join(_PARTS)}")
     options.parts = options.parts or list(_PARTS)
-    options.system = options.system or [BURNISH, GEPA]
+    options.system = options.system or list(_SYSTEMS)
     for name, size in (_FULL if options.base_url else _SMOKE).items():
         if getattr(options, name) is None:
             setattr(options, name, size)

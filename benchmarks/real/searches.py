@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from benchmarks.real.agents import (
     reason_of,
 )
 from benchmarks.real.log import SEARCHES, Log
-from benchmarks.real.reflections import BURNISH
+from benchmarks.real.reflections import GEPA
 from benchmarks.real.tasks import TASKS, Sizes, Task
 from burnish.core.cases import Case
 from burnish.core.evaluations import Objective
+from burnish.core.protocols import Role
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
 from burnish.models.references import ModelSettings
@@ -29,13 +31,22 @@ from burnish.models.roles import in_force
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.events import RunFinished, read_all
-from burnish.runs.setup import Setup, start
+from burnish.runs.setup import ProposerOffer, Setup, Strategy, start
+from burnish.strategies.auto.search import Auto
 from burnish.strategies.reflective.attempts import ReflectiveSettings
-from burnish.strategies.reflective.reflection import ROLE, reflector
+from burnish.strategies.reflective.examples import EXAMPLES, ExamplesProposer
+from burnish.strategies.reflective.reflection import (
+    ROLE,
+    Reflection,
+    ReflectionProposer,
+    ReflectRequest,
+    reflector,
+)
 from burnish.strategies.reflective.search import Reflective
 from burnish.testing.doubles import ScriptedTarget
 
 TEXT = "instructions"
+AUTO = "burnish auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +75,7 @@ class RealSearch:
         agent = Agent(self.endpoint, Tally())
         loop = LoopThread()
         try:
-            found = (
-                self._burnish(agent, loop) if self.system == BURNISH else self._gepa(agent, loop)
-            )
+            found = self._gepa(agent, loop) if self.system == GEPA else self._burnish(agent, loop)
             tally = agent.tally
             searched = RealSearched(
                 task=self.task,
@@ -126,10 +135,23 @@ class RealSearch:
             metrics=(Exact(),),
             objective=Objective(weights={"exact": 1.0}),
             dataset=type(whole)(train=whole.train, holdout=whole.holdout),
-            strategy=Reflective(settings=ReflectiveSettings(), reflector=reflector(client, prompt)),
+            strategy=self._strategy(reflector(client, prompt)),
             budget=Budget(max_metric_calls=self.calls),
             seed=self.seed,
             confirm=False,
+        )
+
+    def _strategy(self, role: Role[ReflectRequest, Reflection]) -> Strategy:
+        """`reflective`, or `auto` with the proposers that an agent with one text gets."""
+        if self.system != AUTO:
+            return Reflective(settings=ReflectiveSettings(), reflector=role)
+        rewrites = partial(ReflectionProposer, reflector=role, fields=(TEXT,))
+        examples = partial(ExamplesProposer, field=TEXT)
+        return Auto(
+            offers=(
+                ProposerOffer(name="reflection", surfaces=(TEXT,), begin=rewrites, roles=(role,)),
+                ProposerOffer(name=EXAMPLES, surfaces=(TEXT,), begin=examples),
+            )
         )
 
     def _gepa(self, agent: Agent, loop: LoopThread) -> "_Found":

@@ -30,7 +30,8 @@ async def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict
     """The rows of the table that the benchmark prints."""
     async with ScriptedServer(answers=model) as server, asyncio.timeout(240):
         where = ("--base-url", server.base_url, "--model", "scripted")
-        await asyncio.to_thread(main, (*arguments, *where, "--system", "burnish"))
+        system = () if "--system" in arguments else ("--system", "burnish")
+        await asyncio.to_thread(main, (*arguments, *where, *system))
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     head, _, *rows = ([cell.strip(" *") for cell in line[1:-1].split("|")] for line in lines)
     return [dict(zip(head, row, strict=True)) for row in rows]
@@ -119,3 +120,13 @@ async def test_a_search_is_told_by_its_true_score_and_what_it_took(
     assert await told(capsys, "searches", *sizes, *log, "--task", SEARCHED[0]) == [row]
     (kept,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
     assert (kept["part"], kept["budget"], kept["sizes"]) == ("searches", 40, [6, 6, 6])
+
+
+@pytest.mark.slow
+async def test_auto_searches_the_same_agent_with_rewrites_and_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sizes = ("--train", "6", "--holdout", "6", "--test", "6", "--calls", "40")
+    arguments = ("searches", *sizes, "--task", SEARCHED[0], "--system", "burnish auto")
+    (row,) = await told(capsys, *arguments)
+    assert (row["system"], row["true score"]) == ("burnish auto", "1.000")

@@ -246,4 +246,5 @@ def test_another_strategy_on_the_toy_world(
     prompt_world.optimize(ScriptedBackend(respond=respond), file=toy, **flags)
     record = RunRecord.read(Path("run"))
     assert record.best_candidate is not None
-    assert record.best_candidate.values["instructions"] == ruled
+    # Below the rules, auto may show examples.
+    assert str(record.best_candidate.values["instructions"]).startswith(ruled)

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.core.content import Json, canonical, codec, digest, of_canonical, short_id, stream
+from burnish.core.content import (
+    Json,
+    canonical,
+    codec,
+    computed_once,
+    digest,
+    is_deeper,
+    of_canonical,
+    short_id,
+    stream,
+)
 from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Call
@@ -23,6 +33,30 @@ _VALUES: st.SearchStrategy[Json] = st.recursive(
 
 def key(request: Json = None, *, kind: str = "agent", draw: int = 0) -> str:
     return Call(kind=kind, request=request, codec=codec(str), draw=draw).key
+
+
+@given(_VALUES, st.integers(0, 4))
+@settings(deadline=None)
+def test_how_deep_a_value_is(value: Json, levels: int) -> None:
+    def depth(part: Json) -> int:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        return isinstance(part, (dict, list)) + max(map(depth, inner), default=0)
+
+    assert is_deeper(value, levels) == (depth(value) > levels)
+
+
+def test_computed_once() -> None:
+    class Counting:
+        calls = 0
+
+        @computed_once
+        def number(self) -> int:
+            """How often it was computed."""
+            self.calls += 1
+            return self.calls
+
+    one, another = Counting(), Counting()
+    assert (one.number, one.number, another.number, one.calls) == (1, 1, 1, 1)
 
 
 class TestCanonical:
@@ -56,6 +90,13 @@ class TestCanonical:
     def test_it_is_read_as_any_json_text_is(self, value: Json) -> None:
         spelled = canonical(value)
         assert repr(of_canonical(spelled)) == repr(json.loads(spelled))
+
+    @given(_VALUES)
+    @settings(max_examples=300, deadline=None)
+    def test_it_is_spelled_as_python_spells_it(self, value: Json) -> None:
+        """Keys are hashes of it: another spelling would lose every old journal."""
+        spelled = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        assert canonical(value) == spelled.encode()
 
     def test_what_is_nested_deeply_is_read_too(self) -> None:
         value: Json = 1

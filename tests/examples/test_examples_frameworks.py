@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.console import START, finish, forked
 from tests.docs.docs_examples import copy_of
 
 from burnish.system.extras import extra_named
@@ -19,18 +20,28 @@ EXAMPLES = [
     *(f"agent_{each.replace('-', '_')}" for each in EXTRAS if not extra_named(each).missing),
 ]
 """Those whose library is here: `make test-frameworks` has the others."""
-COMMAND = "from burnish.cli import main; main()"
 
 
 def burnish(here: Path, *words: str, code: int = 0) -> str:
-    """What a command prints beside the stand-in for the model that rewrites."""
-    program = [sys.executable, "-c", COMMAND]
-    command = [sys.executable, "../agent_pydantic_ai/offline.py", *program, *words]
-    home = {"BURNISH_HOME": str(here / "home")}
+    """What a command prints."""
+    said = finish(forked(*words, cwd=here, BURNISH_HOME=str(here / "home")))
+    assert said.code == code, said
+    return said.out
+
+
+def improved(here: Path) -> str:
+    """What the search prints, beside the stand-in for the model that rewrites."""
+    search = ("optimize", "agent.yaml", "-o", "runs/a", "--progress", "none")
+    program = [sys.executable, "-c", START, *search]
     done = subprocess.run(
-        command, cwd=here, env={**os.environ, **home}, capture_output=True, text=True, check=False
+        [sys.executable, "../agent_pydantic_ai/offline.py", *program],
+        cwd=here,
+        env={**os.environ, "BURNISH_HOME": str(here / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == code, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -44,7 +55,7 @@ def test_an_agent_is_evaluated_improved_written_back_and_undone(name: str, tmp_p
     evaluate = ("eval", call, "--cases", "two.csv", "--progress", "none")
     assert "0 passed, 2 failed" in burnish(here, *evaluate, code=1)
     source = (here / "desk.py").read_bytes()
-    told = burnish(here, "optimize", "agent.yaml", "-o", "runs/a", "--progress", "none")
+    told = improved(here)
     assert re.search(r"sealed test.* 0\.000 → 1\.000", told), told
     assert (here / "desk.py").read_bytes() == source
     burnish(here, "adopt", "a", "--yes")

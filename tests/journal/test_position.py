@@ -1,5 +1,6 @@
 """The count of results beside a journal: never more than is on disk; an odd one harms nobody."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,30 @@ async def test_it_counts_what_is_on_disk(tmp_path: Path) -> None:
     await again.scope(trial=1).once(text_call("more"), Agent())
     assert reached(tmp_path) == 5
     again.journal.close()
+
+
+async def test_results_of_one_commit_are_counted_with_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    effects, written = effects_in(tmp_path), list[int]()
+    reach = PositionFile.reach
+
+    def counted(position: PositionFile, count: int) -> None:
+        reach(position, count)
+        written.append(reached(tmp_path))
+
+    monkeypatch.setattr(PositionFile, "reach", counted)
+    told: list[int] = []
+
+    async def one(number: int) -> None:
+        await effects.scope(trial=0).once(text_call(number), Agent())
+        told.append(reached(tmp_path))
+
+    await asyncio.gather(*map(one, range(50)))
+    assert all(count >= place for place, count in enumerate(told, 1)), "before anybody is told"
+    assert written[-1] == 50
+    assert len(set(written)) < 25, "not one write for each"
+    effects.journal.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 21, b"many\n", b"-3\n"])

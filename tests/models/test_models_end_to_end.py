@@ -106,7 +106,7 @@ async def test_an_unknown_price_is_said_and_a_usd_limit_refused(tmp_path: Path) 
 @needs_smollm2
 async def test_the_embedded_model_proposes(tmp_path: Path) -> None:
     assert HERE is not None
-    project(tmp_path, {"ref": f"local:{HERE}", "temperature": 0, "max_tokens": 120})
+    project(tmp_path, {"ref": f"local:{HERE}", "temperature": 0, "max_tokens": 16})
     # So small a model may never give a whole answer: a number is tried beside its words.
     words = ("optimize", "toy.yaml", "-o", "run", "--max-trials", "5")
     first = await burnish(tmp_path, *words)

@@ -62,7 +62,10 @@ def _confirms(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 @pytest.mark.parametrize("strategy", ["reflective", "auto"])
-def test_a_program_optimises_its_agent_and_resumes(strategy: str, tmp_path: Path) -> None:
+def test_a_program_optimises_its_agent_and_resumes(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # texts are looked for in every loaded file below the folder
     rows = "\n".join(f"is number {n} open?,yes" for n in range(40))
     cases = tmp_path / "cases.csv"
     cases.write_text(f"input,expected\n{rows}\n", encoding="utf-8")

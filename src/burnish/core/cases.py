@@ -63,7 +63,7 @@ class Step:
     tools_known: Annotated[bool, Field(exclude_if=bool)] = True
     """False for a step that stands for an agent whose tool calls nobody sees."""
     error: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     seconds: float = 0.0
 
 
@@ -106,8 +106,8 @@ class Outcome:
     """The structured answer, if the agent gives one."""
     measures: Mapping[str, float] = field(default_factory=dict[str, float])
     """Numbers that the run reported, in any unit."""
-    trace: Trace = field(default_factory=Trace)
-    usage: Usage = field(default_factory=Usage)
+    trace: Trace = Trace()
+    usage: Usage = Usage()
     nano_usd: int | None = 0
     """The agent's cost; None when the price is unknown."""
     seconds: float = 0.0

@@ -43,14 +43,13 @@ class Spend:
         unpriced: int = 0,
     ) -> None:
         # Every case makes a dozen, and a frozen dataclass takes twice as long to set its fields.
-        vars(self).update(
-            metric_calls=metric_calls,
-            calls=calls,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            nano_usd=nano_usd,
-            unpriced=unpriced,
-        )
+        fields = self.__dict__
+        fields["metric_calls"] = metric_calls
+        fields["calls"] = calls
+        fields["tokens_in"] = tokens_in
+        fields["tokens_out"] = tokens_out
+        fields["nano_usd"] = nano_usd
+        fields["unpriced"] = unpriced
 
     @property
     def amounts(self) -> tuple[int, int, int, int, int, int]:
@@ -67,6 +66,11 @@ class Spend:
     def usd(self) -> float | None:
         """US dollars, or None as soon as one call's price is unknown."""
         return None if self.unpriced else to_usd(self.nano_usd)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether every amount is zero."""
+        return self is NOTHING or self == NOTHING
 
     def __add__(self, other: "Spend") -> "Spend":
         # Most sums are with nothing, and every case makes a dozen.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from burnish.core.cases import Case, Outcome
-from burnish.core.content import Codec, Json, canonical, short_id
+from burnish.core.content import Codec, Json, canonical, computed_once, record, short_id
 from burnish.core.errors import NotJournalable, Problem
 from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
@@ -27,7 +27,7 @@ def _head(kind: str, draw: int) -> bytes:
     return canonical([KEY_SCHEMA, kind, draw])
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Call(Generic[T]):
     """One effect, identified by its content."""
 
@@ -53,12 +53,12 @@ class Call(Generic[T]):
     whole: Callable[[T], None] | None = None
     """Gets the value before that, in the process that made it."""
 
-    @cached_property
+    @computed_once
     def spelled(self) -> bytes:
         """The request as canonical JSON."""
         return canonical(self.request)
 
-    @cached_property
+    @computed_once
     def key(self) -> str:
         """A hash that identifies this effect."""
         return hashlib.sha256(_head(self.kind, self.draw) + self.spelled).hexdigest()
@@ -66,10 +66,10 @@ class Call(Generic[T]):
     @property
     def paid(self) -> bool:
         """Whether losing it in flight costs anything."""
-        return self.estimate != NOTHING
+        return not self.estimate.is_nothing
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Receipt(Generic[T]):
     """The result of an effect and its cost without nested effects."""
 
@@ -350,7 +350,7 @@ class Executor(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class WorkUnit:
     """One case to run under one candidate: data only, so that it can travel."""
 

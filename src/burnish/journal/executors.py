@@ -177,7 +177,7 @@ async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
             if clock.expired:
                 raise clock.out_of_time()
             began, wait = clock.now(), clock.wait
-            await _ended(task, wait)
+            await ended(task, wait)
             if wait is not None:
                 clock.held_up(clock.now() - began - wait)
     finally:
@@ -194,14 +194,14 @@ async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
         raise clock.out_of_time() from None
 
 
-async def _ended(task: "asyncio.Task[Any]", seconds: float | None) -> None:
-    """Wait for the task, but not longer than this: asyncio.wait at half the cost."""
+async def ended(task: "asyncio.Task[Any]", seconds: float | None = None) -> None:
+    """Wait for the task, but not longer than this: asyncio.wait or shield at half the cost."""
     loop = asyncio.get_running_loop()
     news: asyncio.Future[None] = loop.create_future()
 
-    def wake(ended: "asyncio.Task[Any] | None" = None) -> None:
-        if ended is not None and not ended.cancelled():
-            ended.exception()  # retrieved, since the caller may be gone
+    def wake(done: "asyncio.Task[Any] | None" = None) -> None:
+        if done is not None and not done.cancelled():
+            done.exception()  # retrieved, since the caller may be gone
         if not news.done():
             news.set_result(None)
 
@@ -218,7 +218,7 @@ async def _leave(task: "asyncio.Task[Any]", seconds: float) -> None:
     """Cancel the task and let it clean up; one that does not end is abandoned."""
     task.cancel()
     try:
-        await _ended(task, seconds)
+        await ended(task, seconds)
     finally:
         if not task.done():
             # Otherwise whoever closes the loop, such as asyncio.run, would wait for it forever.

@@ -1,10 +1,12 @@
 """The journal of effects, trials, events and checks, for the process that drives and readers."""
 
+import asyncio
 import json
 import math
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from burnish.core.content import Json, of_canonical
+from burnish.core.content import Json, of_canonical, record
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.core.protocols import Call
@@ -27,7 +29,7 @@ _TOTALS = "totals"
 """The mark with the totals at the end of a session."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Stored:
     """A completed effect."""
 
@@ -98,6 +100,8 @@ class Journal(_OpenJournal):
             raise
         self._results = len(self._known)  # given to the writer so far
         self._position = PositionFile(place, self._results) if isinstance(place, Path) else None
+        self._counted: deque[tuple[asyncio.Future[None], int]] = deque()
+        """Results that are being committed, and how many there are with them."""
 
     def _read(self) -> None:
         """Continue where the last session ended."""
@@ -147,7 +151,8 @@ class Journal(_OpenJournal):
     async def note(self, call: Call[Any], *, trial: int, request: bytes) -> None:
         """Record, on disk, that a paid effect starts."""
         self._billed += call.estimate
-        row = (*_identity(call, trial, self._packing.pack(request)), *call.estimate.amounts)
+        key = bytes.fromhex(call.key)
+        row = (*_identity(key, call, trial, self._packing.pack(request)), *call.estimate.amounts)
         await self._writer.commit(self._sql.note, row)
 
     async def complete(
@@ -168,24 +173,28 @@ class Journal(_OpenJournal):
         Computed results are not waited for: they reach the disk before any trial that needs
         them, and until then they can be computed again.
         """
-        self._billed += spend if imported or not call.paid else spend.minus(call.estimate)
-        nested_amounts = {name: nested[name].amounts for name in sorted(nested)}
+        if imported or not call.paid:
+            self._billed += spend
+        elif spend != call.estimate:  # which was billed when it began
+            self._billed += spend.minus(call.estimate)
+        key = bytes.fromhex(call.key)
         row = (
-            *_identity(call, trial, self._packing.pack(request)),
+            *_identity(key, call, trial, self._packing.pack(request)),
             *spend.amounts,
             self._packing.pack(value),
-            json.dumps(nested_amounts) if nested else None,
+            json.dumps({name: nested[name].amounts for name in sorted(nested)}) if nested else None,
             _MISSING * missing + _WITHHELD * withheld,
             int(imported),
         )
-        number = _number_of(bytes.fromhex(call.key))
+        number = _number_of(key)
         self._results += number not in self._known
         if call.computed:
             self._writer.put((self._sql.complete, row))
         else:
-            results = self._results
-            await self._writer.commit(self._sql.complete, row)
-            self._reach(results)
+            done = self._writer.queued(self._sql.complete, row)
+            self._counted.append((done, self._results))
+            await done
+            self._reach_committed()
         self._known.add(number)
 
     def lose(self, call: Call[Any]) -> None:
@@ -258,6 +267,15 @@ class Journal(_OpenJournal):
             self._position.close()
         self._store.close()
 
+    def _reach_committed(self) -> None:
+        """Record all results of a group that was committed, with one write."""
+        results = 0
+        while self._counted and self._counted[0][0].done():
+            done, count = self._counted.popleft()
+            committed = not done.cancelled() and done.exception() is None
+            results = count if committed else results
+        self._reach(results)
+
     def _reach(self, results: int) -> None:
         if self._position is not None:
             self._position.reach(results)
@@ -276,8 +294,8 @@ def _number_of(key: bytes) -> int:
     return int.from_bytes(key[:7], "big")
 
 
-def _identity(call: Call[Any], trial: int, request: bytes) -> tuple[Any, ...]:
-    return bytes.fromhex(call.key), call.kind, trial, call.draw, request, time.time()
+def _identity(key: bytes, call: Call[Any], trial: int, request: bytes) -> tuple[Any, ...]:
+    return key, call.kind, trial, call.draw, request, time.time()
 
 
 def _nested_spends(text: str | None) -> dict[str, Spend]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 from burnish.core.money import NOTHING, Spend, to_nano, to_usd
@@ -80,6 +81,14 @@ class Budget:
         }
 
     def _limits(self, spent: Spend, need: Spend) -> list[tuple[str, str, int, int, int]]:
+        return [
+            (code, unit, limit, getattr(spent, name), getattr(need, name))
+            for code, unit, limit, name in self._limited
+        ]
+
+    @cached_property
+    def _limited(self) -> list[tuple[str, str, int, str]]:
+        """The limits of amounts; kept, since they are checked after every case."""
         limits = (
             ("max_metric_calls", "metric calls", self.max_metric_calls, "metric_calls"),
             ("max_calls", "calls", self.max_calls, "calls"),
@@ -87,9 +96,7 @@ class Budget:
             ("max_usd", "USD", None if self.max_usd is None else to_nano(self.max_usd), "nano_usd"),
         )
         return [
-            (code, unit, limit, getattr(spent, name), getattr(need, name))
-            for code, unit, limit, name in limits
-            if limit is not None
+            (code, unit, limit, name) for code, unit, limit, name in limits if limit is not None
         ]
 
 
@@ -118,7 +125,7 @@ class Meter:
         """
         added = NOTHING
         for key, spend in spends.items():
-            if key != run and spend == NOTHING:
+            if key != run and spend.is_nothing:
                 continue  # such as a computed score: it adds nothing, however often it is used
             compact = bytes.fromhex(key)
             if not self._has(compact):

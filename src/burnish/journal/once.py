@@ -15,6 +15,7 @@ from burnish.core.errors import (
 )
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Call, Receipt, Scope
+from burnish.journal.executors import ended
 from burnish.journal.journal import Journal, JournalReader, Stored
 from burnish.journal.sqlite_store import reading
 from burnish.system import Redactor
@@ -162,7 +163,8 @@ class JournaledEffects:
             self._in_flight[key] = task
             task.add_done_callback(lambda ended: self._landed(key, ended))
         # The effect belongs to the run: its result is stored even if the caller is cancelled.
-        return await asyncio.shield(task)
+        await ended(task)
+        return task.result()
 
     def _stored(self, key: str, scope: "JournalScope") -> Stored | None:
         """The result, whole where it is used in the work on a case; None if it is to be made."""

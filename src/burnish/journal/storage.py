@@ -254,9 +254,13 @@ class JournalWriter(ABC):
 
     async def commit(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Queue a statement and wait, without blocking the loop, until it is committed."""
-        done = asyncio.get_running_loop().create_future()
+        await self.queued(sql, parameters)
+
+    def queued(self, sql: str, parameters: Sequence[Any] = ()) -> "asyncio.Future[None]":
+        """Queue a statement; done when it is committed, together with others of its group."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._add(((sql, parameters), done))
-        await done
+        return done
 
     def checkpoint_soon(self) -> None:
         """Checkpoint the database with the next commit; servers do this themselves."""

@@ -39,7 +39,8 @@ _REPLY = re.compile(
 _ABOUT_IT = re.compile(
     r"\b(?:the (?:new|current|revised|updated) (?:text|prompt)|the text now|now,? the text)\b"
     r",?\s+(?:\w+ly |also )?"
-    r"(?:will|should|must|needs|now|only|does|is|has|lists|states|says|includes)\b",
+    r"(?:will|should|must|needs|now|only|does|is|has|lists|states|says|includes)\b"
+    r"|\bhere(?: is|'s) (?:a|the|your) (?:new|revised|updated) (?:text|prompt) (?:that|which)\b",
     re.IGNORECASE,
 )
 _BLANK_LINES = re.compile(r"\n\s*\n\s*\n")

@@ -5,21 +5,27 @@ import difflib
 import glob
 import io
 import json
+import logging
 import os
 import re
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError, FileTrouble, NotJournalable, Problem
 from burnish.retrieval.chunks import Chunk, Section, SourceSettings, pieces
 from burnish.system import read_bytes
-from burnish.system.files import Unreadable
+from burnish.system.files import Unreadable, chosen_pages
+
+if TYPE_CHECKING:
+    from pypdf import PdfReader
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=://)")
 
@@ -31,6 +37,15 @@ JSON = frozenset({".json", ".jsonl", ".ndjson"})
 _PLAIN = frozenset({".txt", ".text", ".rst", ".adoc", ".log"})
 _KNOWN = _MARKDOWN | HTML | PDF | _TABLES | JSON | _PLAIN
 """The suffixes read from a folder. A file that is named or matched may have any."""
+
+_PDF_STUMBLES = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError),
+    *(TypeError, ValueError, struct.error, zlib.error),
+)
+"""What pypdf raises for damaged files besides its own errors."""
+_MOST_PAGES = 2_000
+"""Pages that are read of one file. A page of a few bytes can draw on what all others share, so the
+size of a file says little about the time that its pages take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,14 +281,66 @@ def markdown_sections(text: str) -> list[Section]:
 
 def _pdf_sections(file: SourceFile) -> list[Section]:
     """One section per page; a page without text, such as a scan, has none."""
-    from burnish.system.pdf_files import pdf_pages
-
     try:
         pages = list(pdf_pages(file.read()))
     except Unreadable as error:
         message = f"the file cannot be read as PDF: {error.cause}"
         raise file.trouble(message, remedy=error.remedy) from error
     return [Section(text=text, place=f"page {number}") for number, text in pages if text]
+
+
+def pdf_pages(content: bytes, pages: Sequence[int] = ()) -> Iterator[tuple[int, str]]:
+    """The number and the text of each page, or of the given pages.
+
+    Raises Unreadable, also if pypdf is not installed.
+    """
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError:
+        remedy = "pip install 'burnish[documents]'"
+        raise Unreadable("PDF files need pypdf, which is not installed", remedy=remedy) from None
+    if not content:
+        raise Unreadable("it is empty", remedy="Provide a PDF.")
+    # What pypdf mends is no news; without any handler, Python would print it.
+    log = logging.getLogger("pypdf")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    try:
+        reader = PdfReader(io.BytesIO(content))
+        _unlock(reader)
+        numbers = chosen_pages(pages, len(reader.pages), "page")
+        if len(numbers) > _MOST_PAGES:
+            remedy = "Choose the `pages` that matter, or split the file."
+            message = f"{len(numbers):,} of its pages would be read; the limit is {_MOST_PAGES:,}"
+            raise Unreadable(message, remedy=remedy)
+        for number in numbers:
+            yield number, _clean(reader.pages[number - 1].extract_text())
+    except (PyPdfError, *_PDF_STUMBLES) as error:
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise Unreadable(f"it is damaged ({cause})", remedy="Save it again as PDF.") from error
+
+
+def _unlock(reader: "PdfReader") -> None:
+    """Many files have an empty password, only to prevent changes."""
+    from pypdf import PasswordType
+    from pypdf.errors import DependencyError
+
+    if not reader.is_encrypted:
+        return
+    try:
+        opened = reader.decrypt("") is not PasswordType.NOT_DECRYPTED
+    except DependencyError:
+        remedy = "pip install cryptography, or save it without encryption."
+        raise Unreadable("it is encrypted, and that needs cryptography", remedy=remedy) from None
+    if not opened:
+        raise Unreadable("it has a password", remedy="Save it without the password.")
+
+
+def _clean(text: str) -> str:
+    """Removes NUL and unpaired surrogates, which JSON cannot represent."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\0", "").strip()
 
 
 def read_chunks(settings: SourceSettings, files: Sequence[SourceFile]) -> list[Chunk]:

@@ -144,12 +144,16 @@ class CaseWorker:
             return _score(metric, case, outcome, effects)
 
         # Judges are slow, so several are asked at once; for arithmetic, tasks do not pay off.
-        if sum(metric.estimate(case) != NOTHING for metric in self._metrics) > 1:
+        if len(self._metrics) > 1 and self._judges(case) > 1:
             by_metric = await together(map(score, self._metrics))
         else:
             by_metric = [await score(metric) for metric in self._metrics]
         scores = tuple(score for group in by_metric for score in group)
         return Receipt(value=Scores(scores=scores), missing=any(score.missing for score in scores))
+
+    def _judges(self, case: Case) -> int:
+        """How many metrics ask a model about this case."""
+        return sum(not metric.estimate(case).is_nothing for metric in self._metrics)
 
 
 def own_price(target: Target, case: Case) -> Spend:

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
 
 from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
-from burnish.core.content import Json, codec
+from burnish.core.content import Json, codec, record
 from burnish.core.errors import WorkerLost
 from burnish.core.evaluations import CaseResult, Objective, Score
 from burnish.core.leaks import HoldsTexts, LeakWatch
@@ -51,7 +51,7 @@ from burnish.runs.stoppers import outage, unjudged
 from burnish.system.redaction import Shapes
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class EvaluatedCase:
     """One case result and what it cost."""
 
@@ -255,7 +255,8 @@ class Evaluator:
 
         scores = await self._scores(unit.case, outcome, call.key, scope, to_score)
         result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
-        judged = self._judged(unit.case)
+        in_doubt = [score for score in scores if score.missing or score.unreachable]
+        judged = self._judged(unit.case) if in_doubt else ()
         return EvaluatedCase(
             result=result,
             spends=scope.used,
@@ -277,7 +278,7 @@ class Evaluator:
     def _judged(self, case: Case) -> list[str]:
         """The metrics that ask a model about this case, and whose scores count."""
         counting = (metric for metric in self._metrics if metric.name in self._weighted)
-        return [metric.name for metric in counting if metric.estimate(case) != NOTHING]
+        return [metric.name for metric in counting if not metric.estimate(case).is_nothing]
 
     async def _scores(
         self,

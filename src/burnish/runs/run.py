@@ -423,18 +423,24 @@ class Run:
         return asked
 
     async def check(
-        self, candidate: Candidate, *, parent: Candidate, again: bool = False
+        self,
+        candidate: Candidate,
+        *,
+        parent: Candidate,
+        again: bool = False,
+        shows: Collection[str] = (),
     ) -> list[Problem]:
         """Why this candidate is not worth paying for; empty when it is. Makes no paid call.
 
-        With `again`, it may be one that was tried before.
+        With `again`, it may be one that was tried before. The answers to the train cases in
+        `shows` may stand in its texts.
         """
         problems = screen(
             candidate,
             parent=parent,
             surfaces=surfaces_of(self.target, candidate),
             seen=() if again else self._recorder.seen,
-            training=self.dataset.train,
+            training=[case for case in self.dataset.train if case.id not in shows],
         )
         # A text that contains what no proposer may see would be shown to it the next time.
         problems = problems or self._guard.problems_of(candidate)

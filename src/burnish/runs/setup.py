@@ -422,6 +422,8 @@ class Proposed:
     """Where it comes from, for the journal."""
     nothing_left: str = ""
     """Why there is nothing more to propose from this incumbent."""
+    shows: tuple[str, ...] = ()
+    """The train cases whose answers its texts give on purpose, as examples."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -179,7 +179,7 @@ class Outages:
 
     def add(self, reason: str) -> bool:
         """Count a result, with an empty reason if it is there; whether there were too many."""
-        alike = _VARYING.sub("#", reason)
+        alike = _VARYING.sub("#", reason) if reason else ""
         self.count = self.count + 1 if alike and alike == self._last else bool(alike)
         self._last = alike
         return self.too_many
@@ -206,7 +206,7 @@ class _BlockBreaker:
         self._outages = Outages()
         self._verdicts = verdicts
         self._meter = Meter(before=meter)
-        self._spent = meter.spent
+        self._meter.spent = meter.spent
         self._exceeded = exceeded
 
     def ends(self, done: Used) -> bool:
@@ -216,8 +216,9 @@ class _BlockBreaker:
         if not done.unjudged:
             self._verdicts = None
         mute = self._verdicts is not None and self._verdicts.add(done.unjudged)
-        spent = self._spent + self._meter.spent
-        return away or mute or (self._exceeded is not None and self._exceeded(spent) is not None)
+        if away or mute or self._exceeded is None:
+            return away or mute
+        return self._exceeded(self._meter.spent) is not None
 
 
 class Breakers:

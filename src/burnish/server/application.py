@@ -1,6 +1,7 @@
 """The service as an ASGI application, alone or mounted in another, and its OpenAPI document."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, cast
 
@@ -8,9 +9,12 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
 
 from burnish.compat.promptiter import Engine, RunRequest, RunResult, Slimming
 from burnish.compat.promptiter.shapes import Snapshot
@@ -37,9 +41,16 @@ from burnish.server.routes import docs, pages, runs
 from burnish.server.routes.grids import grids_router
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
 from burnish.server.routes.refinement import Refinements, refinement_router
-from burnish.server.routes.runs import DETAILED, ERRORS, steering_router
-from burnish.server.security import NAME, HostPaths, Security, public
-from burnish.server.shapes import NewCandidate, NewEvaluation, NewHint, NewRun, PinnedSurfaces
+from burnish.server.routes.runs import DETAILED, ERRORS, get_run, list_runs, steering_router
+from burnish.server.security import NAME, HostPaths, NameRefused, Security, public
+from burnish.server.shapes import (
+    NewCandidate,
+    NewEvaluation,
+    NewHint,
+    NewRun,
+    PinnedSurfaces,
+    RunQuery,
+)
 from burnish.server.tokens import ServiceRole
 from burnish.system.config import nearest
 from burnish.system.settings import SchemaPosition
@@ -290,6 +301,8 @@ def _add_routes(app: FastAPI, manager: RunManager, security: Security, sessions:
     # The guard asks for tokens; this only says so in the document.
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
     answered = (*runs.ROUTERS, grids_router(manager), steering_router(manager))
+    if role.answers:
+        app.router.routes.extend(_shortcuts(_API))
     for each in answered if role.answers else runs.WORKER_ROUTERS:
         app.include_router(each, prefix=_API, responses=ERRORS, dependencies=documented)
     app.add_api_route(_METRICS, runs.metrics, include_in_schema=False)
@@ -406,3 +419,58 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     del request, error
     status, code = INTERNAL
     return _json(problem(code, "an error in the service; see its log"), status)
+
+
+# -- The shortest way to the reads that are most frequent ------------------------------------------
+#
+# FastAPI takes longer to find a route and to take a request apart than a run takes to be read. So a
+# request that is plainly right goes straight to its endpoint. Every other one goes the usual way,
+# which also words what is wrong with it. The guard is before both.
+
+_Arguments: TypeAlias = Mapping[str, Any]
+_ARGUMENTS = "burnish.arguments"
+_NAME = NAME[1:-1]
+
+
+class Shortcut(BaseRoute):
+    """A way to an endpoint that matches only what needs no more checks."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Awaitable[Response]],
+        read: Callable[[bytes], _Arguments | None],
+    ) -> None:
+        self._path = re.compile(path)
+        self._endpoint = endpoint
+        self._read = read
+        """What a query says, as arguments; None if it has to be checked."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and scope["method"] == "GET":
+            found = self._path.fullmatch(path_of(scope))
+            arguments = None if found is None else self._read(scope["query_string"])
+            if found is not None and arguments is not None:
+                return Match.FULL, {_ARGUMENTS: {**found.groupdict(), **arguments}}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        manager = scope["app"].state.manager
+        response = await self._endpoint(manager=manager, **scope[_ARGUMENTS])
+        await response(scope, receive, send)
+
+
+def _shortcuts(prefix: str) -> list[BaseRoute]:
+    """Those of the API under a prefix: one run, and a list of runs."""
+    run = rf"{prefix}/apps/(?P<app>{_NAME})/runs/(?P<run_id>{_NAME})"
+    return [
+        Shortcut(run, get_run, lambda query: None if query else {}),
+        Shortcut(f"{prefix}/runs", list_runs, _list_query),
+    ]
+
+
+def _list_query(query: bytes) -> _Arguments | None:
+    try:
+        return {"query": RunQuery.model_validate(dict(QueryParams(query)))}
+    except (ValidationError, NameRefused):
+        return None

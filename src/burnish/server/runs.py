@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias, TypeVar
@@ -202,10 +203,16 @@ def _file_state(path: Path) -> _FileState:
 
 
 @lru_cache(maxsize=10_000)
-def _tags_read(folder: Path, header: _FileState, changed: _FileState) -> tuple[str, ...]:
+def _tag_files(folder: str) -> tuple[Path, Path]:
+    """The two files that tags are read from, as paths: making those takes as long as a look."""
+    return Path(folder) / HEADER, Path(folder) / TAGS
+
+
+@lru_cache(maxsize=10_000)
+def _tags_read(folder: str, header: _FileState, changed: _FileState) -> tuple[str, ...]:
     """Read when one of the two files changes: a page lists fifty runs."""
     del header, changed
-    return tags_of(folder)
+    return tags_of(Path(folder))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,11 +338,11 @@ class RunPlaces:
         """The tags of a run that has begun, if its folder can be seen from here."""
         if not record.where.folder:
             return ()
-        in_database = record.where.journal == "database"
-        here = self.of_new(record.app_name, record.run_id).folder if in_database else None
-        folder = here or Path(record.where.folder)
-        states = [_file_state(folder / name) for name in (HEADER, TAGS)]
-        return _tags_read(folder, *states) if states[0] else ()
+        folder = record.where.folder
+        if record.where.journal == "database":
+            folder = str(self.of_new(record.app_name, record.run_id).folder)
+        header, changed = map(_file_state, _tag_files(folder))
+        return _tags_read(folder, header, changed) if header else ()
 
     def steered(self, record: StoredRun) -> RunPlace:
         """The place where a run looks for notes of people; NotHere if this process has no part.
@@ -435,6 +442,9 @@ class _Tail:
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._heartbeat = self._loop.call_later(_HEARTBEAT_SECONDS, self._wake)
+        """Wakes all listeners after a silence: a timer for each would take longer than a frame."""
         self._closed = False
         self.listeners = 0
         self.ended: RunStatus | None = None
@@ -444,7 +454,7 @@ class _Tail:
         self._reader = self._reader or asyncio.create_task(self._read())
         while not self._closed:
             signal = self._changed
-            frames = await self._since(after)
+            frames = await self._since(after) if after < self._last else []
             for number, content in frames:
                 yield content
                 after = number
@@ -454,11 +464,9 @@ class _Tail:
                 # Without an id: a client that reconnects gets it again.
                 yield f'event: end\ndata: {{"status":"{self.ended.value}"}}\n\n'.encode()
                 return
-            try:
-                await asyncio.wait_for(signal.wait(), _HEARTBEAT_SECONDS)
-            except TimeoutError:
-                if not self._closed:
-                    yield b": still here\n\n"
+            await signal.wait()
+            if after >= self._last and self.ended is None and not self._closed:
+                yield b": still here\n\n"
 
     def announce(self) -> None:
         self._news.set()
@@ -471,8 +479,8 @@ class _Tail:
 
     async def _since(self, after: int) -> list[_Frame]:
         first = self._frames[0][0] if self._frames else self._last + 1
-        if after + 1 >= first:
-            return [frame for frame in self._frames if frame[0] > after]
+        if after + 1 >= first:  # numbers have no gaps
+            return [*islice(self._frames, after + 1 - first, None)]
         older = await self._store.events(*self._run, after=after, limit=_AT_ONCE)
         return [_frame(event) for event in older]
 
@@ -488,20 +496,34 @@ class _Tail:
     async def _look(self) -> None:
         """Read new events; a run is over when it is finished and nothing is left to read."""
         try:
-            status = (await self._store.get(*self._run, result=False)).status
+            await self._take()  # first of all, since they were announced
+            run = await self._store.get(*self._run, result=False)
+            status, newest = run.status, run.events
         except RunMissing:
-            status = RunStatus.CANCELED  # deleted meanwhile
-        while events := await self._store.events(*self._run, after=self._last, limit=_AT_ONCE):
-            self._frames.extend(_frame(event) for event in events)
-            self._last = events[-1].number
-            self._wake()
+            status, newest = RunStatus.CANCELED, self._last  # deleted meanwhile
+        if newest > self._last:
+            await self._take()
         if status.finished:
             self.ended = status
             self._wake()
 
+    async def _take(self) -> None:
+        """Read what is stored since the last time: once for all listeners."""
+        full = True
+        while full:
+            events = await self._store.events(*self._run, after=self._last, limit=_AT_ONCE)
+            full = len(events) == _AT_ONCE
+            if events:
+                self._frames.extend(map(_frame, events))
+                self._last = events[-1].number
+                self._wake()
+
     def _wake(self) -> None:
         signal, self._changed = self._changed, asyncio.Event()
         signal.set()
+        self._heartbeat.cancel()
+        if not self._closed:
+            self._heartbeat = self._loop.call_later(_HEARTBEAT_SECONDS, self._wake)
 
 
 class Tails:

@@ -130,6 +130,8 @@ def _resized(start: _Message, size: int | None) -> _Message:
 # -- Messages -------------------------------------------------------------------------------------
 def public(text: str) -> str:
     """A message for clients: of a path on this machine only the last part is left."""
+    if not text:
+        return ""  # as in most runs of a list
     text = _ADDRESS.sub("the database", text)
     for folder in _folders():
         # First, because folders may have spaces in their names.

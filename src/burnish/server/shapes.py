@@ -11,7 +11,7 @@ from burnish.core.errors import ConfigError
 from burnish.projects.clients import ClientSettings, client_model
 from burnish.projects.description import all_doors
 from burnish.projects.measurements import measurement_doors
-from burnish.server.security import Name, public
+from burnish.server.security import Name, NameFilter, public
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import Period, Priority, ServiceRole, TokenScope
 from burnish.system import validate_config
@@ -211,19 +211,31 @@ class RunShape(_ResponseModel):
 
     @classmethod
     def of(cls, record: StoredRun, left_because: str = "", tags: Sequence[str] = ()) -> "RunShape":
-        fields = {name: value for name, value in vars(record).items() if name in cls.model_fields}
-        if isinstance(record.request, dict):
+        request = record.request
+        if isinstance(request, dict):
             # The description is the service's own: it names folders of this machine.
-            fields["request"] = {k: v for k, v in record.request.items() if k != "spec"}
-        fields["error"] = public(record.error)
+            request = {k: v for k, v in request.items() if k != "spec"}
         return cls(
-            **fields,
             app=record.app_name,
             id=record.run_id,
+            strategy=record.strategy,
+            status=record.status,
+            error=public(record.error),
+            current_round=record.current_round,
+            best_score=record.best_score,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            owner=record.owner,
+            lease_until=record.lease_until,
             journal=record.where.journal,
             host=record.where.host,
-            left_because=public(left_because),
+            cancel_requested=record.cancel_requested,
+            events=record.events,
+            priority=record.priority,
             tags=[*tags],
+            left_because=public(left_because),
+            request=request,
+            result=record.result,
         )
 
 
@@ -231,6 +243,17 @@ class NewTags(_RequestModel):
     """The tags that a run gets in place of those that it has."""
 
     tags: list[str]
+
+
+class RunQuery(BaseModel):
+    """Which runs to list."""
+
+    app: NameFilter = ""
+    status: RunStatus | None = None
+    strategy: NameFilter = ""
+    tag: Annotated[str, Field(max_length=50)] = ""
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    cursor: Annotated[str, Field(max_length=100)] = ""
 
 
 class RunList(_ResponseModel):

@@ -64,6 +64,16 @@ class Unreadable(Exception):
         self.remedy = remedy
 
 
+def chosen_pages(pages: Sequence[int], count: int, thing: str) -> Sequence[int]:
+    """The numbers of the pages or slides to read: the given ones, otherwise all."""
+    beyond = [page for page in pages if not 1 <= page <= count]
+    if beyond:
+        listed = ", ".join(map(str, beyond[:10]))
+        has = f"it has {count} {thing}{'' if count == 1 else 's'}"
+        raise Unreadable(f"there is no {thing} {listed}: {has}", remedy="Correct its `pages`.")
+    return list(dict.fromkeys(pages)) or range(1, count + 1)
+
+
 def file_trouble(action: str, path: Path, error: OSError) -> FileTrouble:
     """The error to raise when `action` ('write', 'read', …) on `path` failed."""
     unknown = (error.strerror or str(error), "Check the path and the disk.")

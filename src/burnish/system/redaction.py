@@ -75,15 +75,18 @@ _SHORT = 1_000
 """Texts with fewer characters are searched for all words at once, longer ones word by word."""
 
 
-def _has_cue(lowered: str) -> bool:
-    return any(word in lowered for word in _CUES)  # so few that one by one is always faster
+def _has(text: str, words: Iterable[str]) -> bool:
+    """Whether a text has one of these few words."""
+    for word in words:  # noqa: SIM110 - four times for every case, and any() takes twice as long
+        if word in text:
+            return True
+    return False
 
 
 def _names_a_secret(lowered: str) -> bool:
     """Whether a JSON document has a text whose name suggests a secret."""
-    if len(lowered) >= _SHORT and not any(word in lowered for word in _NAME_CUES):
-        return False
-    return _SECRET_IN_JSON.search(lowered) is not None
+    starts = [at for word in _NAME_CUES if (at := lowered.find(word)) >= 0]
+    return bool(starts) and _SECRET_IN_JSON.search(lowered, min(starts)) is not None
 
 
 def _finder(cues: Iterable[str]) -> Callable[[str], bool]:
@@ -129,7 +132,7 @@ def _without_shapes(text: str, *, known_keys: bool, spared: str) -> str:
     if known_keys and _may_have_keys(text):
         text = _replace_keys(text, replaced)
     lowered = text.lower()
-    if not _has_cue(lowered):
+    if not _has(lowered, _CUES):
         return text
     for cues, pattern in _SHAPES:
         if any(cue in lowered for cue in cues):
@@ -203,14 +206,14 @@ class Redactor:
 
         Much cheaper than `json` for the many documents without secrets.
         """
-        if any(form in document for form in self._forms):
+        if _has(document, self._forms):
             return False
         if self.shapes == "own-secrets":
             return True
         lowered = document.lower()
         return not (
             (self.shapes == "known-keys" and _may_have_keys(document))
-            or _has_cue(lowered)
+            or _has(lowered, _CUES)
             or _names_a_secret(lowered)
         )
 

@@ -311,7 +311,7 @@ def test_flags_alone_are_a_project(folder: Path) -> None:
     metrics.write_text(json.dumps([{"type": "standard", "metric": "equality"}]), encoding="utf-8")
     setup = project(folder, **flags(folder), metrics=str(metrics), reflector="openai:m", repeats=2)
     assert isinstance(setup.strategy, Auto)
-    assert [offer.name for offer in setup.strategy.offers] == ["reflection"]
+    assert [offer.name for offer in setup.strategy.offers] == ["reflection", "examples"]
     assert setup.strategy.settings.repeats == 2
     assert setup.budget.patience == 10
     assert "no limit is set: the search ends after 10 trials" in notes(setup)

@@ -9,17 +9,19 @@ import functools
 import math
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import CoroutineType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Double,
     RowMapping,
     Select,
+    and_,
     bindparam,
     case,
     delete,
@@ -60,7 +62,7 @@ from burnish.server.stores.records import (
     unpack,
 )
 from burnish.server.tokens import Priority
-from burnish.system.databases import PART, PREFIX, Database, DatabaseUrl
+from burnish.system.databases import PART, PREFIX, Database, DatabaseUrl, PreparedQuery
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,8 +122,11 @@ class DatabaseRunStore:
         # Built once: building a query takes longer than a run's row takes to be read.
         self._by_name = self._run_by_name()
         self._by_name_locked = self._by_name.with_for_update()
-        self._request_of = self._contents_of(_REQUEST)
-        self._documents_of = self._contents_of(_REQUEST, _RESULT)
+        self._with_request = self._run_with(_REQUEST)
+        self._with_documents = self._run_with(_REQUEST, _RESULT)
+        self._with_events = self._events_after()
+        self._lists: dict[tuple[str, ...], PreparedQuery] = {}
+        """By the names of the values that they take."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._database.url)!r})"
@@ -184,15 +189,14 @@ class DatabaseRunStore:
 
     @_threaded
     def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
-        with self._database.transaction(read_only=True) as db:
-            row = self._row(db, app_name, run_id)
-            query = self._documents_of if result else self._request_of
-            parts = db.execute(query, {"of_run": row["id"]}).all()
+        query = self._with_documents if result else self._with_request
+        rows = self._found(query, app_name, run_id)
         contents: defaultdict[str, list[bytes]] = defaultdict(list[bytes])
-        for name, part in parts:
-            contents[name].append(bytes(part))
+        for *_, name, part in rows:
+            if name is not None:
+                contents[name].append(bytes(part))
         documents = {name: unpack(b"".join(content)) for name, content in contents.items()}
-        return StoredRun.of_row(row, **documents)
+        return StoredRun.of_row(dict(zip(query.columns, rows[0], strict=True)), **documents)
 
     @_threaded
     def update(
@@ -221,14 +225,15 @@ class DatabaseRunStore:
     @_threaded
     def list_runs(self, which: RunFilter = EVERY, *, limit: int = 50, cursor: str = "") -> RunPage:
         before = _number_of(cursor)
-        query = self._select().where(*self._matching(which))
-        query = query if before is None else query.where(self._runs.c.id < before)
-        query = query.order_by(self._runs.c.id.desc()).limit(limit + 1)
-        with self._database.transaction(read_only=True) as db:
-            rows = db.execute(query).mappings().all()
+        asked = vars(which) | {"status": which.status and which.status.value}
+        values = {name: value for name, value in asked.items() if value}
+        values |= {} if before is None else {"before": before}
+        query = self._lists.get(names := tuple(values)) or self._list_by(names)
+        rows = query.rows(**values, most=limit + 1)
         page = rows[:limit]
-        more = f"{_CURSOR}{page[-1]['id']}" if page and len(rows) > limit else ""
-        return RunPage(runs=tuple(StoredRun.of_row(row) for row in page), cursor=more)
+        more = f"{_CURSOR}{page[-1][0]}" if len(rows) > limit else ""
+        runs = tuple(_listed(query.columns, tuple(row)) for row in page)
+        return RunPage(runs=runs, cursor=more)
 
     @_threaded
     def append_event(
@@ -276,20 +281,11 @@ class DatabaseRunStore:
     def events(
         self, app_name: str, run_id: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[RunEvent, ...]:
-        table = self._events
-        with self._database.transaction(read_only=True) as db:
-            run = self._row(db, app_name, run_id)["id"]
-            query = select(table).where(table.c.run == run, table.c.number > after)
-            rows = db.execute(query.order_by(table.c.number).limit(limit)).mappings().all()
+        rows = self._found(self._with_events, app_name, run_id, after=after, most=limit)
         return tuple(
-            RunEvent(
-                number=row["number"],
-                kind=row["kind"],
-                round=row["round"],
-                payload=unpack(row["body"]),
-                at=moment(row["at"]),
-            )
-            for row in rows
+            RunEvent(number=number, kind=kind, round=round_, payload=unpack(body), at=moment(at))
+            for number, kind, round_, at, body in rows
+            if number is not None
         )
 
     def _event_number(self, db: Connection, app_name: str, run_id: str, key: str) -> int | None:
@@ -414,16 +410,53 @@ class DatabaseRunStore:
     def _run_by_name(self) -> Select[Any]:
         runs = self._runs
         driven = (runs.c.lease_until > self._now).label("driven")
-        names = (runs.c.app_name == bindparam("of_app"), runs.c.run_id == bindparam("of_run"))
-        return self._select(driven).where(*names)
+        return self._select(driven).where(*self._names)
 
-    def _contents_of(self, *names: str) -> "Select[Any, Any]":
-        table = self._payloads
-        query = select(table.c.name, table.c.body).where(table.c.run == bindparam("of_run"))
-        return query.where(table.c.name.in_(names)).order_by(table.c.part)
+    def _run_with(self, *documents: str) -> PreparedQuery:
+        """A run, once for each part of its documents."""
+        runs, parts = self._runs, self._payloads
+        own = and_(parts.c.run == runs.c.id, parts.c.name.in_(documents))
+        query = self._select(parts.c.name, parts.c.body).select_from(runs.outerjoin(parts, own))
+        return self._database.prepared(query.where(*self._names).order_by(parts.c.part))
+
+    def _events_after(self) -> PreparedQuery:
+        """A run's events; one row without an event if there are none."""
+        runs, events = self._runs, self._events
+        newer = and_(events.c.run == runs.c.id, events.c.number > _slot("after"))
+        shown = (events.c.number, events.c.kind, events.c.round, events.c.at, events.c.body)
+        query = select(*shown).select_from(runs.outerjoin(events, newer)).where(*self._names)
+        query = cast("Select[Any]", query)
+        return self._database.prepared(query.order_by(events.c.number).limit(_slot("most")))
+
+    def _list_by(self, names: tuple[str, ...]) -> PreparedQuery:
+        """The list of runs that takes these values; each is prepared once."""
+        runs = self._runs
+        conditions = {
+            **{name: runs.c[name] == _slot(name) for name in ("app_name", "status", "strategy")},
+            "undriven": and_(self._unfinished, runs.c.lease_until <= self._now),
+            "before": runs.c.id < _slot("before"),
+        }
+        query = self._select().where(*(conditions[name] for name in names))
+        query = query.order_by(runs.c.id.desc()).limit(_slot("most"))
+        return self._lists.setdefault(names, self._database.prepared(query))
+
+    def _found(
+        self, query: PreparedQuery, app_name: str, run_id: str, **values: object
+    ) -> list[tuple[Any, ...]]:
+        """What a query says of a run; RunMissing if there is none."""
+        known = not (_fault(app_name) or _fault(run_id))
+        rows = query.rows(of_app=app_name, of_run=run_id, **values) if known else []
+        if not rows:
+            raise RunMissing(app_name, run_id)
+        return rows
 
     def _select(self, *more: Any) -> Select[Any]:
         return select(self._runs, self.queue.priority_of().label("priority"), *more)
+
+    @property
+    def _names(self) -> tuple[ColumnElement[bool], ...]:
+        runs = self._runs
+        return runs.c.app_name == _slot("of_app"), runs.c.run_id == _slot("of_run")
 
     def _named(self, app_name: str, run_id: str) -> tuple[Any, ...]:
         if _fault(app_name) or _fault(run_id):
@@ -437,17 +470,6 @@ class DatabaseRunStore:
     @property
     def _unfinished(self) -> ColumnElement[bool]:
         return self._runs.c.status.not_in([status.value for status in FINISHED])
-
-    def _matching(self, which: RunFilter) -> Sequence[Any]:
-        runs = self._runs
-        columns = (
-            (runs.c.app_name, which.app_name),
-            (runs.c.status, which.status and which.status.value),
-            (runs.c.strategy, which.strategy),
-        )
-        conditions: list[Any] = [column == value for column, value in columns if value]
-        undriven = [self._unfinished, runs.c.lease_until <= self._now] if which.undriven else []
-        return [*conditions, *undriven]
 
     def _values(self, changes: RunChanges) -> dict[str, Any]:
         """The columns to change; a run that ends after its cancel was requested ends canceled."""
@@ -490,6 +512,17 @@ class MemoryRunStore(DatabaseRunStore):
         weakref.finalize(self, self._database.close)
         with self._database.transaction() as db:
             self.schema.migrate(db)
+
+
+@functools.lru_cache(maxsize=2_000)
+def _listed(columns: tuple[str, ...], row: tuple[Any, ...]) -> StoredRun:
+    """The run of a row of a list. Lists are polled, and most of their rows are as they were."""
+    return StoredRun.of_row(dict(zip(columns, row, strict=True)))
+
+
+def _slot(name: str) -> BindParameter[Any]:
+    """The place of a value that a query gets when it is read."""
+    return bindparam(name, required=False)
 
 
 def _trouble(url: DatabaseUrl, cause: str) -> BurnishError:

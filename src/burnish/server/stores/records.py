@@ -101,18 +101,24 @@ class StoredRun:
 
     @classmethod
     def of_row(cls, row: _Row, *, request: Json = None, result: Json = None) -> "StoredRun":
-        same = ("app_name", "run_id", "strategy", "error", "current_round", "best_score")
         until = float(row["lease_until"])
         return cls(
-            **{name: row[name] for name in (*same, "owner", "events")},
+            app_name=row["app_name"],
+            run_id=row["run_id"],
+            strategy=row["strategy"],
             status=RunStatus(row["status"]),
             request=request,
             result=result,
+            error=row["error"],
+            current_round=row["current_round"],
+            best_score=row["best_score"],
             created_at=moment(row["created_at"]),
             updated_at=moment(row["updated_at"]),
+            owner=row["owner"],
             lease_until=moment(until) if until else None,
             where=Where(journal=row["journal"], host=row["host"], folder=row["folder"]),
             cancel_requested=bool(row["cancel_requested"]),
+            events=row["events"],
             priority=Priority.of_rank(row["priority"] or 0),
         )
 

@@ -77,6 +77,7 @@ _STOPS = {
     "patcher_failed": "the models that walk losses back no longer give usable answers",
     "dead_axes": "no change of its surfaces reaches the agent",
     "no_examples": "there is no example to show",
+    "examples_tried": "other examples do not help either",
     "space_exhausted": "everything was tried",
     "converged": "no point promises a gain",
 }
@@ -127,7 +128,8 @@ class AutoPlugin(MinibatchPlugin):
             message = "'auto' needs cases of holdout to decide on, and there are none"
             building.problems.add("target", message, f"add some, or {_others(building)}")
             return None
-        every = list(_offers(building, parts))
+        settings: AutoSettings = building.spec.strategy.settings
+        every = _named(building, list(_offers(building, parts)), settings.proposers)
         offers = tuple(each for each in every if each.begin is not None)
         left_out = [f"{each.name}: {each.left_out}" for each in every if each.begin is None]
         if not offers:
@@ -140,7 +142,6 @@ class AutoPlugin(MinibatchPlugin):
                 building.problems.add("target", message, remedy)
             return None
         budget, notes = budget_with_an_end(building.spec.budget.budget())
-        settings: AutoSettings = building.spec.strategy.settings
         confirm = building.spec.execution.confirm
         floor = _floor(parts.dataset, settings, settings.repeats, confirm=confirm)
         require_room(building, budget, parts, floor)
@@ -195,6 +196,21 @@ def _offers(building: Building, parts: TargetParts) -> Iterator[ProposerOffer]:
     for plugin in proposing_plugins():
         if not lack(plugin, target.surfaces, target.abilities):
             yield from plugin.proposers(building, parts)
+
+
+def _named(
+    building: Building, offers: Sequence[ProposerOffer], names: Sequence[str]
+) -> list[ProposerOffer]:
+    """Those that are named; all if none is."""
+    known = [each.name for each in offers]
+    for name in names:
+        if name not in known:
+            building.problems.add(
+                "strategy.settings.proposers",
+                f"there is no proposer '{name}' for this target",
+                f"take some of {alternatives(known)}" if known else "leave it out",
+            )
+    return [each for each in offers if each.name in names or not names]
 
 
 def _others(building: Building) -> str:

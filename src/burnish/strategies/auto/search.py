@@ -5,9 +5,11 @@ minibatch form a trail, on whose tip holdout decides now and then.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+
+from pydantic import JsonValue
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair, compare
@@ -171,6 +173,13 @@ class AutoSettings(PruningSettings):
     unpaid_tries: AtLeastOne = 6
     """Tries in a row without an accept after which a proposer stops. Once all have stopped, they
     begin again with twice as many."""
+    proposers: tuple[str, ...] = ()
+    """The proposers that take part, such as `reflection` and `examples`; all that can work on the
+    target if none is named."""
+
+    def fingerprinted(self, *, free: Collection[str] = ()) -> dict[str, JsonValue]:
+        # Those that take part have fingerprints of their own.
+        return super().fingerprinted(free={*free, "proposers"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,7 +507,8 @@ class _Rounds:
             candidate = replace(parent, origin=Origin(kind="parent"))
             problems = problems or (Problem(message="nothing was proposed"),)
         elif not problems:
-            problems = tuple(await self._run.check(candidate, parent=parent))
+            shows = proposed.shows
+            problems = tuple(await self._run.check(candidate, parent=parent, shows=shows))
         note = f"{name}: {candidate.origin.note}" if candidate.origin.note else name
         origin = replace(candidate.origin, by=self._strategy.name, note=note)
         return Trial(

@@ -43,6 +43,7 @@ from burnish.strategies.reflective.attempts import (
     ReflectiveSettings,
     metric_calls_floor,
 )
+from burnish.strategies.reflective.examples import EXAMPLES, ExamplesProposer
 from burnish.strategies.reflective.reflection import ROLE, ReflectionProposer, reflector
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.requirements import budget_with_an_end
@@ -297,6 +298,13 @@ class ReflectivePlugin(MinibatchPlugin):
             roles=(role,),
             client=client[0],
         )
+        if len(texts) == 1 and parts.cases_demonstrate and not parts.demonstrations():
+            yield ProposerOffer(
+                name=EXAMPLES,
+                surfaces=texts,
+                begin=partial(ExamplesProposer, field=texts[0]),
+                fingerprint=short_id([EXAMPLES, 1, *texts]),
+            )
 
     def plan(self, setup: Setup) -> Iterable[str]:
         assert isinstance(setup.strategy, Reflective)

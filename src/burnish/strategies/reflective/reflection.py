@@ -16,7 +16,7 @@ from burnish.core.cases import (
     parts_in_capitals,
     spelled_labels,
 )
-from burnish.core.content import canonical
+from burnish.core.content import canonical, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.leaks import LeakWatch
@@ -38,6 +38,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Proposed, ProposerEvidence, Tried
 from burnish.strategies.partial_evaluations import Reply, SearchMemory, score_of
 from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveAttempt, ReflectiveSettings
+from burnish.strategies.reflective.examples import TextWithExamples
 
 ROLE = "reflector"
 MOST_IN_ALL = 24_000
@@ -309,14 +310,14 @@ class Proposer:
             self.failures = self.failures + 1 if reply.answer is None else 0
         queue = iter(replies)
         answered = [
-            _answered(attempt, {request.field: next(queue) for request in batch})
+            self._answered(attempt, {request.field: next(queue) for request in batch})
             for attempt, batch in prepared
         ]
         for attempt in answered:
             if attempt.candidate is not None and len(attempt.fields) == 1:
                 (name,) = attempt.fields
-                mark = text_mark(str(attempt.candidate.values[name]))
-                self._tried[_place(attempt.parent, name)].append(mark)
+                mark = text_mark(self._text(attempt.candidate, name).text)
+                self._tried[self._place(attempt.parent, name)].append(mark)
         return answered
 
     def remember_rejection(self, attempt: ReflectiveAttempt) -> None:
@@ -343,7 +344,7 @@ class Proposer:
         requests = [self._request(attempt, name, records) for name in attempt.fields]
         more: dict[str, Any] = {"other_records": self._other_records(attempt.parent, results)}
         if len(attempt.fields) == 1:
-            tried = self._tried[_place(attempt.parent, attempt.fields[0])]
+            tried = self._tried[self._place(attempt.parent, attempt.fields[0])]
             loose = not all(map(self._keeps_form, results))
             # The first rewrite may say in its own words how answers are written.
             more |= {"tried": " ".join(tried), "loose": loose, "astray": loose and bool(tried)}
@@ -370,6 +371,8 @@ class Proposer:
 
     def _request(self, attempt: ReflectiveAttempt, name: str, records: str) -> ReflectRequest:
         values, surface = attempt.parent.values, self._surfaces[name]
+        current = self._text(attempt.parent, name).text
+        room = surface.max_chars and surface.max_chars - len(str(values[name])) + len(current)
         others = [
             f"The text {other}:\n{values[other]}"
             for other in self._surfaces
@@ -378,48 +381,56 @@ class Proposer:
         pieces = [*surface.placeholders, *surface.frozen]
         return ReflectRequest(
             field=name,
-            current_text=str(values[name]),
+            current_text=current,
             records=records,
             other_texts="\n\n".join(others),
             rejected=self._memory.rejections(attempt.parent.id, name),
             must_keep="\n".join(pieces),
-            max_chars=surface.max_chars or NO_LIMIT,
+            max_chars=room or NO_LIMIT,
             labels=", ".join(self._labels),
             form=self._form,
             hints=self._run.steering.hints,
         )
 
+    def _text(self, candidate: Candidate, name: str) -> TextWithExamples:
+        """A text apart from its examples, which a rewrite leaves as they are."""
+        return TextWithExamples.read(str(candidate.values[name]), self._run.dataset.train)
+
+    def _place(self, parent: Candidate, name: str) -> tuple[str, str]:
+        """A text of a candidate, and what stands beside it: other texts, and its examples."""
+        examples = [case.id for case in self._text(parent, name).cases]
+        beside = {other: value for other, value in parent.values.items() if other != name}
+        return name, short_id([Candidate(values=beside).id, *examples])
+
+    def _answered(
+        self, attempt: ReflectiveAttempt, replies: Mapping[str, Asked[Reflection]]
+    ) -> ReflectiveAttempt:
+        """The attempt with the reply for each of its texts."""
+        if not replies:
+            return attempt
+        answers = {name: each.answer for name, each in replies.items() if each.answer is not None}
+        attempt = replace(
+            attempt,
+            proposals=tuple(each.proposal for each in replies.values()),
+            diagnosis={name: answer.diagnosis for name, answer in answers.items()},
+        )
+        if not answers:
+            why = "; ".join(each.proposal.error for each in replies.values())
+            return replace(attempt, problems=(Problem(message=why),))
+        origin = Origin(kind="proposal", by="reflective", note=f"rewrite {', '.join(answers)}")
+        texts = {
+            name: replace(self._text(attempt.parent, name), text=answer.new_text).write(
+                self._surfaces[name].placeholders
+            )
+            for name, answer in answers.items()
+        }
+        candidate = attempt.parent.child(texts, origin=origin)
+        return replace(attempt, candidate=candidate, fields=tuple(answers))
+
 
 def _last_marks() -> deque[str]:
     """Every request has them, so a long search keeps only the last ones."""
     return deque(maxlen=100)
-
-
-def _place(parent: Candidate, name: str) -> tuple[str, str]:
-    """A text of a candidate, and what stands beside it."""
-    beside = {other: value for other, value in parent.values.items() if other != name}
-    return name, Candidate(values=beside).id
-
-
-def _answered(
-    attempt: ReflectiveAttempt, replies: Mapping[str, Asked[Reflection]]
-) -> ReflectiveAttempt:
-    """The attempt with the reply for each of its texts."""
-    if not replies:
-        return attempt
-    answers = {name: each.answer for name, each in replies.items() if each.answer is not None}
-    attempt = replace(
-        attempt,
-        proposals=tuple(each.proposal for each in replies.values()),
-        diagnosis={name: answer.diagnosis for name, answer in answers.items()},
-    )
-    if not answers:
-        why = "; ".join(each.proposal.error for each in replies.values())
-        return replace(attempt, problems=(Problem(message=why),))
-    origin = Origin(kind="proposal", by="reflective", note=f"rewrite {', '.join(answers)}")
-    texts = {name: answer.new_text for name, answer in answers.items()}
-    candidate = attempt.parent.child(texts, origin=origin)
-    return replace(attempt, candidate=candidate, fields=tuple(answers))
 
 
 class ReflectionProposer:

@@ -197,8 +197,8 @@ class Walls:
     @property
     def reopened(self) -> list[Path]:
         """What can be read although it lies in a hidden folder: above all Python itself."""
-        own = [*_python_folders(), *self.mounts.values(), self.cwd]
-        return [path for path in own if path.exists() and _within(path, self._masks)]
+        own, masks = [*_python_folders(), *self.mounts.values(), self.cwd], self._masks
+        return [path for path in own if path.exists() and _within(path, masks)]
 
     @property
     def _masks(self) -> list[Path]:
@@ -210,7 +210,9 @@ class Walls:
 
 
 def _within(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
+    """Whether it is one of the folders or lies in one; `is_relative_to` parses paths each time."""
+    parts = path.parts
+    return any(parts[: len(inner := folder.parts)] == inner for folder in folders)
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:
@@ -218,7 +220,7 @@ def _outermost(paths: Iterable[Path]) -> list[Path]:
     chosen: list[Path] = []
     for path in dict.fromkeys(paths):
         if not _within(path, chosen):
-            chosen = [each for each in chosen if not each.is_relative_to(path)] + [path]
+            chosen = [each for each in chosen if not _within(each, [path])] + [path]
     return chosen
 
 
@@ -230,21 +232,22 @@ def walled(program: str, walls: Walls, options: Sequence[str] = ()) -> list[str]
     tmp, shared = walls.private / "tmp", walls.private / "shm"
     for folder in (tmp, shared):
         folder.mkdir(mode=0o700, exist_ok=True)
+    roots, masks = walls.roots, walls.masks
     return [
         program, "--unshare-all", *options, "--die-with-parent", "--cap-drop", "ALL",
         *(["--share-net"] if walls.network else []),
-        *(part for path in walls.roots for part in _shown(path)),
+        *(part for path in roots for part in _shown(path)),
         "--dev", "/dev", "--proc", "/proc",
         # On disk, not in memory: what a command writes there is no way around its memory limit.
         "--bind", str(tmp), str(INSIDE_TMP), "--bind", str(shared), str(_SHARED),
-        *(part for path in _inside_private(walls) for part in _pair("--ro-bind", path)),
-        *(part for path in walls.masks for part in _covered(path)),
+        *(part for path in _inside_private(roots) for part in _pair("--ro-bind", path)),
+        *(part for path in masks for part in _covered(path)),
         *(part for path in walls.reopened for part in _pair("--ro-bind", path)),
         *(part for path in [walls.cwd] for part in _pair("--ro-bind", path)),
         *(part for path in walls.writable for part in _pair("--bind", path)),
         *(part for place, source in walls.mounts.items()
           for part in ("--ro-bind", str(source), str(place))),
-        *(part for path in walls.masks if path.is_dir() for part in ("--remount-ro", str(path))),
+        *(part for path in masks if path.is_dir() for part in ("--remount-ro", str(path))),
         # The rest of the tree is in memory, and could be filled; and in /proc what root runs could
         # change settings of the kernel, whatever privileges it has.
         "--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/",
@@ -252,9 +255,9 @@ def walled(program: str, walls: Walls, options: Sequence[str] = ()) -> list[str]
     ]  # fmt: skip
 
 
-def _inside_private(walls: Walls) -> list[Path]:
+def _inside_private(roots: Iterable[Path]) -> list[Path]:
     """What the command's own /tmp and /dev/shm would cover."""
-    return [path for path in walls.roots if _within(path, [INSIDE_TMP, _SHARED])]
+    return [path for path in roots if _within(path, [INSIDE_TMP, _SHARED])]
 
 
 def _shown(path: Path) -> Iterator[str]:

@@ -246,7 +246,7 @@ def _no_text(content: bytes, cause: str) -> Unreadable:
 
 
 def _pdf_text(content: bytes, part: _Part) -> str:
-    from burnish.system.pdf_files import pdf_pages
+    from burnish.retrieval.documents import pdf_pages
 
     allowance = allowed_text()
     texts: dict[int, str] = {}

@@ -15,8 +15,7 @@ from xml.etree import ElementTree
 from zipfile import BadZipFile
 
 from burnish.system.config import nearest
-from burnish.system.files import Unreadable
-from burnish.system.pdf_files import chosen_pages
+from burnish.system.files import Unreadable, chosen_pages
 from burnish.targets.agent.document_limits import Allowance, OfficeFile, allowed_text, office_file
 
 _STUMBLES = (
