@@ -19,9 +19,7 @@ class ProcessState:
     Not threads: a pool that a wider fixture holds starts them whenever it needs one.
     """
 
-    path: list[str]
-    """The list itself: a test that replaces it and not its content leaks too."""
-    entries: tuple[str, ...]
+    path: tuple[str, ...]
     variables: Mapping[str, str]
     folder: str
     handlers: Mapping[signal.Signals, Any]
@@ -30,8 +28,7 @@ class ProcessState:
     def now(cls) -> Self:
         """As it is."""
         return cls(
-            path=sys.path,
-            entries=tuple(sys.path),
+            path=tuple(sys.path),
             variables=_variables(),
             folder=_folder(),
             handlers={number: signal.getsignal(number) for number in _SIGNALS},
@@ -51,14 +48,11 @@ class ProcessState:
         ]
 
     def _path_leaks(self, projects: Sequence[Path]) -> Iterator[str]:
-        if sys.path is not self.path:
-            yield "sys.path is another list"
-        elif sys.path == [*self.entries]:
+        if sys.path == [*self.path]:
             return
-        added = [each for each in sys.path if each not in self.entries]
-        missing = [each for each in self.entries if each not in sys.path]
-        sys.path = self.path
-        sys.path[:] = self.entries
+        added = [each for each in sys.path if each not in self.path]
+        missing = [each for each in self.path if each not in sys.path]
+        sys.path[:] = self.path
         yield from (f"sys.path has lost {each}" for each in missing)
         foreign = [each for each in added if not any(map(Path(each).is_relative_to, projects))]
         yield from (f"sys.path has gained {each}" for each in foreign)

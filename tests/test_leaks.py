@@ -25,14 +25,6 @@ def test_the_import_path(tmp_path: Path) -> None:
     assert sys.path == entries
 
 
-def test_an_import_path_that_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    before, own = ProcessState.now(), sys.path
-    sys.path = [*sys.path]
-    assert before.leaks(tmp_path) == ["sys.path is another list"]
-    assert sys.path is own
-
-
 def test_the_folder_of_a_project_is_taken_off_the_import_path(tmp_path: Path) -> None:
     before, entries = ProcessState.now(), [*sys.path]
     sys.path.insert(0, str(tmp_path / "project"))

@@ -10,14 +10,20 @@ from typing import Any
 import httpx
 import pytest
 
+from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.projects.clients import AllowedNames, NotAllowed
 from burnish.projects.grid_axes import GridAxes
 from burnish.server import create_app
 from burnish.server.apps import FileApp
+from burnish.server.launcher import Launcher
 from burnish.server.manager import RunManager
 from burnish.server.runs import Datasets
 from burnish.server.shapes import EvaluationSettings
+from burnish.server.work import RunWork
+from burnish.system.borrowed_files import Borrowing
+from burnish.system.files import state_folder
+from burnish.system.restoration import borrowed_folder
 from tests.server.test_api import API, ended, listening, manager_of
 
 pytestmark = pytest.mark.slow
@@ -138,9 +144,51 @@ async def test_a_grid_that_cannot_be_started_whole_is_not_started(tmp_path: Path
         await ended(client, f"{API}/apps/shop/runs/g-3")
         others = [await ended(client, f"{API}/apps/shop/runs/g-{n}") for n in (1, 2)]
         assert not (await manager.get("shop", "g-3")).cancel_requested
-    assert made.status_code == 409
+    assert made.status_code == 409, made.text
     assert {each["status"] for each in others} <= {"canceled", "succeeded"}
     assert all(each["cancel_requested"] or each["status"] == "succeeded" for each in others)
+
+
+async def test_a_run_that_holds_the_prompt_file_is_no_fault_of_the_file(tmp_path: Path) -> None:
+    """Runs wait for each other; that the file is in use now is a conflict, not a bad request."""
+    async with served(tmp_path) as (client, _):
+        (tmp_path / "s.md").write_text("maybe")
+        field = (tmp_path / "s.md").resolve()
+        borrowing = Borrowing({field: b"no\n"}, borrowed_folder(state_folder()))
+        borrowing.note({field: b"maybe"})
+        made = await client.post(f"{API}/evaluations", json={"app": "shop", "id": "mine"})
+        borrowing.put_back()
+        later = await client.post(f"{API}/evaluations", json={"app": "shop", "id": "mine"})
+        await ended(client, f"{API}/apps/shop/runs/mine")
+    error = made.json()["error"]
+    assert (made.status_code, error["code"]) == (409, "run_locked"), made.text
+    assert "s.md is in use by process" in error["message"]
+    assert later.status_code == 201, later.text
+
+
+async def test_all_columns_are_checked_before_the_first_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first writes its text into the file that the others are read from."""
+    new: Grid = {"app": "shop", "id": "g", "values": {"system": ["yes", "maybe", "no"]}}
+    happened: list[str] = []
+    plan, offer = FileApp.plan, Launcher.offer
+
+    def planned(app: FileApp, request: Json, *, tighten: bool = False) -> RunWork:
+        happened.append("checked")
+        return plan(app, request, tighten=tighten)
+
+    async def offered(launcher: Launcher, key: tuple[str, str], work: RunWork) -> None:
+        happened.append("begun")
+        await offer(launcher, key, work)
+
+    async with served(tmp_path) as (client, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(FileApp, "plan", planned)
+            patch.setattr(Launcher, "offer", offered)
+            made = await client.post(f"{API}/grids", json=new)
+            assert happened[:6] == ["checked"] * 3 + ["begun"] * 3
+    assert made.status_code == 201, made.text
 
 
 def test_only_allowed_models_and_what_the_file_offers_may_vary(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused, RunLocked
 from burnish.system import Redactor, YamlTree, read_tree
 from burnish.system.config import dotted, faults_in, problem_of
 from burnish.system.settings import FieldPath, closed_keys
@@ -255,7 +255,10 @@ def validated(
 
 @dataclass(kw_only=True)
 class Problems:
-    """Collects what is wrong with a description, to report all of it at once."""
+    """Collects what is wrong with a description, to report all of it at once.
+
+    That another run holds what it describes is nothing wrong with it: RunLocked is raised.
+    """
 
     places: Places
     found: list[Problem] = field(default_factory=list[Problem])
@@ -264,6 +267,8 @@ class Problems:
         """The result of `make`; if it fails, collects the problem and returns `otherwise`."""
         try:
             return make()
+        except RunLocked:
+            raise
         except BurnishError as error:
             self.found += [self._placed(problem, at) for problem in _problems_of(error)]
         return otherwise
@@ -272,6 +277,8 @@ class Problems:
         """The same for problems that already have a place."""
         try:
             return make()
+        except RunLocked:
+            raise
         except BurnishError as error:
             self.found += _problems_of(error)
         return otherwise

@@ -7,6 +7,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self, TypeAlias, cast
@@ -137,6 +138,46 @@ class RunManager:
 
         The limits of a `client` bind the run; a program that has the manager has none.
         """
+        planned = await self._planned(app_name, run_id, request, client, priority)
+        return await self._offered(planned, client)
+
+    async def start_all(
+        self,
+        app_name: str,
+        requests: Mapping[str, Json],
+        *,
+        client: Client | None = None,
+        priority: Priority | None = None,
+    ) -> list[StoredRun]:
+        """Start runs of one app by their ids, or none of them.
+
+        All are checked before the first begins, which may write where the others are read from.
+        """
+        planned: list[_Planned] = []
+        started: list[StoredRun] = []
+        try:
+            for run_id, request in requests.items():
+                planned.append(await self._planned(app_name, run_id, request, client, priority))
+            while planned:
+                started.append(await self._offered(planned.pop(0), client))
+        except BaseException:  # whatever it was, nobody asked for some of them
+            for each in planned:
+                await each.work.drop()
+            for record in started:
+                with suppress(BurnishError):  # it has ended already
+                    await self.cancel(record.app_name, record.run_id)
+            raise
+        return started
+
+    async def _planned(
+        self,
+        app_name: str,
+        run_id: str,
+        request: Json | RunRequest,
+        client: Client | None,
+        priority: Priority | None,
+    ) -> "_Planned":
+        """Check a request, and make its work."""
         self._check_open()
         app = self.app(app_name)
         urgency = _priority(client, priority)
@@ -144,9 +185,14 @@ class RunManager:
         key = (app_name, run_id or str(uuid.uuid4()))
         self.places.of_new(*key)
         work, stored = await asyncio.to_thread(_planned, app, request, tighten=client is not None)
+        return _Planned(key=key, work=work, request=stored, priority=urgency)
+
+    async def _offered(self, planned: "_Planned", client: Client | None) -> StoredRun:
+        """Store a run, and let a worker take it."""
+        key, work = planned.key, planned.work
         try:
             with self.launcher.reserved(key):
-                record = await self._stored(client, key, work, stored, urgency)
+                record = await self._stored(client, planned)
                 await self.launcher.offer(key, work)
         except BaseException:  # cancelled or failed, what was prepared is dropped
             await work.drop()
@@ -189,15 +235,9 @@ class RunManager:
         """How many runs wait for a worker, of all that share the store."""
         return sum(each.waiting for each in await self.store.queue.lengths())
 
-    async def _stored(
-        self,
-        client: Client | None,
-        key: _Key,
-        work: RunWork,
-        request: Json,
-        priority: Priority,
-    ) -> StoredRun:
+    async def _stored(self, client: Client | None, planned: "_Planned") -> StoredRun:
         """Reserve what a run may spend, and store it."""
+        key, work = planned.key, planned.work
         granted = None
         if client is not None:
             granted = await self.accounting.reserve(client, key, work.budget)
@@ -207,9 +247,9 @@ class RunManager:
             return await self.store.create(
                 *key,
                 strategy=work.strategy,
-                request=request,
+                request=planned.request,
                 account="" if client is None else client.account,
-                priority=priority,
+                priority=planned.priority,
             )
         except BaseException:  # cancelled or failed, the reservation is given back
             if client is not None:
@@ -400,6 +440,16 @@ def _priority(client: Client | None, wish: Priority | None) -> Priority:
         message = f"the priority {wish} is above {most}, the max_priority of this token"
         raise NotAllowed(message, remedy="ask for a lower one, or ask the operator")
     return wish or min(most, Priority.NORMAL, key=lambda each: each.rank)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    """A run that was checked and may be stored."""
+
+    key: _Key
+    work: RunWork
+    request: Json
+    priority: Priority
 
 
 def _planned(

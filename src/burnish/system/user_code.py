@@ -84,7 +84,7 @@ def load_object(
     if _is_program(reference, home):
         raise wrong("this is a program or an internal function of Python, not a function to call")
     try:
-        with leaving_no_bytecode(), _only_folder(home):
+        with _only_folder(home), leaving_no_bytecode():
             _forget_namesakes(module_name, home)
             module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
@@ -126,17 +126,18 @@ def file_fingerprint(file: str | None) -> str:
 def _only_folder(home: str) -> Generator[None, None, None]:
     """Import from a folder and from what is installed, but not from the folders of other files.
 
-    The folder remains on the import path, as the first of them.
+    The folder remains on the import path, as the first of them. The list is replaced and not
+    changed: another thread that imports goes through the one it began with, and skips nothing.
     """
     with _IMPORTING:
         others = [each for each in sys.path if isinstance(each, _ProjectFolder) and each != home]
         # Another part of the program may have added the folder itself.
         usual = [each for each in sys.path if each not in (home, *others)]
-        sys.path[:] = [_ProjectFolder(home), *usual]
+        sys.path = [_ProjectFolder(home), *usual]
         try:
             yield
         finally:
-            sys.path[1:1] = others
+            sys.path = [*sys.path[:1], *others, *sys.path[1:]]
 
 
 def _forget_namesakes(module: str, home: str) -> None:

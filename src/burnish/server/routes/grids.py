@@ -7,14 +7,13 @@ nowhere else: the request of each run says which column it is.
 import asyncio
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from burnish.core.content import Json, codec
-from burnish.core.errors import BurnishError, RunNotFound
+from burnish.core.errors import RunNotFound
 from burnish.projects.grid_axes import GridAxes
 from burnish.reports.evaluation import EvalReport
 from burnish.reports.grid import NOT_YET, GridReport, MeasuredColumn, grid_of
@@ -56,7 +55,8 @@ def grids_router(manager: RunManager) -> APIRouter:
         settings = {axis: tuple(values) for axis, values in new.values.items()}
         axes = GridAxes(models=tuple(new.models), settings=settings)
         jobs = await asyncio.to_thread(app.columns, new.settings, axes, name, most=_MOST_COLUMNS)
-        started = await _start(manager, new, client, name, jobs)
+        requests = {_run_id(name, n): job.to_json() for n, job in enumerate(jobs, start=1)}
+        started = await manager.start_all(new.app, requests, client=client, priority=new.priority)
         response.headers["Location"] = f"{request.url.path}/{new.app}/{name}"
         columns = [(_column_of(record), record) for record in started]
         return _shape(new.app, name, columns)
@@ -77,26 +77,6 @@ _Columns = Sequence[tuple[ColumnRequest, StoredRun | None]]
 
 def _run_id(grid: str, number: int) -> str:
     return f"{grid}-{number}"
-
-
-async def _start(
-    manager: RunManager, new: NewGrid, client: Client, grid: str, jobs: list[JobRequest]
-) -> list[StoredRun]:
-    """Start all columns, or none: those that were started are canceled if another is refused."""
-    started: list[StoredRun] = []
-    try:
-        for number, job in enumerate(jobs, start=1):
-            name = _run_id(grid, number)
-            record = await manager.start(
-                new.app, job.to_json(), run_id=name, client=client, priority=new.priority
-            )
-            started.append(record)
-    except BaseException:  # whatever it was, nobody asked for half a grid
-        for record in started:
-            with suppress(BurnishError):  # it has ended already
-                await manager.cancel(record.app_name, record.run_id)
-        raise
-    return started
 
 
 def _column_of(record: StoredRun) -> ColumnRequest:

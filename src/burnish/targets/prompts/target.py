@@ -91,20 +91,23 @@ class _Begun:
 async def begin(prompts: TargetPrompt, home: Path) -> _Begun:
     """Restore what killed runs left, in files and callbacks; then read."""
     folder = borrowed_folder(home)
-    notes = _files_back(prompts, home)
+    notes = _files_back(home)
     notes += await recall(prompts.names(), prompts.callbacks, folder)
-    return _Begun(values=await prompts.read_all(), notes=notes)
+    values = await prompts.read_all()
+    require_unborrowed(prompts.files, home)
+    return _Begun(values=values, notes=notes)
 
 
 def _begin_at_once(prompts: TargetPrompt, home: Path) -> _Begun:
     """The same without awaiting, if all fields are files."""
-    notes = _files_back(prompts, home)
-    return _Begun(values=prompts.read_files(), notes=notes)
-
-
-def _files_back(prompts: TargetPrompt, home: Path) -> tuple[str, ...]:
-    fates = restore_abandoned(borrowed_folder(home))
+    notes = _files_back(home)
+    values = prompts.read_files()
     require_unborrowed(prompts.files, home)
+    return _Begun(values=values, notes=notes)
+
+
+def _files_back(home: Path) -> tuple[str, ...]:
+    fates = restore_abandoned(borrowed_folder(home))
     return tuple(f"{fate} (a killed run had changed it)" for fate in fates)
 
 
