@@ -18,6 +18,7 @@ from pathlib import Path
 from unittest import mock
 
 from tests.docs.docs_pages import ROOT, Block
+from tests.fork_server import programs
 
 from burnish.cli import main
 
@@ -90,7 +91,7 @@ def run_in_shell(line: str, folder: Path, exported: Mapping[str, str]) -> tuple[
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
-        env={**_environment(), **exported},
+        env={**_environment(), "PATH": f"{programs()}{os.pathsep}{_path()}", **exported},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -192,9 +193,12 @@ def _meant(line: str) -> str:
 
 def _environment() -> dict[str, str]:
     """That of a person with no model of their own, no network, and a terminal without colours."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     drop = re.compile("FORCE_COLOR|GITHUB_ACTIONS|PY_COLORS|EXAMPLE_.*")
     kept = {name: value for name, value in os.environ.items() if not drop.fullmatch(name)}
     nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     plain = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "no_proxy": "127.0.0.1,localhost"}
-    return {**kept, **nowhere, **plain, "PATH": path}
+    return {**kept, **nowhere, **plain, "PATH": _path()}
+
+
+def _path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
