@@ -13,6 +13,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # One more than the two cores of a small machine: many tests wait for a process of their own.
 WORKERS ?= 3
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+# On all cores at once, which pip does on one. Packages contain templates that are no Python.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src || true
 
 .PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-compare bench-search bench-mipro bench-small bench-small-mipro bench-mixed bench-real bench-truth soak docs screenshots deps build clean
 
@@ -127,15 +129,16 @@ $(VENV)/.created: Makefile
 
 $(VENV)/.burnish: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing burnish (pinned in constraints.txt)"
-	@$(PIP) install -c constraints.txt hatchling editables
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[local,numeric]'
-	@$(BIN)/python -m compileall -q src
+	@$(PIP) install --no-compile -c constraints.txt hatchling editables
+	@$(PIP) install --no-compile -c constraints.txt --no-build-isolation -e '.[local,numeric]'
+	@$(COMPILE)
 	@$(BIN)/burnish models pull smollm2 || echo "without its model the demo cannot run"
 	@touch $@
 
 $(VENV)/.burnish-dev: $(VENV)/.burnish
 	@echo "installing the development tools (pinned in constraints.txt)"
-	@$(PIP) install -c constraints.txt setuptools wheel # rouge-score is built on the spot
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[all,dev,docs]'
+	@$(PIP) install --no-compile -c constraints.txt setuptools wheel # rouge-score is built on the spot
+	@$(PIP) install --no-compile -c constraints.txt --no-build-isolation -e '.[all,dev,docs]'
+	@$(COMPILE)
 	@$(BIN)/burnish models pull minilm || echo "the tests of the embedding model will be skipped"
 	@touch $@

@@ -3,6 +3,7 @@
 import pytest
 
 from burnish.models.answers import (
+    continues_cases,
     is_about_itself,
     is_copied,
     is_reply,
@@ -18,6 +19,7 @@ FRAME = {
     "- new_text: the text",
 }
 RULE = "Answer POS or NEG.\nWrite nothing else."
+SHOWN = "Case desk-017\nInput: It is broken.\nThe agent's answer: sales"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +117,23 @@ def test_what_a_chat_model_says_to_its_user_is_no_text(text: str, reply: bool) -
 def test_what_speaks_about_a_text_is_no_text(text: str, about: bool) -> None:
     assert is_about_itself(text, "Classify the review.") is about
     assert not is_about_itself(text, text), "an agent may have to do with texts"
+
+
+@pytest.mark.parametrize(
+    ("text", "cases", "goes_on"),
+    [
+        ("Case desk-018\nInput: My screen is dark.\nExpected answer: repairs", SHOWN, True),
+        ("Name the team.\n\n  Case desk-4\nInput: Where is it?", SHOWN, True),
+        ("Case desk-017 is for repairs.", SHOWN, False),
+        ("Case sensitive: write the labels as they are.", SHOWN, False),
+        (RULE, SHOWN, False),
+        (RULE, "", False),
+        ("Case laptop\nInput: It is slow.", "Case lamp\nInput: It is broken.", False),
+    ],
+)
+def test_further_cases_are_no_text(text: str, cases: str, goes_on: bool) -> None:
+    assert continues_cases(text, cases, "Name the team.") is goes_on
+    assert not continues_cases(text, cases, text), "an agent may have to do with cases"
 
 
 def test_a_line_of_the_prompt_inside_of_another_goes_and_short_ones_stay() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import fcntl
 import json
 import os
 import subprocess
@@ -37,8 +38,22 @@ Installed = Callable[..., Awaitable[Printed]]
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel; other packages are those of this Python."""
-    home = tmp_path_factory.mktemp("installed")
+    """A virtual environment with the wheel, made by the first worker that needs it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    home = shared / "installed"
+    with (shared / "installed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / "made").exists():
+            home.mkdir()
+            _make_environment(home)
+            (home / "made").touch()
+    return home / "venv"
+
+
+def _make_environment(home: Path) -> None:
+    """Other packages than burnish are those of this Python."""
     _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(home), cwd=ROOT)
     [wheel] = home.glob("*.whl")
     venv.create(home / "venv", with_pip=False, symlinks=True)
@@ -48,7 +63,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = str(home / "venv/bin/python")
     install = ["install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(wheel)]
     _run(sys.executable, "-m", "pip", "--python", python, *install, cwd=home)
-    return home / "venv"
 
 
 def _run(*command: str, cwd: Path) -> None:

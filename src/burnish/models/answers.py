@@ -142,6 +142,17 @@ def is_about_itself(text: str, current: str) -> bool:
     return bool(_ABOUT_IT.search(text)) and not _ABOUT_IT.search(current)
 
 
+def continues_cases(text: str, cases: str, current: str) -> bool:
+    """Whether a text goes on with the list of cases, as with `Case 18` where `Case 17` is shown."""
+    heading = cases.strip().partition("\n")[0].strip()
+    parts = re.split(r"\d+", heading)
+    if len(parts) == 1:  # names without numbers look like any other line
+        return False
+    alike = r"\d+".join(map(re.escape, parts))
+    another = re.compile(rf"^[ \t]*{alike}[ \t]*$", re.MULTILINE)
+    return bool(another.search(text)) and not another.search(current)
+
+
 def is_copied(text: str, request: str, *, current: str = "") -> bool:
     """Whether a text is a piece of its request, such as the question of a case.
 

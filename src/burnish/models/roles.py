@@ -27,6 +27,7 @@ from burnish.core.trials import ASKED_AGAIN
 from burnish.models.answers import (
     NotAnObject,
     UnusableAnswer,
+    continues_cases,
     is_about_itself,
     is_copied,
     is_reply,
@@ -247,6 +248,8 @@ class RewrittenText(Generic[Request, Answer]):
             return f"{self.part} was a reply in a chat, and no text to use"
         if is_about_itself(text, current):
             return f"{self.part} spoke about the text, and must be the text itself"
+        if continues_cases(text, self.cases(request), current):
+            return f"{self.part} went on with the list of cases, and must be the text itself"
         return ""
 
 
