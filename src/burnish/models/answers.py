@@ -33,7 +33,8 @@ _PREAMBLE = re.compile(
 _REPLY = re.compile(
     r"(?:(?:sure|certainly|of course|absolutely|okay|ok)\b\W{1,3})?"
     r"(?:I(?:'d| would) be (?:glad|happy) to|I(?:'m| am) (?:sorry|an AI)|I apologi[sz]e"
-    r"|I can(?:not|'t)? (?:help|assist)|how can I (?:help|assist))\b",
+    r"|I can(?:not|'t)? (?:help|assist)|how can I (?:help|assist)"
+    r"|I understand (?:that )?you(?:'re| are| want| need))\b",
     re.IGNORECASE,
 )
 _ABOUT_IT = re.compile(
