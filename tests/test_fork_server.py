@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.console import child, finish, forked
+from tests.cli.console import child, finish, forked, until
+from tests.fork_server import programs
 
 FACTS = """
 import json, os, signal, sys
@@ -74,3 +76,43 @@ def test_what_one_imports_is_not_there_in_the_next(tmp_path: Path) -> None:
     seen = finish(forked(cwd=tmp_path, start="import sys; print('left_over' in sys.modules)"))
     assert seen.out == "False\n"
     assert "left_over" not in sys.modules
+
+
+def test_programs_of_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("NAME = 'beside'")
+    (tmp_path / "own.py").write_text(
+        "import beside, sys\n"
+        "print(beside.NAME, __file__, sys.argv, sys.stdin.read().strip(), __name__)\n"
+        "sys.exit(7)\n"
+    )
+    line = "burnish --version; echo said | python $OLDPWD/own.py a 'b c'; echo $?; python -V"
+    path = f"{programs()}{os.pathsep}{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", f"cd / && {line}"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    version, own, code, python = ended.stdout.splitlines()
+    file = str(tmp_path / "own.py")
+    assert version.startswith("burnish ")
+    assert own == f"beside {file} {[file, 'a', 'b c']} said __main__"
+    assert (code, python) == ("7", f"Python {sys.version.split()[0]}")
+
+
+def test_a_program_whose_caller_is_killed_ends_too(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"
+    )
+    caller = subprocess.Popen(
+        [programs() / "python", "own.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert caller.stdout is not None
+    with caller.stdout:
+        own = Path("/proc") / caller.stdout.readline().strip()
+        assert own.exists()
+        caller.kill()
+        caller.wait()
+        until(lambda: not own.exists())
