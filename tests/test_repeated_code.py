@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("src", "scripts", "benchmarks")
 LENGTH = 10
+STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+"""The text around the braces of an f-string is a token of its own from Python 3.12 on."""
 
 
 def test_no_ten_lines_of_one_shape_stand_twice() -> None:
@@ -115,6 +117,6 @@ def token_shape(token: tokenize.TokenInfo) -> str:
         return token.string if keyword.iskeyword(token.string) else "name"
     if token.type == tokenize.NUMBER:
         return "0"
-    if token.type == tokenize.STRING:
+    if token.type in STRINGS:
         return "text"
     return token.string

@@ -38,10 +38,13 @@ def execute(url: DatabaseUrl, *statements: str) -> list[Any]:
     """What the last statement gives; each is committed by itself."""
     database = Database(url, trouble=BurnishError, pooled=False)
     rows: list[Any] = []
-    with database.connect(isolation_level="AUTOCOMMIT") as db:
-        for statement in statements:
-            result = db.exec_driver_sql(statement)
-            rows = [*result] if result.returns_rows else []
+    try:
+        with database.connect(isolation_level="AUTOCOMMIT") as db:
+            for statement in statements:
+                result = db.exec_driver_sql(statement)
+                rows = [*result] if result.returns_rows else []
+    finally:
+        database.close()
     return rows
 
 
