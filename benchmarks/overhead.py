@@ -9,11 +9,14 @@ from contextlib import aclosing
 from pathlib import Path
 
 from benchmarks.figures import Figure
+from benchmarks.pools import alone
 from burnish.core.cases import Case, Dataset, Split
+from burnish.core.comparisons import decide
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Objective
 from burnish.core.protocols import Target
 from burnish.core.surfaces import Candidate, TextSurface
+from burnish.core.trials import SplitResult, Trial
 from burnish.journal.executors import AsyncioExecutor
 from burnish.journal.once import DirectEffects
 from burnish.runs.case_work import CasePolicy, CaseWorker
@@ -46,7 +49,7 @@ def figures() -> list[Figure]:
         ),
         Figure(
             what="memory growth over 100,000 journaled results",
-            value=asyncio.run(_growth()),
+            value=alone(growth_of_memory),
             unit="MB",
             goal=30,
         ),
@@ -148,8 +151,12 @@ async def _efficiency() -> float:
     return (len(cases) * 0.05 / CONCURRENCY) / took
 
 
+def growth_of_memory() -> float:
+    """Grown peak memory in MB over 100,000 results, after 10,000; in a process of its own."""
+    return asyncio.run(_growth())
+
+
 async def _growth() -> float:
-    """Grown peak memory in MB over 100,000 results, after 10,000 to warm up."""
     cases = make_cases(1000)
     with tempfile.TemporaryDirectory() as folder:
         run = start(setup(cases), folder=Path(folder) / "run")
@@ -164,6 +171,14 @@ async def _growth() -> float:
 
 
 async def sweep(run: Run, cases: tuple[Case, ...], number: int) -> None:
-    """Evaluate another candidate on these cases."""
+    """Evaluate another candidate on these cases, and reject it."""
     candidate = Candidate(values={"text": f"x{number}"})
-    await run.evaluate(candidate, split=Split.TRAIN, cases=cases)
+    result = await run.evaluate(candidate, split=Split.TRAIN, cases=cases)
+    run.record(
+        Trial(
+            candidate=candidate,
+            touched=("text",),
+            train=SplitResult.of(result, run.objective),
+            decision=decide("strict", "not_better", "every answer is the same", {}),
+        )
+    )

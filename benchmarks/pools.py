@@ -1,4 +1,4 @@
-"""Searches in several processes, and how far they are."""
+"""Work in processes of its own: searches, and how far they are."""
 
 import multiprocessing
 import sys
@@ -8,6 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def alone(measure: Callable[[], R]) -> R:
+    """What a function gives in a process in which nothing ran before."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
+        return pool.submit(measure).result()
 
 
 def searched(search: Callable[[T], R], tasks: Sequence[T], processes: int) -> Iterator[R]:

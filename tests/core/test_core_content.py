@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.core.content import (
+    DigestSet,
     Json,
     canonical,
     codec,
@@ -164,3 +165,23 @@ class TestStreams:
     def test_other_names_or_seeds_give_another(self, pair: list[tuple[int, str, int]]) -> None:
         first, second = (stream(*names).getrandbits(64) for names in pair)
         assert first != second
+
+
+_DIGESTS = st.integers(0, 40).map(lambda number: bytes.fromhex(digest(number)))
+
+
+@given(st.lists(_DIGESTS), st.lists(st.tuples(st.booleans(), _DIGESTS)), st.integers(1, 5))
+@settings(deadline=None)
+def test_a_set_of_digests_is_a_set(
+    first: list[bytes], changes: list[tuple[bool, bytes]], late: int
+) -> None:
+    class Small(DigestSet):
+        _LATE = late
+
+    compact, plain = Small(first), set(first)
+    for added, each in changes:
+        for either in (compact, plain):
+            either.add(each) if added else either.discard(each)
+        assert len(compact) == len(plain)
+    every = [bytes.fromhex(digest(number)) for number in range(42)]
+    assert [each in compact for each in every] == [each in plain for each in every]

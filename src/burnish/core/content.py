@@ -3,6 +3,8 @@
 import hashlib
 import json
 import random
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -152,6 +154,49 @@ def digest(value: Json) -> str:
 def short_id(value: Json) -> str:
     """A digest short enough to read and long enough to be unique in a project."""
     return digest(value)[:16]
+
+
+class DigestSet:
+    """A set of SHA-256 digests, of which it keeps eight bytes: a tenth of what a set takes.
+
+    Among a million digests, two have the same eight bytes once in thirty-seven million times.
+    """
+
+    _LATE = 30_000
+    """So many are looked up in a set, which is quicker, before they are sorted in."""
+
+    def __init__(self, digests: Iterable[bytes] = ()) -> None:
+        self._sorted = array("Q", sorted({int.from_bytes(each[:8], "big") for each in digests}))
+        self._late: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._late)
+
+    def __contains__(self, digest: bytes) -> bool:
+        number = int.from_bytes(digest[:8], "big")
+        return number in self._late or (bool(self._sorted) and self._place(number) is not None)
+
+    def add(self, digest: bytes) -> None:
+        """Add a digest."""
+        if digest in self:
+            return
+        self._late.add(int.from_bytes(digest[:8], "big"))
+        # A share of all, so that sorting them in costs every digest the same.
+        if len(self._late) > max(self._LATE, len(self._sorted) // 8):
+            self._sorted = array("Q", sorted([*self._sorted, *self._late]))
+            self._late = set()
+
+    def discard(self, digest: bytes) -> None:
+        """Remove a digest if it is in it."""
+        number = int.from_bytes(digest[:8], "big")
+        self._late.discard(number)
+        if (place := self._place(number)) is not None:
+            del self._sorted[place]
+
+    def _place(self, number: int) -> int | None:
+        place = bisect_left(self._sorted, number)
+        found = place < len(self._sorted) and self._sorted[place] == number
+        return place if found else None
 
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from burnish.core.content import Json, of_canonical, record
+from burnish.core.content import DigestSet, Json, of_canonical, record
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.core.protocols import Call
@@ -122,13 +122,13 @@ class Journal(_OpenJournal):
             self._continued = {str(label): int(number) for label, number in rows}
             self.sealed_read = self.mark("sealed_read") is not None
             self._billed = storage.billed(db, sql)
-            # Most lookups miss: a number per effect saves a query.
-            self._known = {_number_of(key) for (key,) in db.execute(sql.keys)}
+            # Most lookups miss: a few bytes per effect save a query.
+            self._known = DigestSet(key for (key,) in db.execute(sql.keys))
 
     def find(self, key: str) -> Stored | None:
         """A completed effect, or None."""
         compact = bytes.fromhex(key)
-        if _number_of(compact) not in self._known:
+        if compact not in self._known:
             return None
         with reading(self.path):
             row = self._db.execute(self._sql.find, (compact,)).fetchone()
@@ -145,7 +145,7 @@ class Journal(_OpenJournal):
     def forget(self, key: str) -> None:
         """Perform an effect again whose value is no longer whole; it stays billed."""
         row = bytes.fromhex(key)
-        self._known.discard(_number_of(row))
+        self._known.discard(row)
         self._writer.put(*((statement, (row,)) for statement in self._sql.lose_result))
 
     async def note(self, call: Call[Any], *, trial: int, request: bytes) -> None:
@@ -186,8 +186,7 @@ class Journal(_OpenJournal):
             _MISSING * missing + _WITHHELD * withheld,
             int(imported),
         )
-        number = _number_of(key)
-        self._results += number not in self._known
+        self._results += key not in self._known
         if call.computed:
             self._writer.put((self._sql.complete, row))
         else:
@@ -195,7 +194,7 @@ class Journal(_OpenJournal):
             self._counted.append((done, self._results))
             await done
             self._reach_committed()
-        self._known.add(number)
+        self._known.add(key)
 
     def lose(self, call: Call[Any]) -> None:
         """Record that a started effect will not be completed: it is billed, but not spent."""
@@ -287,11 +286,6 @@ class Journal(_OpenJournal):
             return None
         self._time_kept = active
         return self._sql.keep_time, (active, self._session)
-
-
-def _number_of(key: bytes) -> int:
-    """Enough of a key to tell it from the others of a run, in half the memory."""
-    return int.from_bytes(key[:7], "big")
 
 
 def _identity(key: bytes, call: Call[Any], trial: int, request: bytes) -> tuple[Any, ...]:

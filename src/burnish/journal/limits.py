@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from burnish.core.content import DigestSet
 from burnish.core.money import NOTHING, Spend, to_nano, to_usd
 from burnish.core.trials import StopReason
 
@@ -111,7 +112,7 @@ class Meter:
         self.spent: Spend = NOTHING
         self.runs = 0
         """Runs of cases that were used, whoever paid for them: a fork counts what it imports."""
-        self._used: set[bytes] = set()
+        self._used = DigestSet()
         self._before = before
         """Counts what was used before: those effects cost nothing here."""
         self._measured = NOTHING

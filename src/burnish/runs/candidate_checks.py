@@ -6,12 +6,13 @@ not worse than the baseline.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 from burnish.core.cases import Case, Dataset, Outcome, Split, Trace, Usage
 from burnish.core.comparisons import Pair
 from burnish.core.content import Json, codec, short_id
-from burnish.core.evaluations import CaseResult, Evaluation, Objective
+from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
 from burnish.core.gates import OfferRule, not_worse
 from burnish.core.money import NOTHING
 from burnish.core.protocols import Call, Effects, Receipt, Rehearsable, Scope, Target
@@ -164,9 +165,18 @@ def _without_words(outcome: Outcome) -> Outcome:
     )
 
 
+@lru_cache(maxsize=4096)
+def _numbers(scores: tuple[tuple[Any, ...], ...]) -> tuple[Score, ...]:
+    """Scores without their reasons; equal ones of many runs are the same."""
+    return tuple(
+        Score(metric=metric, value=value, passed=passed, turn=turn, unreachable=unreachable)
+        for metric, value, passed, turn, unreachable in scores
+    )
+
+
 @dataclass
 class IncumbentResults:
-    """The results of the candidates that may be offered, without what the agent said."""
+    """The results of the candidates that may be offered, without what agents and judges said."""
 
     _results: dict[tuple[str, Split], dict[tuple[str, int], CaseResult]] = field(
         default_factory=dict[tuple[str, Split], dict[tuple[str, int], CaseResult]]
@@ -180,7 +190,12 @@ class IncumbentResults:
                 case=result.case,
                 draw=result.draw,
                 outcome=_without_words(result.outcome),
-                scores=result.scores,
+                scores=_numbers(
+                    tuple(
+                        (each.metric, each.value, each.passed, each.turn, each.unreachable)
+                        for each in result.scores
+                    )
+                ),
             )
 
     def forget(self, candidate: str) -> None:
