@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -227,12 +228,13 @@ def _is_the_process(status: int) -> bool:
         return True
     for number in range(3):
         os.close(number)
-    os.write(status, _NUMBER.pack(pid))
+    with suppress(BrokenPipeError):  # whoever wanted it was killed
+        os.write(status, _NUMBER.pack(pid))
     watched = os.pidfd_open(pid)
     if watched not in select.select([watched, status], [], [])[0]:
-        os.kill(pid, signal.SIGKILL)  # whoever wanted it was killed
-        os._exit(0)
-    os.write(status, _NUMBER.pack(os.waitpid(pid, 0)[1]))
+        os.kill(pid, signal.SIGKILL)  # the same, at any time until it ends
+    with suppress(BrokenPipeError):
+        os.write(status, _NUMBER.pack(os.waitpid(pid, 0)[1]))
     os._exit(0)
 
 
