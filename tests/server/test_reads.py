@@ -1,6 +1,8 @@
 """Frequent reads: the short way answers like the usual one, and nothing is shown as it was."""
 
 import asyncio
+import math
+import socket
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
@@ -92,7 +94,10 @@ async def test_the_short_way_answers_like_the_usual_one(tmp_path: Path, token: s
                     assert token == TOKEN or answer.status_code in (401, 429)
 
 
-async def test_what_another_process_writes_is_shown_at_once(tmp_path: Path) -> None:
+async def test_what_another_process_writes_is_shown_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_runs, "RECENT", 0.0)  # but tags in lists: a second later
     async with manager_in(tmp_path) as manager, client_of(create_app(manager)) as client:
 
         async def shown() -> list[tuple[str, str, list[str]]]:
@@ -118,6 +123,31 @@ async def test_what_another_process_writes_is_shown_at_once(tmp_path: Path) -> N
     assert before[0] == before[1] == [("queued", "no file x", [])]
     assert written == [("failed", "e", [])]
     assert (tagged, again) == ([("failed", "e", ["t"])], [("failed", "e", ["other"])])
+
+
+async def test_lists_look_for_tags_once_a_second_and_after_they_were_set_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_runs, "RECENT", math.inf)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    async with manager_in(tmp_path) as manager, client_of(create_app(manager)) as client:
+        where = Where(folder=str(folder), host=socket.gethostname())
+        await manager.store.update("a", "one", RunChanges(where=where))
+
+        async def tags(**query: str) -> list[list[str]]:
+            listed = await client.get(f"{API}/runs", params={"app": "a", **query})
+            return [run["tags"] for run in listed.json()["runs"]]
+
+        assert await tags() == [[]]
+        (folder / TAGS).write_text('["theirs"]')
+        assert (await client.get(f"{API}/apps/a/runs/one")).json()["tags"] == ["theirs"]
+        assert await tags() == [[]]
+        assert await tags(tag="theirs") == [["theirs"]]  # a question about tags is not guessed at
+        ours = await client.put(f"{API}/apps/a/runs/one/tags", json={"tags": ["ours"]})
+        assert ours.json()["tags"] == ["ours"]
+        assert await tags() == [["ours"]]
 
 
 async def test_runs_of_two_stores_with_the_same_names_are_not_mistaken(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ import json
 import re
 import shutil
 import socket
+import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -276,12 +277,26 @@ class RunPlace:
         forget_run(self.folder)
 
 
+RECENT = 1.0
+"""For so many seconds a list shows the tags that it has seen."""
+_MOST_RECENT = 10_000
+_Named: TypeAlias = tuple[str, str, str]
+
+
+def _named(record: StoredRun) -> _Named:
+    return record.app_name, record.run_id, record.where.folder
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunPlaces:
     """Where the runs of a service are stored."""
 
     data: Path
     journals: DatabaseJournals | None = None
+    _recent: "dict[_Named, tuple[float, tuple[str, ...]]]" = field(
+        default_factory=dict["_Named", tuple[float, tuple[str, ...]]]
+    )
+    """Tags of runs, and until when lists show them."""
 
     def __post_init__(self) -> None:
         url = None if self.journals is None else self.journals.url
@@ -335,14 +350,31 @@ class RunPlaces:
         return RunPlace(folder=Path(record.where.folder))
 
     def tags(self, record: StoredRun) -> tuple[str, ...]:
-        """The tags of a run that has begun, if its folder can be seen from here."""
+        """The tags of a run that has begun, if its folder can be read from here."""
         if not record.where.folder:
             return ()
         folder = record.where.folder
-        if record.where.journal == "database":
-            folder = str(self.of_new(record.app_name, record.run_id).folder)
-        header, changed = map(_file_state, _tag_files(folder))
-        return _tags_read(folder, header, changed) if header else ()
+        with suppress(BurnishError):
+            if record.where.journal == "database":
+                folder = str(self.of_new(record.app_name, record.run_id).folder)
+            header, changed = map(_file_state, _tag_files(folder))
+            return _tags_read(folder, header, changed) if header else ()
+        return ()
+
+    def recent_tags(self, record: StoredRun) -> tuple[str, ...]:
+        """The same for a list, at most a second old: a page would look at a hundred files."""
+        key, now = _named(record), time.monotonic()
+        until, tags = self._recent.get(key, (now, ()))
+        if until <= now:
+            tags = self.tags(record)
+            if len(self._recent) >= _MOST_RECENT:
+                self._recent.clear()
+            self._recent[key] = (now + RECENT, tags)
+        return tags
+
+    def forget_tags(self, record: StoredRun) -> None:
+        """Look again for the next list: they were changed here."""
+        self._recent.pop(_named(record), None)
 
     def steered(self, record: StoredRun) -> RunPlace:
         """The place where a run looks for notes of people; NotHere if this process has no part.

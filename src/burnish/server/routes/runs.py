@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -15,7 +15,6 @@ from starlette.types import Receive, Scope, Send
 from burnish.compat.promptiter import read_request
 from burnish.core.cases import Case
 from burnish.core.content import codec
-from burnish.core.errors import BurnishError
 from burnish.datasets.agent_cases import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
@@ -268,14 +267,7 @@ async def delete_run(app: _AppName, run_id: _RunId, manager: _Manager, client: _
 
 def _shown(manager: RunManager, record: StoredRun) -> RunShape:
     left = manager.left.get((record.app_name, record.run_id), "")
-    return RunShape.of(record, left, _tags(manager, record))
-
-
-def _tags(manager: RunManager, record: StoredRun) -> tuple[str, ...]:
-    """The tags of a run whose folder is on this machine."""
-    with suppress(BurnishError):
-        return manager.places.tags(record)
-    return ()
+    return RunShape.of(record, left, manager.places.tags(record))
 
 
 def _answer(content: bytes) -> Response:
@@ -287,10 +279,11 @@ async def _run_list(
     manager: RunManager, which: RunFilter, limit: int, cursor: str, *, tag: str = ""
 ) -> Response:
     page = await manager.list_runs(which, limit=limit, cursor=cursor)
-    left = manager.left
+    left, places = manager.left, manager.places
+    find = places.tags if tag else places.recent_tags
 
     def content() -> bytes:
-        tagged = ((run, _tags(manager, run)) for run in page.runs)
+        tagged = ((run, find(run)) for run in page.runs)
         listed = [
             _listed(run, left.get((run.app_name, run.run_id), ""), tags)
             for run, tags in tagged
@@ -326,7 +319,9 @@ async def tag_run(
     """Replace the tags of a run that has begun."""
     await manager.accounting.check_owner(client, (app, run_id))
     await asyncio.to_thread(set_tags, home.folder, new.tags)
-    return _shown(manager, await manager.get(app, run_id, result=False))
+    record = await manager.get(app, run_id, result=False)
+    manager.places.forget_tags(record)
+    return _shown(manager, record)
 
 
 @_runs.get(f"{_RUN}/trials")

@@ -70,6 +70,7 @@ T = TypeVar("T")
 _CURSOR = "before-"
 _LONGEST = 255
 _REQUEST, _RESULT = "request", "result"
+_THREADS = "burnish-store"
 _NEW = {
     "status": RunStatus.QUEUED.value,
     "error": "",
@@ -84,15 +85,19 @@ _NEW = {
 
 
 def _threaded(
-    method: Callable[Concatenate["DatabaseRunStore", P], T],
+    method: Callable[Concatenate["DatabaseRunStore", P], T], *, reads: bool = False
 ) -> Callable[Concatenate["DatabaseRunStore", P], "CoroutineType[Any, Any, T]"]:
     """Run the method in one of the store's threads: databases and large JSON block."""
 
     @functools.wraps(method)
     async def call(self: "DatabaseRunStore", *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.in_thread(functools.partial(method, self, *args, **kwargs))
+        work = functools.partial(method, self, *args, **kwargs)
+        return await self.in_thread(work, self.readers if reads else None)
 
     return call
+
+
+_reading = functools.partial(_threaded, reads=True)
 
 
 class DatabaseRunStore:
@@ -107,7 +112,11 @@ class DatabaseRunStore:
         patience: float = 60.0,
     ) -> None:
         self._database = Database(url, trouble=functools.partial(_trouble, url))
-        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="burnish-store")
+        self.threads = self.readers = ThreadPoolExecutor(threads, thread_name_prefix=_THREADS)
+        if url.kind == "sqlite":
+            # It reads in this process, and gives up the interpreter after every row: two threads
+            # that read take longer than one.
+            self.readers = ThreadPoolExecutor(1, thread_name_prefix=_THREADS)
         self.closed = False
         self.patience = patience
         """Seconds after which a call that the database does not answer has failed."""
@@ -138,11 +147,13 @@ class DatabaseRunStore:
         with self._database.transaction(may_create=True) as db:
             (schema.migrate if create_schema else schema.require)(db)
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
+    async def in_thread(
+        self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None
+    ) -> T:
         """Do work that blocks, in one of the store's threads; StoreTrouble if it takes too long."""
         if self.closed:
             raise StoreTrouble("the store is closed")
-        answer = asyncio.get_running_loop().run_in_executor(self.threads, work)
+        answer = asyncio.get_running_loop().run_in_executor(threads or self.threads, work)
         try:
             async with asyncio.timeout(self.patience):
                 return await answer
@@ -151,7 +162,8 @@ class DatabaseRunStore:
 
     async def close(self) -> None:
         self.closed = True
-        await asyncio.to_thread(self.threads.shutdown)
+        for threads in {self.threads, self.readers}:
+            await asyncio.to_thread(threads.shutdown)
         self._database.close()
 
     @_threaded
@@ -187,7 +199,7 @@ class DatabaseRunStore:
             raise RunExists(app_name, run_id) from None
         return StoredRun.of_row(row, request=unpack(content))
 
-    @_threaded
+    @_reading
     def get(self, app_name: str, run_id: str, *, result: bool = True) -> StoredRun:
         query = self._with_documents if result else self._with_request
         rows = self._found(query, app_name, run_id)
@@ -222,7 +234,7 @@ class DatabaseRunStore:
             self.queue.remove(db, row["id"])
             db.execute(delete(self._runs).where(self._runs.c.id == row["id"]))
 
-    @_threaded
+    @_reading
     def list_runs(self, which: RunFilter = EVERY, *, limit: int = 50, cursor: str = "") -> RunPage:
         before = _number_of(cursor)
         asked = vars(which) | {"status": which.status and which.status.value}
@@ -277,7 +289,7 @@ class DatabaseRunStore:
         except IntegrityError:  # another process has just kept the event of this key
             return append()
 
-    @_threaded
+    @_reading
     def events(
         self, app_name: str, run_id: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[RunEvent, ...]:
