@@ -1,7 +1,6 @@
 """Overhead per case, efficiency under concurrency, growth of memory."""
 
 import asyncio
-import resource
 import tempfile
 import time
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from benchmarks.pools import alone
+from benchmarks.pools import alone, peak_memory
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.comparisons import decide
 from burnish.core.errors import Problem
@@ -162,12 +161,12 @@ async def _growth() -> float:
         run = start(setup(cases), folder=Path(folder) / "run")
         for number in range(10):
             await sweep(run, cases, number)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_memory()
         for number in range(10, 110):
             await sweep(run, cases, number)
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        after = peak_memory()
         await run.close()
-    return (after - before) / 1024
+    return after - before
 
 
 async def sweep(run: Run, cases: tuple[Case, ...], number: int) -> None:

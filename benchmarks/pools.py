@@ -1,9 +1,12 @@
 """Work in processes of its own: searches, and how far they are."""
 
 import multiprocessing
+import re
+import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,6 +18,17 @@ def alone(measure: Callable[[], R]) -> R:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
         return pool.submit(measure).result()
+
+
+def peak_memory() -> float:
+    """The most memory that this process has had, in MB."""
+    status = Path("/proc/self/status")
+    if not status.is_file():  # where the other number is in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    # Linux counts as ru_maxrss what the process had that started this one, too.
+    peak = re.search(r"VmHWM:\s+(\d+)", status.read_text())
+    assert peak is not None
+    return int(peak[1]) / 1024
 
 
 def searched(search: Callable[[T], R], tasks: Sequence[T], processes: int) -> Iterator[R]:

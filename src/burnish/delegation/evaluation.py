@@ -3,6 +3,7 @@
 import ast
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
@@ -67,7 +68,7 @@ class MetricMeasurement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DelegationMetric:
+class DelegationMetric(ABC):
     """Scores a finished delegation from 0 to 1."""
 
     name: str
@@ -88,9 +89,9 @@ class DelegationMetric:
         """What it reads of the run besides the files, such as `budget.remaining`."""
         return frozenset()
 
+    @abstractmethod
     async def score(self, final: Final, context: WorkContext) -> tuple[float, str]:
         """A score and the evidence for it; raises _CannotScore."""
-        raise NotImplementedError
 
 
 class _CannotScore(Exception):

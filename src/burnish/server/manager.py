@@ -138,7 +138,7 @@ class RunManager:
 
         The limits of a `client` bind the run; a program that has the manager has none.
         """
-        planned = await self._planned(app_name, run_id, request, client, priority)
+        planned = await self._plan(app_name, run_id, request, client, priority)
         return await self._offered(planned, client)
 
     async def start_all(
@@ -157,7 +157,7 @@ class RunManager:
         started: list[StoredRun] = []
         try:
             for run_id, request in requests.items():
-                planned.append(await self._planned(app_name, run_id, request, client, priority))
+                planned.append(await self._plan(app_name, run_id, request, client, priority))
             while planned:
                 started.append(await self._offered(planned.pop(0), client))
         except BaseException:  # whatever it was, nobody asked for some of them
@@ -169,7 +169,7 @@ class RunManager:
             raise
         return started
 
-    async def _planned(
+    async def _plan(
         self,
         app_name: str,
         run_id: str,
@@ -184,7 +184,7 @@ class RunManager:
         await self._check_room()
         key = (app_name, run_id or str(uuid.uuid4()))
         self.places.of_new(*key)
-        work, stored = await asyncio.to_thread(_planned, app, request, tighten=client is not None)
+        work, stored = await asyncio.to_thread(_work_of, app, request, tighten=client is not None)
         return _Planned(key=key, work=work, request=stored, priority=urgency)
 
     async def _offered(self, planned: "_Planned", client: Client | None) -> StoredRun:
@@ -452,7 +452,7 @@ class _Planned:
     priority: Priority
 
 
-def _planned(
+def _work_of(
     app: App, request: Json | RunRequest, *, tighten: bool
 ) -> tuple[RunWork, dict[str, Json]]:
     """The work, and the request as it will be stored."""
@@ -475,7 +475,7 @@ async def _with_limits(app: App, request: Json, limits: Mapping[str, float]) -> 
         remedy = "resume it without new limits, or start a new run"
         raise AppUnfit("the limits of this run cannot change", remedy=remedy)
     asked: Json = {"settings": {**job.settings.values, **limits}}
-    work, settings = await asyncio.to_thread(_planned, app, asked, tighten=True)
+    work, settings = await asyncio.to_thread(_work_of, app, asked, tighten=True)
     budget = work.budget
     await work.drop()
     new: dict[str, Json] = {name: getattr(budget, name) for name in limits}
