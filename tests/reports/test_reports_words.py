@@ -1,11 +1,15 @@
 """Numbers and short texts as people read them."""
 
+import io
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from burnish.core.formatting import (
     counted,
@@ -176,7 +180,24 @@ def test_control_characters_become_visible() -> None:
     assert visible("a\x1b[31mb\x07\x7f\x9bc\n\td") == "a␛[31mb␇␡\ufffdc\n\td"
 
 
-@given(st.text(), st.integers(1, 60))
+_JOINED = st.text(st.sampled_from("a 中👩🏽\u200d\ufe0f\u0301\u200b\u0600\u1160\x00\n"))
+"""Characters that change the width of their neighbours."""
+
+
+def test_joiners_of_nothing_are_left_out() -> None:
+    assert visible("\u200d\u200d👩 \u200da\u200d") == "👩 a"
+    assert visible("👩\u200d👧") == "👩\u200d👧"
+
+
+@given(_JOINED, st.integers(1, 12))
+def test_any_text_can_be_shown_in_a_narrow_table(text: str, width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    table = Table("name", Column("text", no_wrap=True, overflow="ellipsis"))
+    table.add_row(Text(visible(text)), Text(visible(text * 5)))
+    console.print(table, Text(visible(text)))
+
+
+@given(st.text() | _JOINED, st.integers(1, 60))
 def test_a_short_text_is_one_line_that_fits(text: str, width: int) -> None:
     short = shorten(text, width)
     assert cell_len(short) <= width
@@ -184,7 +205,7 @@ def test_a_short_text_is_one_line_that_fits(text: str, width: int) -> None:
     assert not any(ord(letter) < 32 or 126 < ord(letter) < 160 for letter in short)
 
 
-@given(st.text(), st.integers(2, 60))
+@given(st.text() | _JOINED, st.integers(2, 60))
 def test_a_padded_text_fills_its_columns(text: str, width: int) -> None:
     assert cell_len(padded(text, width)) == width
 
