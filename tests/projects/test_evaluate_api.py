@@ -56,6 +56,28 @@ def test_a_function_cases_and_the_name_of_a_metric() -> None:
     assert burnish.evaluate is evaluate
 
 
+def test_cases_may_be_rows_as_in_a_file() -> None:
+    rows = [{"query": "yes", "answer": "YES", "id": "one"}, CASES[1]]
+    found = evaluate(shout, rows, ["equality"])
+    assert (found.score("equality"), list(found.failures)) == (0.5, ["two"])
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"inptu": "?"}, "cases [1].input: required, but missing"),
+        ({"input": "?", "expected": float("nan")}, "cases [1]: this value cannot be kept as JSON"),
+        ({"input": "?", "name": "two"}, "two cases are called 'two'"),
+        ("what?", "cases [1]: expected a mapping, found 'what?'"),
+        (7, "cases [1]: expected a mapping, found 7"),
+    ],
+)
+def test_a_row_that_is_no_case_is_refused_with_its_place(row: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        evaluate(shout, [CASES[1], row], ["equality"])
+    assert told in str(caught.value)
+
+
 def test_a_notebook_shows_the_verdict_and_the_metrics() -> None:
     found = evaluate(shout, CASES, ["equality"])
     shown = getattr(found, "_repr_markdown_")().splitlines()  # noqa: B009 - as notebooks ask

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import BeforeValidator, Field, StrictInt
 
@@ -263,6 +263,22 @@ def case_of_row(
         return None
     complaints.named(shape.name, at=at, line=line)
     return _case(shape, {key: value for key, value in named.items() if key not in _PARTS})
+
+
+def cases_of(given: Iterable[object], *, source: str = "cases") -> list[Case]:
+    """Cases of a program, which may be rows as in a file: `{"input": "2 + 2", "expected": "4"}`."""
+    complaints = Complaints(source=source)
+    cases: list[Case | None] = []
+    for number, each in enumerate(given):
+        if isinstance(each, Case):
+            cases.append(each)
+            continue
+        is_row = isinstance(each, Mapping)
+        row = cast("Json", dict(cast("Mapping[str, Json]", each)) if is_row else each)
+        is_sound = not isinstance(row, dict) or complaints.is_json(row, at=(number,))
+        cases.append(case_of_row(row, complaints, at=(number,)) if is_sound else None)
+    complaints.settle()
+    return [case for case in cases if case]
 
 
 def _with_turns(named: Mapping[str, Json]) -> dict[str, Json]:

@@ -13,6 +13,7 @@ from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.evaluations import Objective
 from burnish.core.protocols import Metric, Target
 from burnish.datasets.formats import read_cases
+from burnish.datasets.rows import cases_of
 from burnish.journal.limits import Budget
 from burnish.metrics.files import (
     MetricList,
@@ -152,7 +153,7 @@ def _block(name: str) -> Json:
 
 
 T = TypeVar("T")
-_Cases: TypeAlias = Sequence[Case] | str | Path
+_Cases: TypeAlias = Sequence[Case | Mapping[str, Json]] | Sequence[Case] | str | Path
 
 
 def evaluate(
@@ -173,10 +174,10 @@ def evaluate(
     """Measure an agent on cases with metrics.
 
     The agent is a function, an agent of a known framework, `module:name` of either, a Target, or a
-    file that `burnish eval` accepts, which may include cases and metrics. Cases are a file or a
-    sequence; metrics are a file, or names, blocks as in files, and Metric objects. With `folder`
-    the run is kept there, and the same call again continues it, or returns its result without
-    paying again.
+    file that `burnish eval` accepts, which may include cases and metrics. Cases are a file, or Case
+    objects and rows as in files; metrics are a file, or names, blocks as in files, and Metric
+    objects. With `folder` the run is kept there, and the same call again continues it, or returns
+    its result without paying again.
     """
     _refuse_inside_a_loop()
     how = How(
@@ -223,7 +224,7 @@ def measurement_of(
     models = how.models or Models()
     source = _required(cases, "cases")
     is_file = isinstance(source, str | Path)
-    train = read_cases(Path(source)).cases if is_file else tuple(source)
+    train = read_cases(Path(source)).cases if is_file else tuple(cases_of(source))
     target, name = target_of(agent, train, how, models)
     made = _make_metrics(_required(metrics, "metrics"), train, _making(how, models))
     measure = Measure(repeats=how.repeats or 1, subject=subject or name)
@@ -250,7 +251,7 @@ def _of_file(
     With live objects, only the program that has them can continue the run.
     """
     _refuse_beside_a_file(how)
-    case_list = None if cases is None or isinstance(cases, str | Path) else tuple(cases)
+    case_list = None if cases is None or isinstance(cases, str | Path) else tuple(cases_of(cases))
     flags = {
         "cases": str(Path(cases).absolute()) if isinstance(cases, str | Path) else None,
         "metrics": str(metrics.absolute()) if isinstance(metrics, Path) else None,
