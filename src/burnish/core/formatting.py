@@ -197,13 +197,13 @@ def sparkline(values: Sequence[float | None], among: Sequence[float | None] | No
     return "".join(" " if v is None else _BARS[round((v - low) * scale)] for v in values)
 
 
-_JOINS_NOTHING = re.compile(r"(^|\s)\u200d+|\u200d+(?=\s|$)")
+_JOINS_NOTHING = re.compile(r"(?<!\u200d)(?:(?<!\S)\u200d++|\u200d++(?!\S))")
 """Joiners without a character on both sides: rich counts such a text in two ways, and fails."""
 
 
 def visible(text: str) -> str:
     """The text with visible signs for control characters, safe for a terminal."""
-    return _JOINS_NOTHING.sub(r"\1", text.translate(_CONTROLS))
+    return _JOINS_NOTHING.sub("", text.translate(_CONTROLS))
 
 
 def shorten(text: str, width: int) -> str:
