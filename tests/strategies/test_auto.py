@@ -117,6 +117,30 @@ def test_the_steps_of_a_trail_share_what_it_gained_or_count_as_unpaid() -> None:
     assert bandit.order(random.Random(1)) == ["b"]
 
 
+def test_who_fails_early_is_not_cheap_because_holdout_never_decides_on_it() -> None:
+    """Half of what one proposes is accepted, which takes runs of holdout; of the other nothing."""
+    bandit = Bandit(("pays", "fails"), patience=100)
+    for _ in range(4):
+        bandit.count("pays", ProposerTry(calls=26, deciding=20, gain=0.1))
+        bandit.count("pays", ProposerTry(calls=6))
+        bandit.count("fails", ProposerTry(calls=6))
+    first = [bandit.order(random.Random(seed))[0] for seed in range(200)]
+    assert first.count("pays") > 150
+
+
+def test_a_step_may_still_be_accepted_until_holdout_has_decided() -> None:
+    bandit = Bandit(("step", "fails"), patience=100)
+    steps = [("step", ProposerTry(calls=6, open=True)) for _ in range(3)]
+    for step in steps:
+        bandit.count(*step)
+        bandit.count("fails", ProposerTry(calls=6))
+    first = [bandit.order(random.Random(seed))[0] for seed in range(200)]
+    assert first.count("step") > 170
+    bandit.decide(steps, None)
+    first = [bandit.order(random.Random(seed))[0] for seed in range(200)]
+    assert 60 < first.count("step") < 140, "neither has paid"
+
+
 # -- Searches -------------------------------------------------------------------------------------
 
 
@@ -203,13 +227,16 @@ def test_a_patch_of_back_propagation_leads(tmp_path: Path) -> None:
 def test_a_leader_names_the_proposers_of_its_steps(tmp_path: Path) -> None:
     run = driven(auto_runs.setup(budget=Budget(max_trials=16)), tmp_path / "run")
     open_steps: list[str] = []
-    accepted = 0
+    accepted = lost = 0
     for row in run.rows[1:]:
         steps = AutoDetails.of(row.trial).steps
         if not steps:
             continue
+        if lost and steps[:-1] != tuple(open_steps):
+            open_steps = []  # holdout has ended the trail
         assert list(steps) == [*open_steps, row.trial.phase]
         open_steps = [] if row.trial.accepted else list(steps)
+        lost = row.trial.holdout is not None and not row.trial.accepted
         accepted += row.trial.accepted
     assert accepted > 1
 
@@ -266,6 +293,15 @@ async def test_a_run_that_was_cut_records_the_same_and_pays_nothing_twice(tmp_pa
     await check_strategy(lambda: auto_runs.setup(budget=Budget(max_trials=14)), tmp_path, cut_at=8)
 
 
+def test_a_minibatch_that_is_paid_for_is_shown_to_the_others_too(tmp_path: Path) -> None:
+    run = driven(one_pays("numbers"), tmp_path / "run")
+    names = {row.trial.phase for row in run.rows[1:3]}
+    assert names == {"numbers", "reflection"}, "everybody has one try first"
+    first, second, third = (AutoDetails.of(row.trial).minibatch for row in run.rows[1:4])
+    assert first == second
+    assert second != third, "both have been shown it"
+
+
 def test_the_search_ends_when_holdout_is_solved(tmp_path: Path) -> None:
     run = driven(one_pays("numbers", budget=500), tmp_path / "run")
     assert run.why == "nothing_to_gain"
@@ -284,9 +320,9 @@ def test_the_search_ends_when_nobody_has_anything_left(tmp_path: Path) -> None:
 
 def test_a_silent_reflector_stops_and_the_others_go_on(tmp_path: Path) -> None:
     world = replace(auto_runs.WORLD, role_failure_rate=1.0)
-    run = driven(auto_runs.setup(world, budget=Budget(max_trials=12)), tmp_path / "run")
+    run = driven(auto_runs.setup(world, budget=Budget(max_trials=30)), tmp_path / "run")
     stops = run.events(ProposerStopped.kinds[0])
-    assert [s["reason"] for s in stops if s["proposer"] == "reflection"] == ["reflector_failed"]
+    assert {s["reason"] for s in stops if s["proposer"] == "reflection"} == {"reflector_failed"}
     assert tries(run)["reflection"] == 3
     assert any(row.trial.accepted for row in run.rows)
 

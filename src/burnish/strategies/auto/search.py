@@ -52,10 +52,17 @@ class ProposerTry:
 
     calls: int
     """Runs of cases and requests to roles."""
+    deciding: int = 0
+    """Of them, runs of holdout."""
     gain: float | None = None
     """Its share in what an accepted candidate gained on holdout; None unless one was accepted."""
     open: bool = False
     """Whether it is a step of the trail on which holdout has not decided."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was accepted, or may still be."""
+        return self.open or self.gain is not None
 
 
 @dataclass(kw_only=True)
@@ -90,8 +97,9 @@ class Bandit:
     """Thompson sampling over the gain per call.
 
     How often a proposer is accepted is drawn from what its recent tries allow (a Beta
-    distribution), and multiplied by its mean gain over its mean cost. A proposer that has few
-    tries is lent the mean of all as one more try.
+    distribution), and multiplied by its mean gain over what a try of it costs. Deciding on holdout
+    is a part of that as often as it is accepted: otherwise those that fail early would look cheap.
+    A proposer that has few tries is lent the mean of all as one more try.
     """
 
     def __init__(self, names: Sequence[str], *, patience: int) -> None:
@@ -145,18 +153,24 @@ class Bandit:
         tries, gains = arm.recent, arm.gains
         everyone = [each for other in self.arms.values() for each in other.recent]
         paid = [gain for other in self.arms.values() for gain in other.gains]
-        usual_gain = sum(paid) / len(paid) if paid else 1.0
-        usual_calls = sum(each.calls for each in everyone) / len(everyone) if everyone else 1.0
-        accepted = rng.betavariate(1 + len(gains), 1 + len(tries) - len(gains))
-        gain = (sum(gains) + usual_gain) / (len(gains) + 1)
-        calls = (sum(each.calls for each in tries) + usual_calls) / (len(tries) + 1)
-        return accepted * gain / max(1.0, calls)
+        passed = sum(each.passed for each in tries)
+        accepted = rng.betavariate(1 + passed, 1 + len(tries) - passed)
+        gain = (sum(gains) + _mean(paid, 1.0)) / (len(gains) + 1)
+        usual = _mean([each.calls - each.deciding for each in everyone], 1.0)
+        screening = (sum(each.calls - each.deciding for each in tries) + usual) / (len(tries) + 1)
+        decisions = sum(each.deciding for each in everyone)
+        deciding = decisions / max(1, sum(each.passed or each.deciding > 0 for each in everyone))
+        return accepted * gain / max(1.0, screening + accepted * deciding)
+
+
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
 # -- The search ------------------------------------------------------------------------------------
 
 
-_VERSION = 3
+_VERSION = 4
 _IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends."""
 NOT_PAID = "did_not_pay"
@@ -170,7 +184,7 @@ class AutoSettings(PruningSettings):
     """Train cases on which a proposal is compared with the incumbent first."""
     perfect_score: float = 1.0
     """The score at which there is nothing to learn from a case."""
-    unpaid_tries: AtLeastOne = 6
+    unpaid_tries: AtLeastOne = 4
     """Tries in a row without an accept after which a proposer stops. Once all have stopped, they
     begin again with twice as many."""
     proposers: tuple[str, ...] = ()
@@ -283,6 +297,8 @@ class _Made:
     gain: float | None = None
     """Over its parent on the minibatch."""
     heat: Heat | None = None
+    deciding: int = 0
+    """Runs of holdout."""
 
 
 class _Rounds:
@@ -307,6 +323,10 @@ class _Rounds:
         self._trail = Trail[_Made](run)
         self._steps: list[tuple[str, ProposerTry]] = []
         """The steps from the leader to the tip of the trail."""
+        self._looked: ProposerEvidence | None = None
+        """The last minibatch."""
+        self._looked_at: set[str] = set()
+        """Who has been shown it."""
         self.leader = Winner(candidate=run.target.baseline)
         self.number = 0
         self._idle = 0
@@ -381,11 +401,12 @@ class _Rounds:
         if await self._steered() or await self._decided_in_time():
             return ""
         used, screened_on = self._run.runs_used, await self._screening()
+        order = self._bandit.order(self._run.rng("bandit", self.number))
         evidence = None if screened_on is None else self._known(self.number)
-        evidence = evidence or await self._evidence()
+        evidence = evidence or await self._evidence(order)
         if self._train.perfect(evidence.before):
             return "no_failures" if self._train.teaches_nothing(evidence.parent) else ""
-        name, proposed = await self._proposed(evidence)
+        name, proposed = await self._proposed(order, evidence)
         if not name:
             roles = dict.fromkeys(role.name for role in self._strategy.roles)
             self._run.answering.require(*roles, after=GIVE_UP_AFTER)
@@ -427,13 +448,28 @@ class _Rounds:
 
     # -- A round -------------------------------------------------------------------------------
 
-    async def _evidence(self) -> ProposerEvidence:
-        """The next minibatch on which the candidate to build on is not perfect, if there is one."""
-        parent = self._trail.tip or self.leader.candidate
-        ((cases, before),) = await self._train.instructive(
-            [parent], self.number, room=self._require_looks
-        )
-        return self._shown(self.number, parent, cases, before)
+    async def _evidence(self, order: Sequence[str]) -> ProposerEvidence:
+        """The next minibatch on which the candidate to build on is not perfect, if there is one.
+
+        Who has not been shown the last one gets that: it is paid for.
+        """
+        parent, last = self._trail.tip or self.leader.candidate, self._looked
+        shown_to_all = self._looked_at.issuperset(order[:1])
+        if (
+            last is None
+            or shown_to_all
+            or last.parent.id != parent.id
+            or self._train.perfect(last.before)
+        ):
+            ((cases, before),) = await self._train.instructive(
+                [parent], self.number, room=self._require_looks
+            )
+            self._looked_at = set()
+        else:
+            cases, before = last.cases, last.before
+        self._looked = self._shown(self.number, parent, cases, before)
+        self._looked_at |= set(order[:1])
+        return self._looked
 
     def _known(self, number: int) -> ProposerEvidence | None:
         """Cases on which the candidate to build on is known to fail, for nothing."""
@@ -455,16 +491,18 @@ class _Rounds:
         if self._run.stop_reason(self._round_cost(looks) + self._holdout.least) is not None:
             raise Stopped
 
-    async def _proposed(self, evidence: ProposerEvidence) -> tuple[str, Proposed]:
+    async def _proposed(
+        self, order: Sequence[str], evidence: ProposerEvidence
+    ) -> tuple[str, Proposed]:
         """Who proposes, and what; nobody if nobody has anything left."""
-        rng = self._run.rng("bandit", self.number)
-        while order := self._bandit.order(rng):
+        while order:
             for name in order:
                 proposed = await self._proposers[name].propose(evidence)
                 if not proposed.nothing_left:
                     return name, proposed
                 self._bandit.exhaust(name)
                 self._tell_stopped(name, proposed.nothing_left)
+            order = self._bandit.order(self._run.rng("bandit", self.number))
         return "", Proposed()
 
     async def _try(
@@ -566,7 +604,7 @@ class _Rounds:
         made = replace(made, trial=replace(made.trial, details=details.to_json()), details=details)
         self._run.record(made.trial)
         is_step = bool(details.steps)
-        new = ProposerTry(calls=calls, open=is_step)
+        new = ProposerTry(calls=calls, deciding=made.deciding, open=is_step)
         stopped = self._bandit.count(made.name, new)
         if is_step:
             self._steps.append((made.name, new))
@@ -599,13 +637,19 @@ class _Rounds:
         )
         details = replace(made.details, calls=self._run.runs_used - used)
         self._run.record(replace(made.trial, details=details.to_json()))
+        _, last = self._steps[-1]
+        last.calls, last.deciding = last.calls + made.deciding, last.deciding + made.deciding
         self._moved(made)
         return True
 
     async def _on_holdout(self, made: _Made) -> _Made:
+        used = self._run.runs_used
         trial, heat = await self._raced(made.trial)
-        details = replace(made.details, whole_holdout=heat.whole)
-        return replace(made, trial=trial, details=details, heat=heat)
+        details, deciding = (
+            replace(made.details, whole_holdout=heat.whole),
+            self._run.runs_used - used,
+        )
+        return replace(made, trial=trial, details=details, heat=heat, deciding=deciding)
 
     async def _raced(self, trial: Trial) -> tuple[Trial, Heat]:
         """The trial as holdout decides it; a winner is run twice."""
