@@ -325,8 +325,8 @@ class _Rounds:
         """The steps from the leader to the tip of the trail."""
         self._looked: ProposerEvidence | None = None
         """The last minibatch."""
-        self._looked_at: set[str] = set()
-        """Who has been shown it."""
+        self._shown_to: set[str] = set()
+        """Who has proposed something on it."""
         self.leader = Winner(candidate=run.target.baseline)
         self.number = 0
         self._idle = 0
@@ -411,6 +411,8 @@ class _Rounds:
             roles = dict.fromkeys(role.name for role in self._strategy.roles)
             self._run.answering.require(*roles, after=GIVE_UP_AFTER)
             return "nothing_left"
+        if evidence is self._looked:
+            self._shown_to.add(name)
         await self._try(name, proposed, evidence, used, screened_on)
         return "nothing_new" if self._idle >= _IDLE_ROUNDS else ""
 
@@ -451,24 +453,23 @@ class _Rounds:
     async def _evidence(self, order: Sequence[str]) -> ProposerEvidence:
         """The next minibatch on which the candidate to build on is not perfect, if there is one.
 
-        Who has not been shown the last one gets that: it is paid for.
+        If the first in order has not been shown the last one, it is that: it is paid for.
         """
         parent, last = self._trail.tip or self.leader.candidate, self._looked
-        shown_to_all = self._looked_at.issuperset(order[:1])
+        is_known = self._shown_to.issuperset(order[:1])
         if (
             last is None
-            or shown_to_all
+            or is_known
             or last.parent.id != parent.id
             or self._train.perfect(last.before)
         ):
             ((cases, before),) = await self._train.instructive(
                 [parent], self.number, room=self._require_looks
             )
-            self._looked_at = set()
+            self._shown_to = set()
         else:
             cases, before = last.cases, last.before
         self._looked = self._shown(self.number, parent, cases, before)
-        self._looked_at |= set(order[:1])
         return self._looked
 
     def _known(self, number: int) -> ProposerEvidence | None:
@@ -645,10 +646,8 @@ class _Rounds:
     async def _on_holdout(self, made: _Made) -> _Made:
         used = self._run.runs_used
         trial, heat = await self._raced(made.trial)
-        details, deciding = (
-            replace(made.details, whole_holdout=heat.whole),
-            self._run.runs_used - used,
-        )
+        deciding = self._run.runs_used - used
+        details = replace(made.details, whole_holdout=heat.whole)
         return replace(made, trial=trial, details=details, heat=heat, deciding=deciding)
 
     async def _raced(self, trial: Trial) -> tuple[Trial, Heat]:
