@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from burnish.core.cases import Outcome
 from burnish.core.content import (
     DigestSet,
     Json,
@@ -101,7 +102,7 @@ class TestCanonical:
 
     def test_what_is_nested_deeply_is_read_too(self) -> None:
         value: Json = 1
-        for _ in range(300):
+        for _ in range(220):
             value = [value]
         assert of_canonical(canonical(value)) == value
 
@@ -180,8 +181,33 @@ def test_a_set_of_digests_is_a_set(
 
     compact, plain = Small(first), set(first)
     for added, each in changes:
-        for either in (compact, plain):
-            either.add(each) if added else either.discard(each)
+        if added:
+            assert compact.add(each) == (each not in plain)
+            plain.add(each)
+        else:
+            compact.discard(each)
+            plain.discard(each)
         assert len(compact) == len(plain)
     every = [bytes.fromhex(digest(number)) for number in range(42)]
     assert [each in compact for each in every] == [each in plain for each in every]
+
+
+class TestReading:
+    @given(_VALUES, st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)))
+    @settings(deadline=None)
+    def test_what_is_read_is_what_was_decoded(self, data: Json, measures: dict[str, float]) -> None:
+        outcome = Outcome(replies=("ä", ""), data=data, measures=measures, seconds=0.1)
+        outcomes = codec(Outcome)
+        spelled = canonical(outcomes.encode(outcome))
+        assert outcomes.read(spelled) == outcomes.decode(of_canonical(spelled)) == outcome
+
+    def test_deep_values_are_read(self) -> None:
+        data: Json = "deep"
+        for _ in range(220):
+            data = [data]
+        assert codec(Outcome).read(canonical({"data": data})).data == data
+
+    def test_what_is_no_such_value_is_refused(self) -> None:
+        for spelled in (b'{"replies": 5}', b"{", b""):
+            with pytest.raises(ValueError, match=r"."):
+                codec(Outcome).read(spelled)

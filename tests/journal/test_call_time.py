@@ -22,14 +22,14 @@ async def test_what_the_work_gives_or_raises_is_passed_on() -> None:
         raise LookupError("no such word")
 
     SEEN.set("the caller's context")
-    assert await within(unlimited(), fine()) == "the caller's context"
+    assert await within(unlimited(), fine) == "the caller's context"
     with pytest.raises(LookupError, match="no such word"):
-        await within(unlimited(), broken())
+        await within(unlimited(), broken)
 
 
 async def test_a_limit_for_all_of_it() -> None:
     with pytest.raises(OutOfTime, match=r"the case's time limit of 0\.05 s"):
-        await within(CallClock(whole=0.05, each=None), asyncio.Event().wait())
+        await within(CallClock(whole=0.05, each=None), asyncio.Event().wait)
 
 
 def test_a_limit_for_each_call_begins_anew_with_each_call() -> None:
@@ -79,7 +79,7 @@ async def test_a_limit_for_each_call_holds_in_timed_calls() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(OutOfTime, match=r"the time limit for one call of 0\.2 s"):
-        await within(CallClock(whole=None, each=0.2), stuck())
+        await within(CallClock(whole=None, each=0.2), stuck)
 
 
 async def test_what_is_not_a_timed_call_has_no_limit_of_its_own() -> None:
@@ -87,7 +87,7 @@ async def test_what_is_not_a_timed_call_has_no_limit_of_its_own() -> None:
         await asyncio.sleep(0.2)
         return "a model was asked"
 
-    assert await within(CallClock(whole=None, each=0.05), around()) == "a model was asked"
+    assert await within(CallClock(whole=None, each=0.05), around) == "a model was asked"
 
 
 async def test_a_limit_for_all_of_it_replaces_that_for_each_call() -> None:
@@ -96,7 +96,7 @@ async def test_a_limit_for_all_of_it_replaces_that_for_each_call() -> None:
             await asyncio.sleep(0.2)
         return "done"
 
-    assert await within(CallClock(whole=60, each=0.05), slow()) == "done"
+    assert await within(CallClock(whole=60, each=0.05), slow) == "done"
 
 
 async def test_cancelled_by_itself_is_told_from_being_cancelled() -> None:
@@ -111,7 +111,7 @@ async def test_cancelled_by_itself_is_told_from_being_cancelled() -> None:
 
     for work in (raises, cancels_itself):
         with pytest.raises(CancelledInside):
-            await within(unlimited(), work())
+            await within(unlimited(), work)
 
     ended = asyncio.Event()
 
@@ -121,7 +121,7 @@ async def test_cancelled_by_itself_is_told_from_being_cancelled() -> None:
         finally:
             ended.set()
 
-    task = asyncio.create_task(within(unlimited(), waits()))
+    task = asyncio.create_task(within(unlimited(), waits))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -144,7 +144,7 @@ async def test_work_that_ignores_its_cancelling_is_left_behind() -> None:
                 continue
 
     with pytest.raises(OutOfTime):
-        await within(CallClock(whole=0.05, each=None), stubborn())
+        await within(CallClock(whole=0.05, each=None), stubborn)
     (task,) = left
     assert task is not None
     assert not task.done()
@@ -163,5 +163,5 @@ async def test_a_clock_knows_whether_a_users_function_is_running() -> None:
                 seen.append(clock.calling)
             seen.append(clock.calling)
 
-        await within(clock, work())
+        await within(clock, work)
         assert seen == [False, True, False]

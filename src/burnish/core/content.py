@@ -20,7 +20,7 @@ from typing import (
     dataclass_transform,
 )
 
-from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import from_json as from_json_bytes
 
 from burnish.core.errors import NotJournalable
@@ -174,17 +174,19 @@ class DigestSet:
 
     def __contains__(self, digest: bytes) -> bool:
         number = int.from_bytes(digest[:8], "big")
-        return number in self._late or (bool(self._sorted) and self._place(number) is not None)
+        return number in self._late or self._place(number) is not None
 
-    def add(self, digest: bytes) -> None:
-        """Add a digest."""
-        if digest in self:
-            return
-        self._late.add(int.from_bytes(digest[:8], "big"))
+    def add(self, digest: bytes) -> bool:
+        """Add a digest; whether it was not in it."""
+        number = int.from_bytes(digest[:8], "big")
+        if number in self._late or self._place(number) is not None:
+            return False
+        self._late.add(number)
         # A share of all, so that sorting them in costs every digest the same.
         if len(self._late) > max(self._LATE, len(self._sorted) // 8):
             self._sorted = array("Q", sorted([*self._sorted, *self._late]))
             self._late = set()
+        return True
 
     def discard(self, digest: bytes) -> None:
         """Remove a digest if it is in it."""
@@ -194,9 +196,9 @@ class DigestSet:
             del self._sorted[place]
 
     def _place(self, number: int) -> int | None:
-        place = bisect_left(self._sorted, number)
-        found = place < len(self._sorted) and self._sorted[place] == number
-        return place if found else None
+        ordered = self._sorted
+        place = bisect_left(ordered, number)
+        return place if place < len(ordered) and ordered[place] == number else None
 
 
 T = TypeVar("T")
@@ -229,6 +231,13 @@ class Codec(Generic[T]):
     def decode(self, data: Json) -> T:
         """The value that was encoded."""
         return cast("T", self._validator.validate_python(data))
+
+    def read(self, spelled: bytes) -> T:
+        """The value that was encoded and spelled by `canonical`."""
+        try:
+            return cast("T", self._validator.validate_json(spelled))
+        except ValidationError:  # nested more deeply than this reader follows, or damaged
+            return self.decode(of_canonical(spelled))
 
 
 def codec(kind: type[T]) -> Codec[T]:

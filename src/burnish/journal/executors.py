@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import threading
 import time
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -122,8 +123,10 @@ class CallClock:
     @property
     def wait(self) -> float | None:
         """Seconds until the next check."""
+        if self._whole is None and self._each is None:
+            return None
         left = [span.ends - self.now() for span in self._spans.values()]
-        return None if self._whole is None and self._each is None else min([*left, _LOOK_AGAIN])
+        return min([*left, _LOOK_AGAIN])
 
     def held_up(self, seconds: float) -> None:
         """Extend the deadlines by the time for which the loop was blocked."""
@@ -167,59 +170,110 @@ def timed_call() -> Generator[None, None, None]:
         yield
 
 
-async def within(clock: CallClock, work: Coroutine[Any, Any, T]) -> T:
+class Job(Generic[T]):
+    """Work in a task of its own, which goes on if those who wait for it are cancelled.
+
+    At its end it wakes them itself: asyncio.wait and shield, which leave that to callbacks of the
+    task, take two more turns of the loop.
+    """
+
+    __slots__ = ("_waiting", "_work", "task")
+
+    def __init__(self, work: Callable[[], Awaitable[T]], *, context: Context | None = None) -> None:
+        self._work = work
+        self._waiting: list[asyncio.Future[None]] = []
+        self.task = asyncio.create_task(self._run(), context=context)
+
+    async def _run(self) -> T:
+        try:
+            return await self._work()
+        finally:
+            self._wake()
+
+    async def ended(self, seconds: float | None = None) -> None:
+        """Wait until it has ended, but not longer than this."""
+        if self.task.done():
+            return
+        loop = asyncio.get_running_loop()
+        news: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(news)
+        timer = None if seconds is None else loop.call_later(seconds, self._stop_waiting, news)
+        try:
+            await news
+        except asyncio.CancelledError:
+            self.task.add_done_callback(_retrieve_error)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def result(self) -> T:
+        """Wait for its result."""
+        await self.ended()
+        return self.task.result()
+
+    def cancel(self) -> None:
+        """Cancel it, whether it has begun or not."""
+        self.task.add_done_callback(self._wake)
+        self.task.cancel()
+
+    def _wake(self, task: "asyncio.Task[T] | None" = None) -> None:
+        if task is not None:
+            _retrieve_error(task)
+        waiting, self._waiting = self._waiting, []
+        for news in waiting:
+            if not news.done():
+                news.set_result(None)
+
+    def _stop_waiting(self, news: asyncio.Future[None]) -> None:
+        if not news.done():
+            self._waiting.remove(news)
+            news.set_result(None)
+
+
+def _retrieve_error(task: "asyncio.Task[Any]") -> None:
+    """For a task that nobody may look at any more: asyncio reports errors nobody retrieved."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def within(clock: CallClock, work: Callable[[], Awaitable[T]]) -> T:
     """The result of the work; raises OutOfTime, or CancelledInside if it cancelled itself."""
     context = copy_context()
     context.run(_CLOCK.set, clock)
-    task = asyncio.create_task(work, context=context)
+    job = Job(work, context=context)
     try:
-        while not task.done():
+        while not job.task.done():
             if clock.expired:
                 raise clock.out_of_time()
-            began, wait = clock.now(), clock.wait
-            await ended(task, wait)
-            if wait is not None:
-                clock.held_up(clock.now() - began - wait)
+            wait = clock.wait
+            if wait is None:
+                await job.ended()
+                continue
+            began = clock.now()
+            await job.ended(wait)
+            clock.held_up(clock.now() - began - wait)
     finally:
-        if not task.done():
+        if not job.task.done():
             at_the_end = task_cancelled() and clock.calling
-            await _leave(task, _CLEANING_AT_THE_END if at_the_end else _CLEANING_SECONDS)
-    if task.cancelled():
+            await _leave(job, _CLEANING_AT_THE_END if at_the_end else _CLEANING_SECONDS)
+    if job.task.cancelled():
         raise CancelledInside
     try:
-        return task.result()
+        return job.task.result()
     except CutShort as cut:
         if cut.ending:
             raise
         raise clock.out_of_time() from None
 
 
-async def ended(task: "asyncio.Task[Any]", seconds: float | None = None) -> None:
-    """Wait for the task, but not longer than this: asyncio.wait or shield at half the cost."""
-    loop = asyncio.get_running_loop()
-    news: asyncio.Future[None] = loop.create_future()
-
-    def wake(done: "asyncio.Task[Any] | None" = None) -> None:
-        if done is not None and not done.cancelled():
-            done.exception()  # retrieved, since the caller may be gone
-        if not news.done():
-            news.set_result(None)
-
-    task.add_done_callback(wake)
-    timer = None if seconds is None else loop.call_later(seconds, wake)
+async def _leave(job: Job[Any], seconds: float) -> None:
+    """Cancel the job and let it clean up; one that does not end is abandoned."""
+    job.cancel()
     try:
-        await news
+        await job.ended(seconds)
     finally:
-        if timer is not None:
-            timer.cancel()
-
-
-async def _leave(task: "asyncio.Task[Any]", seconds: float) -> None:
-    """Cancel the task and let it clean up; one that does not end is abandoned."""
-    task.cancel()
-    try:
-        await ended(task, seconds)
-    finally:
+        task = job.task
         if not task.done():
             # Otherwise whoever closes the loop, such as asyncio.run, would wait for it forever.
             asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]
@@ -364,6 +418,41 @@ async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class Places:
+    """As many places as may be taken at once; those who wait get one in their order.
+
+    asyncio.Semaphore in Python 3.11 looks at everybody who waits whenever a place is taken or given
+    back.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._free = number
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self) -> None:
+        """Take a place as soon as there is one."""
+        if self._free > 0:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it was just given a place
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Give a place to whoever has waited longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 class AsyncioExecutor:
     """At most `concurrency` units at once, over all maps together."""
 
@@ -371,7 +460,7 @@ class AsyncioExecutor:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, found {concurrency}")
         self.concurrency = concurrency
-        self._places = asyncio.Semaphore(concurrency)
+        self._places = Places(concurrency)
 
     async def map(
         self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]
@@ -405,7 +494,7 @@ class _Lane(Generic[Unit, Result]):
         self,
         units: Iterator[Unit],
         work: Callable[[Unit], Awaitable[Result]],
-        places: asyncio.Semaphore,
+        places: Places,
         *,
         room: int,
     ) -> None:
@@ -426,22 +515,27 @@ class _Lane(Generic[Unit, Result]):
             while self._taken - self._given >= self._room:
                 self._space.clear()
                 await self._space.wait()
-            async with self._places:
-                try:
-                    unit = next(self._units)
-                except StopIteration:
-                    break
+            await self._places.take()
+            try:
+                unit = next(self._units)
                 index = self._taken
                 self._taken += 1
-                try:
-                    self._done[index] = await self._work(unit)
-                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
-                    # The reader raises it in order; otherwise it would wait forever.
-                    self._done[index] = _Raised(error)
-                    self._ended = True
+                self._done[index] = await self._result(unit)
+            except StopIteration:
+                break
+            finally:
+                self._places.give_back()
             self._news.set()
         self._ended = True
         self._news.set()
+
+    async def _result(self, unit: Unit) -> "Result | _Raised":
+        try:
+            return await self._work(unit)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+            # The reader raises it in order; otherwise it would wait forever.
+            self._ended = True
+            return _Raised(error)
 
     async def results(self) -> AsyncIterator[Result]:
         while True:

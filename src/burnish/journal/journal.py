@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from burnish.core.content import DigestSet, Json, of_canonical, record
+from burnish.core.content import DigestSet, Json, record
 from burnish.core.errors import BurnishError
 from burnish.core.money import Spend
 from burnish.core.protocols import Call
@@ -33,7 +33,8 @@ _TOTALS = "totals"
 class Stored:
     """A completed effect."""
 
-    value: Json
+    spelled: bytes
+    """The value as canonical JSON."""
     spends: dict[str, Spend] = field(default_factory=dict[str, Spend])
     """By key, what it and its nested effects cost."""
     missing: bool = False
@@ -136,7 +137,7 @@ class Journal(_OpenJournal):
                 return None
             value, nested, missing, *amounts = row
             return Stored(
-                value=of_canonical(self._packing.unpack(value)),
+                spelled=self._packing.unpack(value),
                 spends={key: Spend.of(amounts), **_nested_spends(nested)},
                 missing=bool(missing & _MISSING),
                 withheld=bool(missing & _WITHHELD),
@@ -186,7 +187,7 @@ class Journal(_OpenJournal):
             _MISSING * missing + _WITHHELD * withheld,
             int(imported),
         )
-        self._results += key not in self._known
+        self._results += self._known.add(key)
         if call.computed:
             self._writer.put((self._sql.complete, row))
         else:
@@ -194,7 +195,6 @@ class Journal(_OpenJournal):
             self._counted.append((done, self._results))
             await done
             self._reach_committed()
-        self._known.add(key)
 
     def lose(self, call: Call[Any]) -> None:
         """Record that a started effect will not be completed: it is billed, but not spent."""

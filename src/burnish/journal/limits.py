@@ -129,8 +129,7 @@ class Meter:
             if key != run and spend.is_nothing:
                 continue  # such as a computed score: it adds nothing, however often it is used
             compact = bytes.fromhex(key)
-            if not self._has(compact):
-                self._used.add(compact)
+            if (self._before is None or not self._before.has(compact)) and self._used.add(compact):
                 self.runs += key == run
                 added += spend
         self.spent += added
@@ -145,8 +144,9 @@ class Meter:
             return NOTHING
         return Spend.of(-(-amount * runs // self._paid_runs) for amount in self._measured.amounts)
 
-    def _has(self, key: bytes) -> bool:
-        return key in self._used or (self._before is not None and self._before._has(key))
+    def has(self, key: bytes) -> bool:
+        """Whether this effect was used, here or before."""
+        return key in self._used or (self._before is not None and self._before.has(key))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from burnish.core.errors import (
 )
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Call, Receipt, Scope
-from burnish.journal.executors import ended
+from burnish.journal.executors import Job
 from burnish.journal.journal import Journal, JournalReader, Stored
 from burnish.journal.sqlite_store import reading
 from burnish.system import Redactor
@@ -127,7 +127,7 @@ class JournaledEffects:
         self.journal = journal
         self._redactor = redactor
         self._cache = cache
-        self._in_flight: dict[str, asyncio.Task[Stored]] = {}
+        self._in_flight: dict[str, Job[Stored]] = {}
         self._whole: dict[str, Stored] = {}
         """Results inside the work on a case, before something was removed from them."""
         self.landed = 0
@@ -149,8 +149,8 @@ class JournaledEffects:
     async def result(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
         """The journaled result, performed first if necessary."""
         key = call.key
-        task = self._in_flight.get(key)
-        if task is None:
+        job = self._in_flight.get(key)
+        if job is None:
             stored = self._stored(key, scope)
             if stored is not None:
                 return stored
@@ -159,12 +159,9 @@ class JournaledEffects:
                 perform = self.watch.watched(call, perform, trial=scope.trial)
             if call.computed:
                 return await self._perform(call, perform, scope)
-            task = asyncio.create_task(self._perform(call, perform, scope))
-            self._in_flight[key] = task
-            task.add_done_callback(lambda ended: self._landed(key, ended))
+            job = self._in_flight[key] = Job(lambda: self._landing(call, perform, scope))
         # The effect belongs to the run: its result is stored even if the caller is cancelled.
-        await ended(task)
-        return task.result()
+        return await job.result()
 
     def _stored(self, key: str, scope: "JournalScope") -> Stored | None:
         """The result, whole where it is used in the work on a case; None if it is to be made."""
@@ -179,13 +176,13 @@ class JournaledEffects:
     async def cancel_all(self) -> None:
         """Cancel everything that is running."""
         while self._in_flight:
-            tasks = list(self._in_flight.values())
-            for task in tasks:
-                task.cancel()
+            cancelled = dict(self._in_flight)
+            for job in cancelled.values():
+                job.cancel()
+            tasks = [job.task for job in cancelled.values()]
             await asyncio.gather(*tasks, return_exceptions=True)
-            # If all have ended already, newer Pythons do not wait, but the callbacks that remove
-            # them need a turn of the loop.
-            await asyncio.sleep(0)
+            for key in cancelled:  # one that had not begun has not removed itself
+                self._in_flight.pop(key, None)
 
     def knows(self, key: str) -> bool:
         """Whether the result is here, or in the run this was forked from."""
@@ -193,19 +190,17 @@ class JournaledEffects:
 
     def _known(self, key: str) -> Json:
         stored = self.journal.find(key)
-        if stored is not None:
-            return stored.value
-        earlier = self._cache.find(key) if self._cache else None
-        if earlier is None:
-            return None
+        earlier = self._cache.find(key) if self._cache and stored is None else None
+        spelled = stored.spelled if stored else earlier[0] if earlier else b"null"
         with reading(self.journal.path):
-            return of_canonical(earlier[0])
+            return of_canonical(spelled)
 
-    def _landed(self, key: str, task: "asyncio.Task[Stored]") -> None:
-        self._in_flight.pop(key, None)
-        self.landed += 1
-        if not task.cancelled():
-            task.exception()  # retrieved, since every caller may be gone
+    async def _landing(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
+        try:
+            return await self._perform(call, perform, scope)
+        finally:
+            self._in_flight.pop(call.key, None)
+            self.landed += 1
 
     def _guard(self, call: Call[Any], scope: "JournalScope") -> None:
         if self.replays(scope.trial):
@@ -246,8 +241,6 @@ class JournaledEffects:
                     end(call)
                 raise
             missing, spend = receipt.missing, receipt.spend
-        with reading(self.journal.path):
-            data = of_canonical(value)
         await self.journal.complete(
             call,
             trial=scope.trial,
@@ -259,18 +252,18 @@ class JournaledEffects:
             withheld=whole is not None,
             imported=earlier is not None,
         )
-        stored = Stored(value=data, spends={call.key: spend, **nested.used}, missing=missing)
+        stored = Stored(spelled=value, spends={call.key: spend, **nested.used}, missing=missing)
         if whole is None:
             return stored
         if call.whole is not None:
-            call.whole(call.codec.decode(of_canonical(whole)))
+            call.whole(call.codec.read(whole))
         # Inside the work on a case the result stays whole, for the agent and for metrics.
         return stored if scope.own_text is None else self._remembered(call.key, stored, whole)
 
     def _remembered(self, key: str, stored: Stored, whole: bytes) -> Stored:
         if len(self._whole) >= _REMEMBERED:
             self._whole.pop(next(iter(self._whole)))
-        self._whole[key] = replace(stored, value=of_canonical(whole))
+        self._whole[key] = replace(stored, spelled=whole)
         return self._whole[key]
 
     def _encoded(
@@ -330,7 +323,7 @@ class JournalScope:
         stored = await self._effects.result(call, perform, self)
         self.used.update(stored.spends)
         with reading(self._effects.journal.path):
-            return call.codec.decode(stored.value)
+            return call.codec.read(stored.spelled)
 
 
 class NamedScope:

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from burnish.core.cases import Case, Failure, FailureKind, Outcome, Trace
@@ -105,7 +106,7 @@ class CaseWorker:
                 clock = CallClock(
                     whole=policy.time_limit, each=self._call_limit, at_once=self._concurrency
                 )
-                work = retry(attempt, policy=policy.retry, again=again)
+                work = partial(retry, attempt, policy=policy.retry, again=again)
                 with left_behind() as left:
                     receipt = await within(clock, work)
         except NotJournalable as error:

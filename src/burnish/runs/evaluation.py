@@ -33,6 +33,7 @@ from burnish.core.protocols import (
     WorkUnit,
 )
 from burnish.core.surfaces import Candidate
+from burnish.journal.executors import Places
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
 from burnish.runs.case_work import (
@@ -78,11 +79,11 @@ class _NotWhole(Exception):
 
 
 class _Place:
-    """A place of a semaphore, released at the end of the block unless it was passed on."""
+    """A place that is given back at the end of the block unless it was passed on."""
 
     __slots__ = ("_places",)
 
-    def __init__(self, places: asyncio.Semaphore | None) -> None:
+    def __init__(self, places: Places | None) -> None:
         self._places = places
 
     def passed_on(self) -> "_Place":
@@ -96,7 +97,7 @@ class _Place:
     def __exit__(self, *raised: object) -> None:
         places, self._places = self._places, None
         if places is not None:
-            places.release()
+            places.give_back()
 
 
 class Evaluator:
@@ -118,7 +119,7 @@ class Evaluator:
         self._work = work
         self._executor = executor
         self._policy = policy
-        self._places = asyncio.Semaphore(concurrency)
+        self._places = Places(concurrency)
         self._weighted = frozenset(weighted)
         self._outcomes, self._scored = codec(Outcome), codec(Scores)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
@@ -225,7 +226,7 @@ class Evaluator:
         outcome, key = unit.case.recorded, ""
         if outcome is None:
             key = call.key
-            await self._places.acquire()
+            await self._places.take()
             with _Place(self._places) as place:
 
                 async def run(effects: Scope) -> "Receipt[Outcome]":

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Generic, TypeVar
 
 from burnish.core.cases import Case, ToolCall
-from burnish.core.content import Codec, Json, canonical, codec
+from burnish.core.content import Codec, Json, canonical, codec, of_canonical
 from burnish.core.errors import HoldoutLeak, Problem, ProposerFailed, RoleFailed
 from burnish.core.evaluations import CaseResult, Score
 from burnish.core.leaks import LeakWatch
@@ -168,6 +168,9 @@ class _ReplyCodec(Codec[_Reply[Answer]]):
             )
         answer = self._answers.decode(data["answer"])
         return _Reply(answer=answer, mended=mended, unusable=unusable)
+
+    def read(self, spelled: bytes) -> _Reply[Answer]:
+        return self.decode(of_canonical(spelled))
 
 
 async def ask_once(

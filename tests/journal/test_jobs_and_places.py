@@ -1,0 +1,102 @@
+"""Work that outlives those who wait for it, and places that are taken in order."""
+
+import asyncio
+import gc
+
+import pytest
+
+from burnish.journal.executors import Job, Places
+
+
+async def test_everybody_who_waits_gets_the_result() -> None:
+    begun, free = asyncio.Event(), asyncio.Event()
+
+    async def work() -> str:
+        begun.set()
+        await free.wait()
+        return "done"
+
+    job = Job(work)
+    waiting = [asyncio.create_task(job.result()) for _ in range(3)]
+    await begun.wait()
+    free.set()
+    assert await asyncio.gather(*waiting) == ["done"] * 3
+    assert await job.result() == "done", "also for who asks when it has ended"
+
+
+async def test_work_goes_on_if_who_waits_is_cancelled() -> None:
+    free = asyncio.Event()
+
+    async def work() -> None:
+        await free.wait()
+        raise LookupError("nobody hears this, and nobody is to be warned of it")
+
+    job = Job(work)
+    waiting = asyncio.create_task(job.result())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not job.task.done()
+    free.set()
+    await asyncio.wait([job.task])
+    reports: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: reports.append(about))
+    del job, waiting
+    gc.collect()
+    assert reports == []
+
+
+async def test_one_waits_no_longer_than_one_wants_to() -> None:
+    job = Job(asyncio.Event().wait)
+    await job.ended(0.01)
+    assert not job.task.done()
+    job.cancel()
+    await job.ended()
+    assert job.task.cancelled()
+
+
+async def test_work_that_is_cancelled_before_it_began_wakes_who_waits() -> None:
+    ran: list[str] = []
+
+    async def work() -> None:
+        ran.append("ran")
+
+    job = Job(work)
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job.result()
+    assert ran == []
+
+
+async def test_places_are_given_in_order() -> None:
+    places, order = Places(2), list[int]()
+
+    async def visit(number: int) -> None:
+        await places.take()
+        order.append(number)
+        await asyncio.sleep(0)
+        places.give_back()
+
+    await asyncio.gather(*map(visit, range(6)))
+    assert order == list(range(6))
+    await asyncio.wait_for(places.take(), 120)
+    await asyncio.wait_for(places.take(), 120)
+
+
+async def test_a_place_of_somebody_who_no_longer_waits_goes_to_the_next() -> None:
+    places = Places(1)
+    await places.take()
+    first, second = (asyncio.create_task(places.take()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    places.give_back()
+    await asyncio.wait_for(second, 120)
+
+    third, fourth = (asyncio.create_task(places.take()) for _ in range(2))
+    await asyncio.sleep(0)
+    places.give_back()
+    third.cancel()  # in the moment between getting the place and hearing of it
+    await asyncio.wait([third])
+    await asyncio.wait_for(fourth, 120)
