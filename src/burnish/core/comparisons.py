@@ -7,6 +7,7 @@ gains by avoiding a metric. Scores that only the candidate has are not compared.
 """
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -123,7 +124,8 @@ def paired(
         results.append(
             result if len(scores) == len(result.scores) else replace(result, scores=scores)
         )
-    shared = replace(candidate, results=tuple(results))
+    same = all(map(operator.is_, results, candidate.results))
+    shared = candidate if same else replace(candidate, results=tuple(results))
     return Pairing(own=candidate, shared=shared, lost=lost, doubtful=doubtful)
 
 
