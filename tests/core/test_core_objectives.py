@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import ACC, crashed, evaluation, lost, ran, table
 
+from burnish.core.comparisons import Pair, compare
 from burnish.core.evaluations import (
     Constraint,
     Floor,
@@ -209,6 +210,37 @@ class TestConstraints:
     def test_the_pass_rate_is_that_of_the_required(self) -> None:
         runs = evaluation(crashed(ran("a", {"x": 1.0})))
         assert replace(ACC, required=("x",)).measure(runs).values["pass_rate"] == 0.0
+
+
+class TestWhatIsKept:
+    """A search compares with the same incumbent again and again."""
+
+    runs = evaluation(ran("a", {"acc": 1.0}, seconds=2.0), ran("b", {"acc": 0.5}, seconds=2.0))
+
+    def test_an_evaluation_is_measured_once_by_each_objective(self) -> None:
+        alike = Objective(weights=dict(ACC.weights))
+        found = ACC.measure(self.runs)
+        assert alike.measure(self.runs) is found
+        assert SLOW.measure(self.runs).loss == 0.25 + 0.02
+        assert ACC.measure(self.runs) is found
+
+    def test_floors_make_a_difference_only_where_a_run_failed(self) -> None:
+        floors = {"a": Floor(usd=10.0), "b": Floor(usd=10.0)}
+        assert ACC.measure(self.runs, floors=floors) is ACC.measure(self.runs)
+        failed = evaluation(self.runs.results[0], crashed(self.runs.results[1]))
+        charged = ACC.measure(failed, floors=floors).values["cost_usd"]
+        assert charged > ACC.measure(failed).values["cost_usd"]
+
+    def test_comparing_measures_no_copy_of_what_is_whole(self) -> None:
+        found = compare(Pair(candidate=self.runs, incumbent=self.runs), ACC, max_missing=0.0)
+        assert found.pair.candidate is found.pair.incumbent is found.highest is self.runs
+        assert found.incumbent is ACC.measure(self.runs)
+
+    def test_scores_of_cases_are_those_of_the_objective_that_asks(self) -> None:
+        runs = evaluation(ran("a", {"acc": 1.0, "tone": 0.0}))
+        both = Objective(weights={"acc": 1.0, "tone": 1.0})
+        assert [each.case_score(runs, "a") for each in (ACC, both, ACC)] == [1.0, 0.5, 1.0]
+        assert ACC.case_score(runs, "nowhere") is None
 
 
 @pytest.mark.parametrize(

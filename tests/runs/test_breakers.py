@@ -22,7 +22,7 @@ from burnish.models.errors import ModelRefused
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup, fork
+from burnish.runs.setup import Setup, fork, start
 from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, Outages
 from burnish.testing import ExpectedText, ScriptedRole, ScriptedTarget
 from tests.runs.small import Agent, add_letters, answer, driven, longer, small
@@ -40,6 +40,25 @@ def refused(candidate: Candidate, case: Case, draw: int) -> str:
     """An endpoint that nobody reaches; every error has another port in it."""
     del candidate, draw
     raise ConnectionError(f"connection refused (from port {hash(case.id) % 60_000})")
+
+
+@pytest.mark.parametrize(
+    ("budget", "costs_matter"),
+    [
+        (Budget(max_metric_calls=50, max_minutes=5.0, max_trials=3, patience=2), False),
+        (Budget(max_calls=50), True),
+        (Budget(max_tokens=50), True),
+        (Budget(max_usd=0.5), True),
+    ],
+)
+async def test_costs_are_looked_at_after_every_case_only_where_they_are_limited(
+    tmp_path: Path, budget: Budget, *, costs_matter: bool
+) -> None:
+    run = start(small(steps=add_letters, budget=budget), folder=tmp_path / "run")
+    try:
+        assert (run.closing.exceeded is not None) is costs_matter
+    finally:
+        await run.close()
 
 
 # -- Nobody answers -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,10 @@ from burnish.strategies.reflective.attempts import (
     EPSILON_GREEDY,
     TOP_K,
     FrontierType,
+    Fronts,
     ParentSelection,
     Pool,
     Standards,
-    fronts_of,
     presence,
     standards,
     without_dominated,
@@ -36,6 +37,13 @@ tables = st.integers(1, 6).flatmap(
         max_size=7,
     )
 )
+
+
+def fronts_of(members: Sequence[Standards]) -> Mapping[Hashable, frozenset[int]]:
+    fronts = Fronts()
+    for number, scores in enumerate(members):
+        fronts.add(number, scores)
+    return fronts.now
 
 
 def drawn(pool: Pool, selection: ParentSelection, times: int = 2000) -> Counter[int]:
@@ -80,6 +88,17 @@ def test_what_is_missing_is_nobodys_best() -> None:
 def test_ties_stand_side_by_side() -> None:
     fronts = fronts_of([{"a": 1.0, "b": 0.0}, {"a": 1.0 - 1e-12, "b": 1.0}])
     assert fronts == {"a": frozenset({0, 1}), "b": frozenset({1})}
+
+
+@lawful
+@given(rows=tables)
+def test_candidates_that_come_one_by_one_stand_where_all_at_once_would(
+    rows: list[list[float]],
+) -> None:
+    fronts = fronts_of([dict(enumerate(row)) for row in rows])
+    for n, column in enumerate(zip(*rows, strict=True)):
+        best = max(column)
+        assert fronts[n] == {number for number, score in enumerate(column) if score == best}
 
 
 @lawful

@@ -7,6 +7,7 @@ gains by avoiding a metric. Scores that only the candidate has are not compared.
 """
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,6 +110,9 @@ def paired(
             continue
         run, here = _Run(result.case, result.draw), _places(result)
         there = {place for other in finished for place in _places(other)}
+        if finished and there == here:
+            results.append(result)
+            continue
         gone = {p for p in there - here if p.metric in names and _has(result, p.turn)}
         if gone:
             lost[run] = sorted(gone)
@@ -123,7 +127,8 @@ def paired(
         results.append(
             result if len(scores) == len(result.scores) else replace(result, scores=scores)
         )
-    shared = replace(candidate, results=tuple(results))
+    same = all(map(operator.is_, results, candidate.results))
+    shared = candidate if same else replace(candidate, results=tuple(results))
     return Pairing(own=candidate, shared=shared, lost=lost, doubtful=doubtful)
 
 
@@ -255,10 +260,9 @@ def compare(
     pairing = paired(pair.candidate, pair.incumbent, metrics, dropped=dropped)
     low, high = pairing.at(0.0), pairing.at(1.0)
     worst, incumbent = low.only(compared), pair.incumbent.only(compared)
-    floors = floors_from(incumbent)
 
     def measured(side: Evaluation) -> Measurement:
-        return objective.measure(side.only(compared), floors=floors)
+        return _beside(incumbent, side.only(compared), objective)
 
     candidate = measured(low)
     alone = (pairing.own_at(0.0), pairing.own_at(1.0)) if objective.constraints else ()
@@ -267,7 +271,7 @@ def compare(
         highest=high.only(compared),
         candidate=candidate,
         at_best=candidate if high is low else measured(high),
-        incumbent=objective.measure(incumbent, floors=floors_from(worst)),
+        incumbent=_beside(worst, incumbent, objective),
         own=tuple(map(measured, alone)),
         missing=MissingCases(
             compared=len(compared),
@@ -289,6 +293,12 @@ def compare(
         possible_gain=Range(low=comparison.gain, high=most),
         possible_noise=comparison.noise,
     )
+
+
+def _beside(other: Evaluation, side: Evaluation, objective: Objective) -> Measurement:
+    """The numbers of a side; its failed runs are charged at least what the other's cost."""
+    floors = floors_from(other) if side.failed_cases() else None
+    return objective.measure(side, floors=floors)
 
 
 def _gain(candidate: Measurement, incumbent: Measurement) -> float:

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -127,8 +127,9 @@ class Evaluation:
         return self._by_case.get(case, ())
 
     def only(self, cases: Collection[str]) -> "Evaluation":
-        """The same evaluation as if only these cases had been run."""
-        return replace(self, results=tuple(r for r in self.results if r.case in cases))
+        """The same evaluation as if only these cases had been run; itself if they are all."""
+        results = tuple(r for r in self.results if r.case in cases)
+        return self if len(results) == len(self.results) else replace(self, results=results)
 
     def missing_cases(self, metrics: Iterable[str]) -> tuple[str, ...]:
         """The cases in which an outcome, or one of these metrics, is missing in any repeat."""
@@ -173,6 +174,16 @@ class Evaluation:
         for result in self.results:
             by_case.setdefault(result.case, []).append(result)
         return {case: tuple(results) for case, results in by_case.items()}
+
+    @cached_property
+    def measurements(self) -> "dict[Hashable, Measurement]":
+        """What objectives made of it: a search measures its incumbent again and again."""
+        return {}
+
+    @cached_property
+    def case_scores(self) -> dict[Hashable, dict[str, float | None]]:
+        """The same case by case."""
+        return {}
 
 
 def _known_mean(values: Iterable[float | None]) -> float | None:
@@ -333,7 +344,20 @@ class Objective:
         `floors` are the least charges for failed runs of a case: comparisons pass the other
         side's cost of the same case, so that crashing on expensive cases saves nothing.
         """
-        charges = _charges(evaluation, floors or {})
+        if floors and evaluation.failed_cases():
+            return self._measured(evaluation, floors)
+        kept = evaluation.measurements
+        if self._basis not in kept:
+            kept[self._basis] = self._measured(evaluation, {})
+        return kept[self._basis]
+
+    @cached_property
+    def _basis(self) -> Hashable:
+        """Everything that the numbers of an evaluation depend on."""
+        return tuple(self.weights.items()), self.penalties, self.required
+
+    def _measured(self, evaluation: Evaluation, floors: Mapping[str, Floor]) -> Measurement:
+        charges = _charges(evaluation, floors)
         plain = self._losses(evaluation)
         extras = [p for charge in charges if (p := self._penalties(charge)) is not None]
         runs: tuple[float, ...] = ()
@@ -372,14 +396,28 @@ class Objective:
 
     def case_score(self, evaluation: Evaluation, case: str) -> float | None:
         """The weighted score of one case over its repeats; None when any part is missing."""
-        scores: list[float] = []
-        for result in evaluation.of_case(case):
-            parts = {m: result.value(m) for m in self.weights if result.applies(m)}
-            present = {m: value for m, value in parts.items() if value is not None}
-            if not present or len(present) != len(parts):
+        kept = evaluation.case_scores
+        if self._basis not in kept:
+            kept[self._basis] = {
+                each: self._mean_score(evaluation, each) for each in evaluation.cases
+            }
+        return kept[self._basis].get(case)
+
+    def _mean_score(self, evaluation: Evaluation, case: str) -> float | None:
+        scores = [self.run_score(result) for result in evaluation.of_case(case)]
+        present = [score for score in scores if score is not None]
+        return mean(present) if len(present) == len(scores) else None
+
+    def run_score(self, result: CaseResult) -> float | None:
+        """The weighted score of one run of a case; None when any part is missing."""
+        values: dict[str, float] = {}
+        for metric in self.weights:
+            value = result.value(metric)
+            if value is not None:
+                values[metric] = value
+            elif result.applies(metric):
                 return None
-            scores.append(self._weighted(present))
-        return mean(scores) if scores else None
+        return self._weighted(values) if values else None
 
     def _losses(self, evaluation: Evaluation) -> tuple[float, ...] | None:
         losses: list[float] = []
@@ -392,9 +430,9 @@ class Objective:
         return tuple(losses) or None
 
     def _weighted(self, values: Mapping[str, float]) -> float:
-        heavy = [(self.weights[metric], value) for metric, value in sorted(values.items())]
-        whole = math.fsum(weight for weight, _ in heavy)
-        score = math.fsum(weight * value for weight, value in heavy) / whole
+        # Both sums are exact, so the order of the metrics does not matter.
+        whole = math.fsum([self.weights[metric] for metric in values])
+        score = math.fsum([self.weights[m] * value for m, value in values.items()]) / whole
         return min(1.0, max(0.0, score))
 
     def _penalties(self, charge: "_Charge") -> dict[str, float] | None:

@@ -25,6 +25,8 @@ MOST_EFFECTS = 50_000
 """Stored results above which served pages tell costs apart by phase only: all are read for more."""
 _TRIALS = 200
 """Trials in one chart."""
+_MODEL = "model"
+"""The kind of effects that are requests to a model; without one, no request need be read."""
 _NAMES = {
     "run": "agent",
     "score": "judges and metrics",
@@ -69,7 +71,8 @@ class RunCosts:
         rough, kinds, models = run.effects > most, {}, {}
         if not rough:
             with look_into(run.folder) as journal:
-                kinds, models = _by_kind(journal), _by_model(journal)
+                kinds = _by_kind(journal)
+                models = _by_model(journal) if _MODEL in kinds else {}
         return cls(
             by_role=_role_lines(kinds),
             by_model=_lines(models),
@@ -140,7 +143,7 @@ def _by_kind(journal: JournalReader) -> dict[str, Spend]:
 def _by_model(journal: JournalReader) -> dict[str, Spend]:
     models: dict[str, Spend] = {}
     for row in journal.effects():
-        request = row.request if row.kind == "model" and isinstance(row.request, dict) else {}
+        request = row.request if row.kind == _MODEL and isinstance(row.request, dict) else {}
         if name := request.get("named"):
             models[str(name)] = models.get(str(name), NOTHING) + row.spend
     return models

@@ -259,6 +259,8 @@ class Offers:
         self._setup = setup
         self.measured = IncumbentResults()
         self._leads: list[Lead] = []
+        self._led = {setup.target.baseline.id}
+        """The ids of the baseline and of every lead."""
         self._offered: Lead | None = None
         """What is offered in place of the last incumbent."""
 
@@ -278,10 +280,11 @@ class Offers:
     def add(self, lead: Lead) -> None:
         """Remember who leads now."""
         self._leads.append(lead)
+        self._led.add(lead.candidate.id)
 
     def forget(self, candidate: str) -> None:
         """Drop the results of a candidate, unless it leads or has led."""
-        if candidate not in {each.candidate.id for each in (self._start, *self._leads)}:
+        if candidate not in self._led:
             self.measured.forget(candidate)
 
     def standing(self, standing: Standing) -> Standing:

@@ -224,20 +224,22 @@ class Estimates:
     def __init__(self, setup: Conditions, meter: Meter) -> None:
         self._setup = setup
         self._meter = meter
-        self._splits: dict[Split, tuple[Spend, int]] = {}
+        self._splits: dict[tuple[Split, int], tuple[Spend, int]] = {}
+        """By split and repeats, what is expected, and for how many runs."""
         self._cases: dict[tuple[str, bool], tuple[Spend, int]] = {}
 
     def cases(self, cases: Collection[Case], repeats: int) -> Spend:
         """Of so many runs of each of these cases."""
         expected = [self._case(case) for case in cases]
         cost = total(spend for spend, _ in expected)
-        return self._at_least(cost, sum(runs for _, runs in expected), repeats)
+        return self._at_least(cost.times(repeats), repeats * sum(runs for _, runs in expected))
 
     def split(self, split: Split, repeats: int) -> Spend:
         """The same for a whole split, for whoever asks often."""
-        if split not in self._splits:
-            self._splits[split] = self._setup.expected(self._setup.dataset.cases(split))
-        return self._at_least(*self._splits[split], repeats)
+        if (split, repeats) not in self._splits:
+            expected, runs = self._setup.expected(self._setup.dataset.cases(split))
+            self._splits[split, repeats] = expected.times(repeats), repeats * runs
+        return self._at_least(*self._splits[split, repeats])
 
     def _case(self, case: Case) -> tuple[Spend, int]:
         key = case.content_id, case.recorded is None
@@ -245,8 +247,8 @@ class Estimates:
             self._cases[key] = self._setup.expected([case])
         return self._cases[key]
 
-    def _at_least(self, expected: Spend, runs: int, repeats: int) -> Spend:
-        return expected.times(repeats).at_least(self._meter.typical(runs * repeats))
+    def _at_least(self, expected: Spend, runs: int) -> Spend:
+        return expected.at_least(self._meter.typical(runs)) if runs else expected
 
 
 class Confirmations:
@@ -360,11 +362,18 @@ class SearchEnd:
                 reason = codec(StopReason).decode(json.loads(begun))
         return reason
 
-    def exceeded(self, spent: Spend) -> StopReason | None:
-        """Which limit such spending exceeds, with what the end needs.
+    @property
+    def exceeded(self) -> Callable[[Spend], StopReason | None] | None:
+        """What says which limit such spending exceeds, with what the end needs.
 
-        Before the baseline is measured nobody knows what that is.
+        None without a limit on what a case costs: then nothing is worked out for every case.
         """
+        budget = self._setup.budget
+        limits = (budget.max_calls, budget.max_tokens, budget.max_usd)
+        return None if all(limit is None for limit in limits) else self._exceeded
+
+    def _exceeded(self, spent: Spend) -> StopReason | None:
+        # Before the baseline is measured nobody knows what the end needs.
         last = self._confirmations.last_cost if self._trial() else NOTHING
         return self._setup.budget.exceeded(spent, last)
 

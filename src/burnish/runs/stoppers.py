@@ -211,28 +211,28 @@ class _BlockBreaker:
 
     def ends(self, done: Used) -> bool:
         """Whether this result is the last one that can be of use."""
-        self._meter.use(done.spends)
         away = self._outages.add(done.outage)
         if not done.unjudged:
             self._verdicts = None
         mute = self._verdicts is not None and self._verdicts.add(done.unjudged)
         if away or mute or self._exceeded is None:
             return away or mute
+        self._meter.use(done.spends)
         return self._exceeded(self._meter.spent) is not None
 
 
 class Breakers:
     """Counts results as they are used, and ends a search that cannot go on.
 
-    `exceeded` says which limit an amount exceeds. Nothing ends while recorded trials are replayed:
-    the run went on there.
+    `exceeded` says which limit an amount exceeds, if there is one. Nothing ends while recorded
+    trials are replayed: the run went on there.
     """
 
     def __init__(
         self,
         meter: Meter,
         *,
-        exceeded: Callable[[Spend], StopReason | None],
+        exceeded: Callable[[Spend], StopReason | None] | None,
         replaying: Callable[[], bool],
     ) -> None:
         self._meter = meter
@@ -263,7 +263,7 @@ class Breakers:
         mute = self._is_mute(done.unjudged)
         if self._replaying():
             return
-        reason = self._limit(self._meter.spent)
+        reason = None if self._limit is None else self._limit(self._meter.spent)
         if reason is not None:
             raise LimitExceeded(replace(reason, detail=f"{reason.detail}; {_DROPPED}"))
         # A block that was ended without another reason was ended for this one.

@@ -110,12 +110,6 @@ def minibatch_line(
     return f"minibatch {', '.join(cases)}: {scores}"
 
 
-def score_of(result: CaseResult, objective: Objective) -> float | None:
-    """The score of one run."""
-    alone = Evaluation(candidate="", split=Split.TRAIN, results=(result,))
-    return objective.case_score(alone, result.case)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reply:
     """An earlier reply to a case, and its score."""
@@ -149,7 +143,7 @@ class SearchMemory:
             if any(run.draw == result.draw for run in runs):
                 continue
             runs.append(result)
-            score = score_of(result, self.objective)
+            score = self.objective.run_score(result)
             if score is not None and result.outcome.output:
                 replies = self.replies[result.case]
                 replies.append(Reply(score=score, text=result.outcome.output))
@@ -169,7 +163,7 @@ class SearchMemory:
         """The train cases on which a candidate is known to score less than this."""
         cases: set[str] = set()
         for case, runs in self.train[candidate].items():
-            scores = [score_of(run, self.objective) for run in runs]
+            scores = [self.objective.run_score(run) for run in runs]
             numbers = [score for score in scores if score is not None]
             if numbers and mean(numbers) < below:
                 cases.add(case)
@@ -521,8 +515,10 @@ class Holdout:
         """Decide against the incumbent; what would win is run again first."""
         decision = self._gain(heat.evaluation, incumbent)
         if decision.accepted:
-            heat = await self.again(candidate, heat.evaluation, incumbent)
-            decision = heat.lost or self._gain(heat.evaluation, incumbent)
+            first = heat.evaluation
+            heat = await self.again(candidate, first, incumbent)
+            if heat.lost or heat.evaluation is not first:
+                decision = heat.lost or self._gain(heat.evaluation, incumbent)
             if decision.verdict is Verdict.REJECT:
                 reason = f"run again: {decision.reason}"
                 decision = replace(decision, code="luck", reason=reason)

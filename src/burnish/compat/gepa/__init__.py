@@ -120,13 +120,13 @@ def _searched(
     def open_run() -> Run:
         where = options.run_dir
         run = start(setup) if where is None else start_or_resume(setup, Path(where))
-        log.run, folder = run, run.directory.folder
-        for row in RunRecord.read(folder).rows:
+        log.run = run
+        for row in RunRecord.read(run.directory.folder).rows:
             state.take(row)
         run.listen(
             GepaEvents(
                 callbacks=options.callbacks or (),
-                folder=folder,
+                run=run,
                 state=state,
                 log=log,
                 baseline={name: str(v) for name, v in setup.target.baseline.values.items()},

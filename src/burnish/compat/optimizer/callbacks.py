@@ -233,7 +233,7 @@ class GepaEvents:
     """Listens to a run, updates the state of its search, and calls gepa's callbacks."""
 
     callbacks: Sequence[Any]
-    folder: Path
+    run: Run
     state: SearchState
     log: WarningLog
     baseline: Mapping[str, str]
@@ -245,7 +245,9 @@ class GepaEvents:
         if begun := event.read(SessionBegun):
             self._begin(begun)
         elif trial := event.read(TrialRecorded):
-            for moment, fields in self._round(read_row(self.folder, trial.trial)):
+            row = self.run.directory.trial(trial.trial)
+            assert row is not None
+            for moment, fields in self._round(row):
                 self._emit(moment, fields)
         elif event.read(RunEnded):
             self._end(event)
@@ -287,7 +289,7 @@ class GepaEvents:
             "metric_calls_remaining": None if self.limit is None else max(0, self.limit - used),
         }
         yield "budget_updated", {"iteration": row.number} | budget
-        yield "state_saved", {"iteration": row.number, "run_dir": str(self.folder)}
+        yield "state_saved", {"iteration": row.number, "run_dir": str(self.run.directory.folder)}
 
     def _end(self, event: Event) -> None:
         last = {"iteration": self.state.i + 1}

@@ -217,7 +217,7 @@ class ReflectiveOptimizer(BaseOptimizer):
             state.take(row)
         events = GepaEvents(
             callbacks=self.extra_gepa_callbacks,
-            folder=folder,
+            run=run,
             state=state,
             log=log,
             baseline=self.baseline,

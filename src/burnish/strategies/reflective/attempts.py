@@ -237,20 +237,24 @@ def _means(evaluation: Evaluation, objective: Objective) -> Iterator[tuple[str, 
             yield metric, mean
 
 
-def fronts_of(members: Sequence[Standards]) -> _Fronts:
-    """Who is best at each thing, with ties."""
-    best: dict[Hashable, float] = {}
-    for scores in members:
+class Fronts:
+    """Who is best at each thing, with ties, as candidates come."""
+
+    def __init__(self) -> None:
+        self._best: dict[Hashable, dict[int, float]] = {}
+        """For each thing, the scores of those that are best at it, by their numbers."""
+
+    def add(self, number: int, scores: Standards) -> None:
+        """Compare another candidate with the best so far; who was passed once never leads again."""
         for thing, score in scores.items():
-            best[thing] = max(score, best.get(thing, score))
-    return {
-        thing: frozenset(
-            number
-            for number, scores in enumerate(members)
-            if thing in scores and scores[thing] >= score - EPSILON
-        )
-        for thing, score in best.items()
-    }
+            front = {**self._best.get(thing, {}), number: score}
+            least = max(front.values()) - EPSILON
+            self._best[thing] = {each: value for each, value in front.items() if value >= least}
+
+    @property
+    def now(self) -> _Fronts:
+        """The candidates that are best at each thing."""
+        return {thing: frozenset(front) for thing, front in self._best.items()}
 
 
 def without_dominated(fronts: _Fronts, scores: Sequence[float]) -> _Fronts:
@@ -286,6 +290,7 @@ class Pool:
         self._objective = objective
         self._frontier: FrontierType = frontier
         self.members: list[Member] = []
+        self._fronts = Fronts()
         self._leader = 0
         self._parents: dict[str, tuple[str, ...]] = {}
         """The parents of every candidate seen, in the pool or not."""
@@ -303,6 +308,7 @@ class Pool:
             score=self._objective.measure(compared).score or 0.0,
             standards=standards(compared, self._objective, self._frontier),
         )
+        self._fronts.add(len(self.members), member.standards)
         self.members.append(member)
         self.remember(candidate)
         if leads:
@@ -330,8 +336,7 @@ class Pool:
 
     def frontier(self) -> _Fronts:
         """Who is best at what, without dominated members."""
-        fronts = fronts_of([member.standards for member in self.members])
-        return without_dominated(fronts, [member.score for member in self.members])
+        return without_dominated(self._fronts.now, [member.score for member in self.members])
 
     def remember(self, candidate: Candidate) -> None:
         """Remember the parents of a candidate: others may descend from it."""

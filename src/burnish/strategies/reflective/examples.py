@@ -15,7 +15,6 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import Origin, TextSurface
 from burnish.runs.run import Run
 from burnish.runs.setup import Proposed, ProposerEvidence, Tried
-from burnish.strategies.partial_evaluations import score_of
 from burnish.system.redaction import MARKER
 
 EXAMPLES = "examples"
@@ -142,7 +141,7 @@ class ExamplesProposer:
         compared = {case.id for case in evidence.cases}
         cases = [case for case in self._cases if case.id not in compared]
         scores = {
-            result.case: score_of(result, self._run.objective) for result in evidence.train.results
+            result.case: self._run.objective.run_score(result) for result in evidence.train.results
         }
         self._run.rng(EXAMPLES, evidence.round).shuffle(cases)
         cases.sort(key=lambda case: _UNKNOWN if (s := scores.get(case.id)) is None else s)

@@ -36,7 +36,7 @@ from burnish.models.roles import (
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
 from burnish.runs.setup import Proposed, ProposerEvidence, Tried
-from burnish.strategies.partial_evaluations import Reply, SearchMemory, score_of
+from burnish.strategies.partial_evaluations import Reply, SearchMemory
 from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveAttempt, ReflectiveSettings
 from burnish.strategies.reflective.examples import TextWithExamples
 
@@ -148,7 +148,7 @@ def worst_runs(
     """The worst run of each case, except cases at or above `below`."""
     worst: list[CaseResult] = []
     for case in evaluation.cases:
-        scored = [(score_of(run, objective), run) for run in evaluation.of_case(case)]
+        scored = [(objective.run_score(run), run) for run in evaluation.of_case(case)]
         numbered = [(score, run) for score, run in scored if score is not None]
         if numbered:
             score, run = min(numbered, key=lambda each: each[0])
