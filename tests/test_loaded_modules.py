@@ -54,12 +54,14 @@ LIBRARIES = (
 )
 """Libraries of others that are loaded when something of them is used, and not before."""
 DRY_RUN = """
-import sys
+import gc, sys
 from burnish.cli import main
+searches = []
+gc.callbacks.append(lambda phase, _: phase == "start" and searches.append(phase))
 try:
     main(["optimize", "agent.yaml", "--dry-run"])
 except SystemExit as end:
-    print(end.code, *sys.modules)
+    print(end.code, len(searches), *sys.modules)
 """
 EVERYTHING = """
 import importlib, pkgutil, sys
@@ -81,8 +83,8 @@ print(*wanted)
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The modules that a dry run of examples/extract has loaded."""
+def dry_run(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """How often a dry run of examples/extract looked for garbage, and the modules it loaded."""
     pytest.importorskip("xllamacpp", reason="the example's model runs on this machine")
     home = tmp_path_factory.mktemp("home")
     (home / "models").mkdir()
@@ -95,9 +97,18 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         text=True,
         check=True,
     )
-    code, *names = done.stdout.splitlines()[-1].split()
+    code, *found = done.stdout.splitlines()[-1].split()
     assert code == "0", done.stderr
-    return names
+    return found
+
+
+@pytest.fixture(scope="module")
+def modules(dry_run: list[str]) -> list[str]:
+    return dry_run[1:]
+
+
+def test_a_dry_run_looks_for_garbage_once_at_most(dry_run: list[str]) -> None:
+    assert int(dry_run[0]) <= 1
 
 
 def test_a_dry_run_loads_few_modules(modules: list[str]) -> None:
