@@ -37,7 +37,7 @@ from burnish.models.references import load_dotenv
 from burnish.projects.dialects import Flags
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
 from burnish.projects.judge_checks import Disagreement, JudgeChecked, prepare_judge_check
-from burnish.reports.rendering import Columns
+from burnish.reports.terminal import Columns
 from burnish.runs.steering import person_name
 from burnish.system.config import near
 
