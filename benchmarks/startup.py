@@ -38,7 +38,7 @@ asyncio.run(main())
 _RUN = """
 import gc, json, re, resource, sys, time
 from pathlib import Path
-gc.set_threshold(50_000)  # as `main` does, before it loads what is loaded here for the watch
+gc.set_threshold(200_000)  # as `main` does, before it loads what is loaded here for the watch
 from burnish.cli import main
 from burnish.models.wire import WireBackend
 

@@ -1,10 +1,12 @@
 """What a command loads: the modules of what its file names, and little else."""
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -54,13 +56,51 @@ LIBRARIES = (
 )
 """Libraries of others that are loaded when something of them is used, and not before."""
 DRY_RUN = """
-import sys
+import gc, sys
 from burnish.cli import main
+searches = []
+gc.callbacks.append(lambda phase, _: phase == "start" and searches.append(phase))
 try:
     main(["optimize", "agent.yaml", "--dry-run"])
 except SystemExit as end:
-    print(end.code, *sys.modules)
+    print(end.code, len(searches), *sys.modules)
 """
+QUIET_SEARCH = """
+import sys
+from burnish.cli import main
+from burnish.models.chat import ModelClient
+
+async def ask(client, request, *, draw, effects):
+    print(*sys.modules, flush=True)
+    sys.exit(0)
+
+ModelClient.ask = ask
+main(["optimize", "prompts.yaml", "--quiet", "-o", "run"])
+"""
+PROMPTS = """\
+kind: prompts
+target: {python: "agent:answer"}
+prompts: {words: prompt.md}
+train: train.jsonl
+holdout: holdout.jsonl
+metrics: [{type: geval, name: Brief, criteria: Short, evaluation_steps: [Read it.]}]
+judge: openai:stand-in
+reflector: openai:stand-in
+confirm: false
+"""
+UNUSED_BY_PROMPTS = (
+    "burnish.cluster",
+    "burnish.datasets.labels",
+    "burnish.delegation",
+    "burnish.metrics.agreement",
+    "burnish.projects.called_agents",
+    "burnish.projects.judge_checks",
+    "burnish.reports.progress",
+    "burnish.reports.terminal",
+    "burnish.targets.frameworks",
+    "rich.console",
+)
+"""What a quiet search of a prompts file has no use for before its first answer."""
 EVERYTHING = """
 import importlib, pkgutil, sys
 wanted = []
@@ -81,8 +121,8 @@ print(*wanted)
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The modules that a dry run of examples/extract has loaded."""
+def dry_run(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """How often a dry run of examples/extract looked for garbage, and the modules it loaded."""
     pytest.importorskip("xllamacpp", reason="the example's model runs on this machine")
     home = tmp_path_factory.mktemp("home")
     (home / "models").mkdir()
@@ -95,9 +135,18 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         text=True,
         check=True,
     )
-    code, *names = done.stdout.splitlines()[-1].split()
+    code, *found = done.stdout.splitlines()[-1].split()
     assert code == "0", done.stderr
-    return names
+    return found
+
+
+@pytest.fixture(scope="module")
+def modules(dry_run: list[str]) -> list[str]:
+    return dry_run[1:]
+
+
+def test_a_dry_run_looks_for_garbage_once_at_most(dry_run: list[str]) -> None:
+    assert int(dry_run[0]) <= 1
 
 
 def test_a_dry_run_loads_few_modules(modules: list[str]) -> None:
@@ -108,6 +157,29 @@ def test_a_dry_run_loads_few_modules(modules: list[str]) -> None:
 
 def test_a_dry_run_loads_nothing_that_its_file_does_not_name(modules: list[str]) -> None:
     assert _loaded(modules, (*FOREIGN, *LIBRARIES)) == []
+
+
+def test_a_quiet_search_asks_its_first_model_before_it_loads_what_it_does_not_use(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "agent.py").write_text("def answer(question): return question")
+    (tmp_path / "prompt.md").write_text("Answer.")
+    (tmp_path / "prompts.yaml").write_text(PROMPTS)
+    for split in ("train", "holdout"):
+        cases = (json.dumps({"input": f"{split} {n}?", "expected": "yes"}) for n in range(20))
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(cases))
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET_SEARCH],
+        cwd=tmp_path,
+        env={**os.environ, "OPENAI_API_KEY": "k"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    names = done.stdout.splitlines()[0].split()
+    assert "burnish.metrics.geval" in names
+    assert _loaded(names, UNUSED_BY_PROMPTS) == []
 
 
 def test_no_room_loads_a_library_before_it_is_used() -> None:

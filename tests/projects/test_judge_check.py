@@ -12,7 +12,7 @@ from burnish.metrics.agreement import Trust
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.projects.dialects import Flags
-from burnish.projects.launch import JudgeCheck, prepare_judge_check
+from burnish.projects.judge_checks import JudgeCheck, prepare_judge_check
 from burnish.testing.doubles import ScriptedBackend
 from tests.example_copies import copy_example
 

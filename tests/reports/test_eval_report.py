@@ -288,3 +288,13 @@ def test_a_thousand_cases_are_quick(tmp_path: Path) -> None:
     again = EvalReport.read(tmp_path / "big.json")
     assert again.against(found).baseline is not None
     assert again.totals.cases == 1000
+
+
+def test_an_unchanged_report_is_read_once(tmp_path: Path) -> None:
+    file = tmp_path / NAME
+    found = report(scored("a", 1.0))
+    found.write(file)
+    first = EvalReport.read(file)
+    assert EvalReport.read(tmp_path) is first
+    replace(found, about=replace(ABOUT, agent="another")).write(file)
+    assert EvalReport.read(file).about.agent == "another"

@@ -11,7 +11,8 @@ from burnish.core.errors import ConfigError
 from burnish.core.formatting import Code, Diff, Facts, Heading, Listing, Series, Space, Table, Text
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document
-from burnish.reports.rendering import show, to_markdown
+from burnish.reports.rendering import to_markdown
+from burnish.reports.terminal import show
 from burnish.runs.events import EventData, SessionBegun, TrialRecorded
 from burnish.runs.plugins import (
     StrategyPlugin,

@@ -11,13 +11,14 @@ from burnish.version import VERSION
 
 __all__ = ["main"]
 
-_NEW_OBJECTS = 50_000
+_NEW_OBJECTS = 200_000
+"""More than a search makes before the first answer of a model."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; a user's error is one message and an exit code, never a traceback."""
-    # Loading makes many objects, and all of them stay: looking for garbage as often as Python
-    # does would be a tenth of the start.
+    # Loading makes many objects, and all of them stay: a search for garbage among them would find
+    # nothing, and as often as Python searches, that would be a tenth of the start.
     gc.set_threshold(_NEW_OBJECTS)
     code = _run(sys.argv[1:] if argv is None else list(argv))
     try:

@@ -36,8 +36,8 @@ from burnish.metrics.agreement import Agreement, JudgeVerdict, RaterPair, rater_
 from burnish.models.references import load_dotenv
 from burnish.projects.dialects import Flags
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
-from burnish.projects.launch import Disagreement, JudgeChecked, prepare_judge_check
-from burnish.reports.rendering import Columns
+from burnish.projects.judge_checks import Disagreement, JudgeChecked, prepare_judge_check
+from burnish.reports.terminal import Columns
 from burnish.runs.steering import person_name
 from burnish.system.config import near
 

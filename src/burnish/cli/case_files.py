@@ -29,7 +29,7 @@ from burnish.datasets.traces import (
     where,
 )
 from burnish.reports.cases import CaseAudit, Doubt, audit_cases
-from burnish.reports.rendering import Columns
+from burnish.reports.terminal import Columns
 from burnish.system.config import near
 from burnish.system.redaction import PERSONAL, DataRedactor, Redactor
 from burnish.system.user_code import BadPattern, SlowPattern, require_pattern

@@ -52,13 +52,12 @@ from burnish.reports.evaluation_page import (
     totals_lines,
     verdict,
 )
-from burnish.reports.progress import WIDTH
 from burnish.reports.rendering import NAME as REPORT
 from burnish.reports.rendering import to_markdown
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord, find_run
 from burnish.runs.driver import Ending
-from burnish.runs.progress import NOTHING_PAID, budget_limits, notes, sweeps
+from burnish.runs.progress import NOTHING_PAID, WIDTH, budget_limits, notes, sweeps
 from burnish.system import write_atomic
 
 _STDOUT = "-"

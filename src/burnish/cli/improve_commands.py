@@ -277,7 +277,7 @@ def show_all(
 ) -> None:
     """List the texts: the version of each in use, and how many there are."""
     from burnish.delegation.policy import NAMES
-    from burnish.reports.rendering import Columns
+    from burnish.reports.terminal import Columns
 
     registry = _registry(db, target)
     rows = {name: registry.history(name) for name in NAMES}
@@ -308,7 +308,7 @@ def epochs(
 ) -> None:
     """List the epochs of a suite with their mean loss; an edited suite is a new version."""
     from burnish.delegation.training.target import TrainingLog
-    from burnish.reports.rendering import Columns
+    from burnish.reports.terminal import Columns
 
     rows = TrainingLog(_registry(db, target).path).epochs(suite)
     if as_json:
@@ -449,7 +449,7 @@ def new_experiment(
 def list_experiments(*, root: _Root = None, as_json: options.AsJson = False) -> None:
     """List the experiments."""
     from burnish.delegation.experiments import Experiment
-    from burnish.reports.rendering import Columns
+    from burnish.reports.terminal import Columns
 
     records = [each.record for each in Experiment.all(root)]
     if as_json:

@@ -36,7 +36,7 @@ from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
-from burnish.reports.rendering import Columns
+from burnish.reports.terminal import Columns
 from burnish.runs.directory import index_folder
 
 _MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}

@@ -25,7 +25,7 @@ from burnish.core.trials import Proposal
 from burnish.models.factory import Models
 from burnish.projects import LoadedProject, launch, load_project, reload_project
 from burnish.projects.file_kinds import GraphFile
-from burnish.reports.rendering import show, write_report
+from burnish.reports.rendering import write_report
 from burnish.runs.directory import RunRecord, find_run, look_into, trial_rows
 from burnish.runs.events import Event, Listener, SessionBegun, Tick, TrialRecorded
 from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
@@ -297,6 +297,8 @@ def _show_baseline(run: RunRecord, target: TargetPlugin, *, quiet: bool) -> None
     if not sections:
         typer.echo("the baseline was not measured: see `stopped` above")
         return
+    from burnish.reports.terminal import show
+
     typer.echo("")
     show(sections)
     if target.offers_fork(strategy):

@@ -9,20 +9,18 @@ from enum import StrEnum
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from burnish.core.errors import RunNotFound
 from burnish.core.formatting import changes_words, counted, shorten, spending
 from burnish.core.trials import FINISHED
 from burnish.projects.adopt import changes_of, homes_of
-from burnish.reports.progress import WIDTH, HolodeckView, LineView, LiveView, NdjsonView
 from burnish.reports.rendering import NAME as REPORT
 from burnish.runs.claims import claim_words, opinion_words
 from burnish.runs.directory import Header, RunRecord, find_run
 from burnish.runs.driver import Ending
 from burnish.runs.events import BEST, CANDIDATES, Listener
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.progress import opening_words
+from burnish.runs.progress import WIDTH, opening_words
 from burnish.runs.report_sections import alarms
 from burnish.runs.setup import Setup
 from burnish.system import Redactor
@@ -72,6 +70,14 @@ def view(
     progress: Progress, setup: Setup, *, to_stderr: bool = False
 ) -> Generator[list[Listener], None, None]:
     """The listeners for the chosen view."""
+    if progress is Progress.NONE:
+        yield []
+        return
+    # Late, as what draws on a terminal takes a while to load: a quiet run starts without it.
+    from rich.console import Console
+
+    from burnish.reports.progress import HolodeckView, LineView, LiveView, NdjsonView
+
     console = Console(stderr=to_stderr)
     stream = sys.stderr if to_stderr else sys.stdout
 
@@ -90,10 +96,8 @@ def view(
         yield [LineView(say, width=width, opening=opening)]
     elif progress is Progress.JSON:
         yield [NdjsonView(say)]
-    elif progress is Progress.HOLODECK:
-        yield [HolodeckView(say)]
     else:
-        yield []
+        yield [HolodeckView(say)]
 
 
 def _opening(setup: Setup, *, watched: bool = True) -> str:

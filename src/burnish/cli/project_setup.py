@@ -37,7 +37,7 @@ from burnish.projects.starters.detection import (
 )
 from burnish.projects.starters.files import StarterCases, write_new
 from burnish.projects.starters.kinds import AGENT, STARTERS, Starter, StarterProject, StarterRequest
-from burnish.reports.rendering import Columns
+from burnish.reports.terminal import Columns
 from burnish.runs.directory import index_folder
 from burnish.system import Redactor, read_bytes, read_text
 from burnish.system.config import near

@@ -30,14 +30,14 @@ from burnish.projects.evaluation_setup import stored_cases
 from burnish.projects.grids import GRID_FILES, find_grid
 from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.grid import GridReport, grid_home
-from burnish.reports.progress import WIDTH, LineView
+from burnish.reports.progress import LineView
 from burnish.reports.rendering import (
     CaseDelta,
-    Columns,
     compare_cases,
     to_markdown,
     trial_page,
 )
+from burnish.reports.terminal import Columns
 from burnish.runs.claims import claim_summary, verdict_cell
 from burnish.runs.directory import (
     AFTER_SEARCH,
@@ -56,6 +56,7 @@ from burnish.runs.directory import (
 from burnish.runs.events import Claim
 from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
+from burnish.runs.progress import WIDTH
 from burnish.runs.spec import TrackingSpec, tags_of
 from burnish.runs.steering import MOST_CHARS, Note, person_name, send, waiting
 from burnish.system import is_held, read_text, remove_stale_temporaries

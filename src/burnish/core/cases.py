@@ -397,7 +397,9 @@ class Dataset:
                         )
                     )
                 seen.add(case.id)
-        return problems + list(dict.fromkeys(self._leaks()))
+        if self.holdout or self.test:
+            problems += dict.fromkeys(self._leaks())
+        return problems
 
     def _leaks(self) -> Iterator[Problem]:
         homes: dict[str, tuple[Split, str]] = {}

@@ -461,7 +461,8 @@ def _charges(evaluation: Evaluation, floors: Mapping[str, Floor]) -> list[_Charg
     present = [result for result in evaluation.results if not result.outcome.missing]
     failed = [result.outcome.failed for result in present]
     costs = [None if r.outcome.nano_usd is None else to_usd(r.outcome.nano_usd) for r in present]
-    at_least = [floors.get(result.case, Floor()) for result in present]
+    none = Floor()
+    at_least = [floors.get(result.case, none) for result in present]
     usd = _charged(costs, failed, [floor.usd for floor in at_least])
     seconds = _charged(
         [r.outcome.seconds for r in present], failed, [floor.seconds for floor in at_least]

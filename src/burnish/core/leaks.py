@@ -80,25 +80,31 @@ class LeakWatch:
         """`drops` is the rule of runs before text was withheld: a record is shown or left out."""
         self.drops = drops
         held = held or HeldTexts()
+        self._secrets: dict[_Words, str] = {}
+        """Runs of words that are secret, each with the name of its case or file."""
+        self._lengths: dict[str, list[int]] = {}
+        if dataset.holdout or dataset.test or held.secret:
+            self._hold_out(dataset, held)
+        self._shortest = min((len(" ".join(run)) for run in self._secrets), default=0)
+
+    def _hold_out(self, dataset: Dataset, held: HeldTexts) -> None:
+        """Collect what is secret: what is held out, without what may be seen anyway."""
         everyone = (*dataset.train, *dataset.holdout, *dataset.test)
         # A prompt may list every label of a classifier. Longer answers that recur stay secret.
         labels = {label for label in labels_of(everyone) if _LABEL.fullmatch(label)}
-        self._secrets: dict[_Words, str] = {}
-        """Runs of words that are secret, each with the name of its case or file."""
         for case in (*dataset.holdout, *dataset.test):
-            for text in _texts(case, all_of_it=not drops):
+            for text in _texts(case, all_of_it=not self.drops):
                 if squeeze(text) not in labels:
                     self._secrets |= dict.fromkeys(_pieces(text), case.id)
         for each in held.secret:
             pieces = _pieces(each.text) if each.run is None else _stretches(each.text, each.run)
             self._secrets |= dict.fromkeys(pieces, each.name)
         self._lengths = self._by_first_word()
-        shown = (text for case in dataset.train for text in _texts(case, all_of_it=not drops))
+        shown = (text for case in dataset.train for text in _texts(case, all_of_it=not self.drops))
         public = {run for text in (*shown, *held.public) for run, _ in self._hits(_words(text))}
         for run in public:
             del self._secrets[run]
         self._lengths = self._by_first_word()
-        self._shortest = min((len(" ".join(run)) for run in self._secrets), default=0)
 
     @property
     def empty(self) -> bool:

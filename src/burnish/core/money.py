@@ -93,6 +93,8 @@ class Spend:
 
     def times(self, n: int) -> "Spend":
         """The same amount n times."""
+        if n == 1:  # most cases have one turn
+            return self
         return Spend.of(amount * n for amount in self.amounts)
 
     def at_least(self, other: "Spend") -> "Spend":

@@ -244,7 +244,7 @@ class PreparedMeasurement:
     measure: Measure
     root: Path
     """Where its runs lie."""
-    spec: AnySpec | None = None
+    spec: "AnySpec | None" = None
     """What it was built from; None where a program did that."""
 
     @property

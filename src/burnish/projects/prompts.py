@@ -15,7 +15,7 @@ from burnish.core.content import AtLeastOne, Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Surface, TextSurface
 from burnish.metrics.files import MetricsRead
-from burnish.projects.called_agents import CommandBlock, HttpBlock, PythonBlock
+from burnish.projects.called_blocks import CommandBlock, HttpBlock, PythonBlock
 from burnish.projects.evaluation_setup import User, read_metrics, read_splits, simulated_user
 from burnish.runs.directory import Header
 from burnish.runs.homes import FILES, FileHome, FileHomes, Homes, measured_hashes

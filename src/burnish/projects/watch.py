@@ -19,7 +19,8 @@ from burnish.datasets.trace_exports import read_traces
 from burnish.datasets.traces import SOURCE, LoggedTrace, ReplyUse, case_of_trace, redacted
 from burnish.metrics.judged import judged_parts
 from burnish.models.factory import Models
-from burnish.projects.launch import known_judges, load_project, optimize
+from burnish.projects.judge_checks import known_judges
+from burnish.projects.launch import load_project, optimize
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.projects.watch_folder import (
     LOCK,

@@ -5,11 +5,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from burnish.core.cases import Case
-from burnish.core.content import Json, codec, from_json
+from burnish.core.content import Json, codec, computed_once, from_json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Evaluation, mean
 from burnish.core.formatting import shorten, visible
@@ -259,13 +260,19 @@ class EvalReport:
         `thresholds` names the metrics in the order in which they are shown, `needs` what a case
         must have for each of them.
         """
-        rows = _clean(rows_of(cases, evaluation), redactor or Redactor.from_environment())
-        return cls(
-            about=about,
-            metrics=_summaries_of(rows, thresholds or {}, needs or {}),
-            totals=_totals_of(rows, evaluation, bill or Bill()),
-            cases=rows,
-        )
+
+        def of(rows: tuple[CaseRow, ...]) -> EvalReport:
+            return cls(
+                about=about,
+                metrics=_summaries_of(rows, thresholds or {}, needs or {}),
+                totals=_totals_of(rows, evaluation, bill or Bill()),
+                cases=rows,
+            )
+
+        redactor = redactor or Redactor.from_environment()
+        report = of(rows_of(cases, evaluation))
+        # Recorded replies and the cases' own texts saw no journal.
+        return report if redactor.is_clean(report.to_text()) else of(_clean(report.cases, redactor))
 
     def with_noise(self) -> "EvalReport":
         """The same, its repeats read as measurements of one agent against itself."""
@@ -300,6 +307,10 @@ class EvalReport:
 
     def to_text(self) -> str:
         """As JSON: indented at the top, and one case a line, so that a diff can be read."""
+        return self._text
+
+    @computed_once
+    def _text(self) -> str:
         data = self.to_json()
         rows = data.pop("cases")
         assert isinstance(rows, list)
@@ -314,21 +325,34 @@ class EvalReport:
         if path.is_dir() and not file.exists():
             raise _unfit(path, "evaluation.json is missing: this run did not finish measuring")
         try:
-            data: Json = from_json(read_bytes(file))
-            schema = data.get("schema") if isinstance(data, dict) else None
-            if isinstance(schema, int) and schema > _SCHEMA:
-                raise _unfit(file, "this report was written by a newer burnish")
-            return codec(EvalReport).decode(data)
-        except ValueError:
-            raise _unfit(file, "this is not a report of `burnish eval`") from None
+            found = file.stat()
+        except OSError:
+            return _read(file)  # says what is wrong with it
+        return _read_once(file, (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size))
+
+
+def _read(file: Path) -> EvalReport:
+    try:
+        data: Json = from_json(read_bytes(file))
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if isinstance(schema, int) and schema > _SCHEMA:
+            raise _unfit(file, "this report was written by a newer burnish")
+        return codec(EvalReport).decode(data)
+    except ValueError:
+        raise _unfit(file, "this is not a report of `burnish eval`") from None
+
+
+@lru_cache(maxsize=1)
+def _read_once(file: Path, state: tuple[int, ...]) -> EvalReport:
+    """The report in a file in this state: its page and its caller want the same one."""
+    del state
+    return _read(file)
 
 
 def _clean(rows: tuple[CaseRow, ...], redactor: Redactor) -> tuple[CaseRow, ...]:
-    """The rows without secrets: recorded replies and the cases' own texts saw no journal."""
-    data = codec(tuple[CaseRow, ...]).encode(rows)
-    if redactor.is_clean(json.dumps(data, ensure_ascii=False)):
-        return rows
-    return codec(tuple[CaseRow, ...]).decode(redactor.json(data))
+    """The rows without secrets."""
+    kind = codec(tuple[CaseRow, ...])
+    return kind.decode(redactor.json(kind.encode(rows)))
 
 
 def _summary(report: EvalReport) -> dict[str, Json]:

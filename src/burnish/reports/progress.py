@@ -40,7 +40,7 @@ from burnish.runs.events import (
 )
 from burnish.runs.ledger import TRIALS, event_line, last_row
 from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
-from burnish.runs.progress import INDENT, wrapped
+from burnish.runs.progress import INDENT, WIDTH, wrapped
 
 _SCHEMA = "holodeck.optimize.progress/v1"
 _PHASES = ("numeric", "textual")
@@ -198,7 +198,6 @@ def _textual(surface: _Object) -> Json:
     return {"path": surface["id"], "max_chars": surface.get("max_chars") or 0}
 
 
-WIDTH = 100
 _TICK = "tick"
 """The kind of a line about the progress of an evaluation."""
 _BAR = 12

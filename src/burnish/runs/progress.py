@@ -244,6 +244,8 @@ def asking(roles: Iterable[Role[Any, Any]]) -> Spend:
     return total(map(cost, roles))
 
 
+WIDTH = 100
+"""Columns of a line where no terminal says how many it has."""
 INDENT = "   "
 _NOTE, _WIDEST_NOTE = 17, 28
 _REST = 83

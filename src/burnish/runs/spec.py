@@ -451,7 +451,8 @@ class RunSpec(Settings, Generic[T, S]):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-AnySpec: TypeAlias = RunSpec[Any, Any]
+# In quotes: as a class of its own it would be one more model to build, which nobody reads.
+AnySpec: TypeAlias = "RunSpec[Any, Any]"
 
 
 @cache

@@ -21,10 +21,11 @@ from burnish.core.formatting import visible
 from burnish.core.trials import Proposal
 from burnish.journal.limits import Budget
 from burnish.projects.optimizer_config import AnyOptimizerConfig, as_json
-from burnish.reports.progress import WIDTH, LineView, LiveView
+from burnish.reports.progress import LineView, LiveView
 from burnish.runs.directory import LOCK
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Event, Listener, Tick, TrialRecorded
+from burnish.runs.progress import WIDTH
 from burnish.strategies.reflective.result_files import (
     BASELINE_PROMPTS,
     SNAPSHOT,

@@ -46,7 +46,7 @@ from burnish.core.surfaces import (
     position_id,
 )
 from burnish.core.surfaces import Surface as Editable
-from burnish.projects.called_agents import CalledBlock
+from burnish.projects.called_blocks import CalledBlock
 from burnish.projects.dialects import Document
 from burnish.projects.evaluation_setup import User, read_metrics, read_splits, simulated_user
 from burnish.projects.file_kinds import GraphFile

@@ -309,8 +309,10 @@ class CallingTarget(_FixedTarget, ABC):
                 error=type(error).__name__,
             )
             return replace(talk.outcome(), failure=failure)
-        questions = () if case.scenario is None else [turn.question for turn in talk.turns]
-        return replace(talk.outcome(), asked=tuple(questions))
+        outcome = talk.outcome()
+        if case.scenario is None:
+            return outcome
+        return replace(outcome, asked=tuple(turn.question for turn in talk.turns))
 
     def estimate(self, case: Case) -> Spend:
         """One call per turn; a scenario may take its maximum of turns."""
