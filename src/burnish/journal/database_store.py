@@ -315,7 +315,7 @@ class _DatabaseWriter(JournalWriter):
 
     def _commit_groups(self) -> None:
         while True:
-            with self._turn:
+            with self._lock:
                 if not (self._waiting or self._closing):
                     self._turn.wait(self._renew_every)
                 group, self._waiting = self._waiting, []
@@ -348,6 +348,6 @@ class _DatabaseWriter(JournalWriter):
 
     def _break(self, error: BurnishError) -> None:
         """Accept nothing more: a later write would leave a gap."""
-        with self._turn:
+        with self._lock:
             self._broken = error
         self._db.close()  # the server rolls back

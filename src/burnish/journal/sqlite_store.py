@@ -230,7 +230,7 @@ class _Writer(JournalWriter):
 
     def _commit_groups(self) -> None:
         while True:
-            with self._turn:
+            with self._lock:
                 while not (
                     self._executed or (self._waiting and not self._left_to_loop) or self._closing
                 ):
@@ -262,7 +262,7 @@ class _Writer(JournalWriter):
 
     def _finish(self, loops: "Loops") -> None:
         """End a commit. A loop executes what waits, unless there is none or it is blocked."""
-        with self._turn:
+        with self._lock:
             self._committing = False
             blocked = any(isinstance(waiter, Future) for _, waiter in self._waiting)
             self._left_to_loop = bool(loops) and not blocked
@@ -270,7 +270,7 @@ class _Writer(JournalWriter):
                 self._execute_waiting()
 
     def _go_on(self) -> None:
-        with self._turn:
+        with self._lock:
             self._take_up()
 
     def _break(self, error: sqlite3.Error) -> None:

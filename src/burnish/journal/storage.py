@@ -238,7 +238,9 @@ class JournalWriter(ABC):
         self._waiting: list[tuple[Statement, Waiter]] = []
         self._closing = False
         self._broken: BurnishError | None = None
-        self._turn = threading.Condition()
+        # Entered itself, not through the condition, whose methods are written in Python.
+        self._lock = threading.RLock()
+        self._turn = threading.Condition(self._lock)
         self._thread = threading.Thread(target=self._commit_groups, name="burnish-journal")
         self._thread.daemon = True
 
@@ -268,13 +270,13 @@ class JournalWriter(ABC):
 
     def close(self) -> None:
         """Commit what is queued and end the thread."""
-        with self._turn:
+        with self._lock:
             self._closing = True
             self._turn.notify()
         self._thread.join()
 
     def _add(self, *entries: tuple[Statement, Waiter]) -> None:
-        with self._turn:
+        with self._lock:
             if self._broken is not None:
                 raise self._broken
             if self._closing:
