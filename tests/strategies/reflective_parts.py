@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from burnish.core.cases import Case, Outcome, Split
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
+from burnish.core.statistics import Race
 from burnish.core.surfaces import Candidate, Origin
+from burnish.strategies.races import Course, RaceSoFar
 from burnish.strategies.reflective.attempts import FrontierType, Member, Pool
 
 ONE = Objective(weights={"m": 1.0})
@@ -37,6 +39,13 @@ def both(cases: Mapping[str, tuple[float, float]]) -> Evaluation:
 def holdout(count: int) -> tuple[Case, ...]:
     """The cases c0, c1, …"""
     return tuple(Case.single(f"question {n}", "yes", name=f"c{n}") for n in range(count))
+
+
+def race_so_far(done: Evaluation, course: Course, objective: Objective) -> Race:
+    """How a race stands after these cases."""
+    so_far = RaceSoFar(course, objective)
+    so_far.add(done)
+    return so_far.race
 
 
 def pool_of(

@@ -6,8 +6,16 @@ import pytest
 
 from burnish.core.cases import Split
 from burnish.core.evaluations import Evaluation
-from burnish.strategies.partial_evaluations import Course, adds_up, lost_by, race_so_far
-from tests.strategies.reflective_parts import ONE, TWO, both, evaluated, holdout, result
+from burnish.strategies.races import Course, RaceSoFar, adds_up, lost_by
+from tests.strategies.reflective_parts import (
+    ONE,
+    TWO,
+    both,
+    evaluated,
+    holdout,
+    race_so_far,
+    result,
+)
 
 
 def course(incumbent: list[float | None], earlier: Evaluation | None = None) -> Course:
@@ -35,6 +43,18 @@ def test_in_a_second_run_half_of_each_case_is_known() -> None:
     assert race.gains == (0.0, 0.5)
     assert race.room == (0.0, 0.5)
     assert race.promised == pytest.approx(-0.25)
+
+
+@pytest.mark.parametrize("earlier", [None, evaluated([0.0, 1.0, None, 0.5, 1.0])])
+def test_a_race_stands_the_same_whether_it_is_looked_at_at_once_or_block_by_block(
+    earlier: Evaluation | None,
+) -> None:
+    over = course([0.5, None, 0.5, 0.25, 1.0], earlier=earlier)
+    done = evaluated([1.0, 0.5, 0.0, None], draw=1)
+    so_far = RaceSoFar(over, ONE)
+    for case in done.cases:
+        so_far.add(done.only({case}))
+    assert so_far.race == race_so_far(done, over, ONE)
 
 
 def test_where_a_metric_is_silent_on_some_cases_the_cases_do_not_add_up() -> None:

@@ -16,11 +16,11 @@ from burnish.journal.limits import Budget
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
-from burnish.strategies.partial_evaluations import Course, race_so_far
+from burnish.strategies.races import Course
 from burnish.strategies.reflective.attempts import Pool, ReflectiveSettings, as_good_as
 from burnish.testing import ExpectedText, ScriptedTarget
 from tests.strategies.coordinate_runs import Driven, driven
-from tests.strategies.reflective_parts import TWO, both, holdout, result
+from tests.strategies.reflective_parts import TWO, both, holdout, race_so_far, result
 from tests.strategies.reflective_runs import CLASSIC, Talk
 from tests.strategies.reflective_runs import scripted as reflecting
 

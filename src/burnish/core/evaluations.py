@@ -396,17 +396,15 @@ class Objective:
 
     def case_score(self, evaluation: Evaluation, case: str) -> float | None:
         """The weighted score of one case over its repeats; None when any part is missing."""
-        kept = evaluation.case_scores
-        if self._basis not in kept:
-            kept[self._basis] = {
-                each: self._mean_score(evaluation, each) for each in evaluation.cases
-            }
-        return kept[self._basis].get(case)
+        kept = evaluation.case_scores.setdefault(self._basis, {})
+        if case not in kept:
+            kept[case] = self._mean_score(evaluation, case)
+        return kept[case]
 
     def _mean_score(self, evaluation: Evaluation, case: str) -> float | None:
         scores = [self.run_score(result) for result in evaluation.of_case(case)]
         present = [score for score in scores if score is not None]
-        return mean(present) if len(present) == len(scores) else None
+        return mean(present) if present and len(present) == len(scores) else None
 
     def run_score(self, result: CaseResult) -> float | None:
         """The weighted score of one run of a case; None when any part is missing."""

@@ -51,8 +51,9 @@ from burnish.runs.report_sections import plain_report
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.partial_evaluations import BLOCK, Course, Stopped, may_end_early, race
+from burnish.strategies.partial_evaluations import BLOCK, Stopped, race
 from burnish.strategies.parts import LineageStep, Part, SurfaceParts, parts_of
+from burnish.strategies.races import Course, may_end_early
 from burnish.strategies.requirements import require_baseline
 from burnish.system.settings import Access, Door
 

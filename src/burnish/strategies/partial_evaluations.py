@@ -4,7 +4,6 @@ A minibatch is how a search looks at a few cases, and what it remembers and show
 candidates run block by block, until they are clearly no better.
 """
 
-import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from burnish.core.cases import Case, Dataset, Split
-from burnish.core.comparisons import Pair, cases, paired
+from burnish.core.comparisons import Pair
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Penalties, mean
 from burnish.core.formatting import Section, number
 from burnish.core.gates import min_gain
 from burnish.core.money import Spend, total
 from burnish.core.protocols import HoldsPrompts
-from burnish.core.statistics import Race
 from burnish.core.surfaces import EPSILON, Candidate
 from burnish.core.trials import Decision, Trial, Verdict
 from burnish.journal.executors import together
@@ -32,6 +30,7 @@ from burnish.runs.progress import ProgressLines
 from burnish.runs.report_sections import score_table
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.strategies.races import Course, RaceSoFar, lost_by, may_end_early
 
 # -- Minibatches -----------------------------------------------------------------------------------
 
@@ -350,7 +349,7 @@ class Heat:
     """Whether it is worse than chance alone would make it."""
 
 
-async def race(run: Run, candidates: Sequence[Candidate], course: "Course") -> list[Heat]:
+async def race(run: Run, candidates: Sequence[Candidate], course: Course) -> list[Heat]:
     """Race candidates against the incumbent's results, block by block side by side.
 
     Each runs to the end while it may win. Speed must not decide what is left of the budget, so
@@ -367,23 +366,6 @@ async def race(run: Run, candidates: Sequence[Candidate], course: "Course") -> l
     return [lane.heat for lane in lanes if lane.heat is not None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Course:
-    """What a candidate is run over, and against whom."""
-
-    order: Sequence[Case]
-    incumbent: Evaluation
-    repeats: int
-    block: int
-    early: bool
-    """Whether it may end before every case was run."""
-    draw: int = 0
-    earlier: Evaluation | None = None
-    """The first run, when this is the second."""
-    slack: float | None = None
-    """How much lower its score may be in the end; None if it must win."""
-
-
 class _Lane:
     """One candidate on its way over the course."""
 
@@ -391,6 +373,7 @@ class _Lane:
         self._run = run
         self._course = course
         self._evaluation = Evaluation(candidate=candidate.id, split=Split.HOLDOUT, results=())
+        self._so_far = RaceSoFar(course, run.objective)
         self.blocks = run.blocks(
             candidate,
             split=Split.HOLDOUT,
@@ -412,6 +395,7 @@ class _Lane:
         """Run the next block, and check whether the race is over."""
         part = await anext(self.blocks)
         self._evaluation = _both(self._evaluation, part)
+        self._so_far.add(part)
         self.heat = self._heat()
         if self.heat is not None:
             await self.blocks.aclose()
@@ -421,7 +405,7 @@ class _Lane:
         earlier = course.earlier
         if course.early and earlier is not None and self._repeats(earlier):
             return Heat(evaluation=earlier, whole=True)
-        race = race_so_far(evaluation, course, self._run.objective)
+        race = self._so_far.race
         if len(evaluation.cases) == len(course.order):
             return Heat(evaluation=_both(earlier, evaluation), whole=True, behind=race.far_behind)
         if (lost := lost_by(race)) is None:
@@ -527,52 +511,6 @@ class Holdout:
     def _gain(self, candidate: Evaluation, incumbent: Evaluation) -> Decision:
         pair = Pair(candidate=candidate, incumbent=incumbent)
         return min_gain(objective=self._run.objective, validation=pair)
-
-
-def race_so_far(done: Evaluation, course: Course, objective: Objective) -> Race:
-    """The gains of the cases that were run, and what the others can add."""
-    ended = set(done.cases)
-    both = paired(_both(course.earlier, done), course.incumbent, objective.weights).known
-    gains: list[float] = []
-    room: list[float] = []
-    promised: list[float] = []
-    for case in course.order:
-        new = objective.case_score(both, case.id)
-        old = objective.case_score(course.incumbent, case.id)
-        if case.id in ended:
-            gains += [] if new is None or old is None else [new - old]
-            continue
-        # In a second run one half of each case is known already.
-        room.append((1.0 if new is None else (new + 1.0) / 2) - (old or 0.0))
-        promised.append(0.0 if new is None or old is None else (new - old) / 2)
-    slack = None if course.slack is None else course.slack * len(course.order)
-    return Race(gains=tuple(gains), room=tuple(room), promised=math.fsum(promised), slack=slack)
-
-
-def may_end_early(incumbent: Evaluation, objective: Objective) -> bool:
-    """Whether a race can be clear before its end: nothing bounds what a case may cost."""
-    return objective.penalties == Penalties() and adds_up(incumbent, objective)
-
-
-def adds_up(evaluation: Evaluation, objective: Objective) -> bool:
-    """Whether the score of the whole is the mean of the cases: every metric applies to each."""
-    results = [result for result in evaluation.results if not result.outcome.missing]
-    return all(result.applies(metric) for result in results for metric in objective.weights)
-
-
-def lost_by(race: Race) -> Decision | None:
-    """Why a race is not worth going on with, or None."""
-    hope = race.hope()
-    if hope == "open" or not race.gains:
-        return None
-    n, left, ahead = len(race.gains), len(race.room), race.ahead
-    reason = f"after {cases(n)} {ahead:+.2f}, "
-    if hope == "hopeless":
-        reason += f"and the {left} left can add no more than {race.best_end - ahead:.2f}"
-    else:
-        reason += f"which the {left} left are not likely to make up"
-    numbers = {"gain_so_far": ahead, "cases": float(n), "cases_left": float(left)}
-    return Decision(gate="race", verdict=Verdict.REJECT, code=hope, reason=reason, numbers=numbers)
 
 
 def _both(first: Evaluation | None, second: Evaluation) -> Evaluation:

@@ -39,8 +39,9 @@ from burnish.runs.recorder import Ancestor
 from burnish.runs.report_sections import SPLITS, why
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from burnish.strategies.partial_evaluations import BLOCK, Course, Heat, Stopped, may_end_early, race
+from burnish.strategies.partial_evaluations import BLOCK, Heat, Stopped, race
 from burnish.strategies.parts import LineageStep, Part, SurfaceParts, parts_of
+from burnish.strategies.races import Course, may_end_early
 from burnish.strategies.requirements import PruningSettings
 
 _NEW_DRAWS = 1_000_000

@@ -36,8 +36,9 @@ from burnish.strategies.backprop.rounds import (
     crash_words,
     why_missing,
 )
-from burnish.strategies.partial_evaluations import BLOCK, Course, Heat, Stopped, may_end_early, race
+from burnish.strategies.partial_evaluations import BLOCK, Heat, Stopped, race
 from burnish.strategies.pruning import Winner
+from burnish.strategies.races import Course, may_end_early
 from burnish.strategies.requirements import require_baseline
 
 

@@ -302,9 +302,10 @@ class _Rounds:
     async def _reflect(self) -> list[ReflectiveAttempt]:
         proposed = await self._proposer.propose(await self._start())
         screened = await self._screen(await self._check(proposed))
-        room = self._round_cost() + self._holdout.need
-        followed = await self._trail.follow(screened, room, once=self._holdout.once)
-        return await self._race(followed)
+        if self._trail.active:
+            room = self._round_cost() + self._holdout.need
+            screened = await self._trail.follow(screened, room, once=self._holdout.once)
+        return await self._race(screened)
 
     async def _reflect_again(self, screened_on: int) -> list[ReflectiveAttempt]:
         """A short round, on what is known of a parent: it pays for what is left to decide."""
@@ -494,7 +495,7 @@ class _Trail(Trail[ReflectiveAttempt]):
     ) -> list[ReflectiveAttempt]:
         """The attempts, of which the best is the next tip; it stays open if a race is due."""
         passed = [each for each in attempts if not each.over]
-        if not self.active or not passed:
+        if not passed:
             return list(attempts)
         best = max(passed, key=self._minibatch_gain)
         due = await self.is_due(room, once=once)
