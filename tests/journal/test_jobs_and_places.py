@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from burnish.journal.executors import Job, Places
+from burnish.journal.executors import Job, Places, Turns
 
 
 async def test_everybody_who_waits_gets_the_result() -> None:
@@ -100,3 +100,33 @@ async def test_a_place_of_somebody_who_no_longer_waits_goes_to_the_next() -> Non
     third.cancel()  # in the moment between getting the place and hearing of it
     await asyncio.wait([third])
     await asyncio.wait_for(fourth, 120)
+
+
+async def test_what_starts_meanwhile_does_not_wait_for_everybody_s_turn() -> None:
+    turns, order = Turns(), list[str]()
+
+    async def finish(number: int) -> None:
+        await turns.wait()
+        order.append(f"finished {number}")
+
+    async def start() -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        order.append("started")
+
+    finishing = [asyncio.create_task(finish(number)) for number in range(20)]
+    starting = asyncio.create_task(start())
+    await asyncio.gather(*finishing, starting)
+    finished = [each for each in order if each != "started"]
+    assert finished == [f"finished {number}" for number in range(20)]
+    assert 0 < order.index("started") < 10
+
+
+async def test_somebody_who_no_longer_waits_for_a_turn_holds_nobody_up() -> None:
+    turns = Turns()
+    waiting = [asyncio.create_task(turns.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.wait_for(asyncio.gather(*waiting[1:]), 120)
+    await asyncio.wait_for(turns.wait(), 120)

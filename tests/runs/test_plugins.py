@@ -27,7 +27,7 @@ from tests.reports.records import baseline, event, record, tried
 PAGES = {"delegate": "RUN_SUMMARY.md", "refine": "REFINEMENT.md"}
 SHARED = (
     *("measure", "partial_evaluations", "parts", "pruning"),
-    *("requirements", "trail"),
+    *("races", "requirements", "trail"),
 )
 """Modules beside the strategies that are no searches."""
 STRATEGIES = ("auto", "backprop", "coordinate", "edits", "epochs", "frugal", "reflective")

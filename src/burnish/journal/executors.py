@@ -453,6 +453,37 @@ class Places:
         self._free += 1
 
 
+class Turns:
+    """Lets a few of those who wait go on in each turn of the loop.
+
+    For work that may come later, when much ends at once: what starts meanwhile need not wait for
+    all of it.
+    """
+
+    _AT_ONCE = 8
+    """Of those who wait, one in so many goes on: a turn of the loop has a price, too."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait for one's turn."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next, loop)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(1 + len(self._waiting) // self._AT_ONCE):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        if self._waiting:
+            loop.call_soon(self._next, loop)
+
+
 class AsyncioExecutor:
     """At most `concurrency` units at once, over all maps together."""
 

@@ -33,7 +33,7 @@ from burnish.core.protocols import (
     WorkUnit,
 )
 from burnish.core.surfaces import Candidate
-from burnish.journal.executors import Places
+from burnish.journal.executors import Places, Turns
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
 from burnish.runs.case_work import (
@@ -119,7 +119,7 @@ class Evaluator:
         self._work = work
         self._executor = executor
         self._policy = policy
-        self._places = Places(concurrency)
+        self._places, self._turns = Places(concurrency), Turns()
         self._weighted = frozenset(weighted)
         self._outcomes, self._scored = codec(Outcome), codec(Scores)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
@@ -231,9 +231,12 @@ class Evaluator:
 
                 async def run(effects: Scope) -> "Receipt[Outcome]":
                     # The run keeps its place until it ends, even if the caller is cancelled;
-                    # storing and judging the result does not block the next run.
+                    # storing and judging the result does not block the next run, and takes turns,
+                    # so that many that end at once hold up the next ones as little.
                     with place.passed_on():
-                        return await self._work.run(unit, effects)
+                        receipt = await self._work.run(unit, effects)
+                    await self._turns.wait()
+                    return receipt
 
                 try:
                     outcome = await scope.once(call, run)
@@ -254,6 +257,7 @@ class Evaluator:
             again = replace(call, request={"again": call.request}, whole=None)
             return await effects.once(again, lambda inner: self._work.run(unit, inner))
 
+        await self._turns.wait()
         scores = await self._scores(unit.case, outcome, call.key, scope, to_score)
         result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
         in_doubt = [score for score in scores if score.missing or score.unreachable]
