@@ -120,31 +120,51 @@ async def _rate(port: int, path: str) -> float:
     return float(said)
 
 
+_LISTENERS = """
+import asyncio, sys, time
+
+port, count, events = map(int, sys.argv[1:])
+
+async def listen():
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /api/v1/apps/app/runs/one/stream HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
+    await reader.readuntil(b"event: status")
+    return reader, writer
+
+async def main():
+    streams = [await listen() for _ in range(count)]
+    print("listening", flush=True)
+    for _ in range(events):
+        await asyncio.gather(*(reader.readuntil(b"event: x") for reader, _ in streams))
+        print(time.monotonic(), flush=True)
+
+asyncio.run(main())
+"""
+
+
 async def _latency(folder: Path) -> float:
-    """From before an event is stored until the last listener has it; the median of some."""
+    """From before an event is stored until the last listener has it; the median of some.
+
+    The listeners are in a process of their own. Both read the clock of the machine.
+    """
     async with _served(folder, await open_store(f"sqlite:///{folder / 'runs.db'}")) as served:
         port, manager = served
         await manager.store.create("app", "one")
         await manager.store.append_event("app", "one", NewEvent(kind="status"))
-        streams = [await _listen(port) for _ in range(LISTENERS)]
+        words = (str(port), str(LISTENERS), str(_EVENTS))
+        listeners = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _LISTENERS, *words, stdout=asyncio.subprocess.PIPE
+        )
+        assert listeners.stdout is not None
+        assert await listeners.stdout.readline() == b"listening\n"
         delays: list[float] = []
         for _ in range(_EVENTS):
-            began = time.perf_counter()
+            began = time.monotonic()
             await manager.store.append_event("app", "one", NewEvent(kind="x", payload=_trial()))
             manager.tails.announce("app", "one")
-            await asyncio.gather(*(reader.readuntil(b"event: x") for reader, _ in streams))
-            delays.append(time.perf_counter() - began)
-        for _, writer in streams:
-            writer.close()
+            delays.append(float(await listeners.stdout.readline()) - began)
+        assert await listeners.wait() == 0
         return 1000 * statistics.median(delays)
-
-
-async def _listen(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    address = "/api/v1/apps/app/runs/one/stream"
-    writer.write(f"GET {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-    await reader.readuntil(b"event: status")
-    return reader, writer
 
 
 async def _progress(folder: Path) -> tuple[float, float]:

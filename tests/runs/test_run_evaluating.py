@@ -16,6 +16,7 @@ from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate
 from burnish.journal.limits import RetryPolicy
 from burnish.runs.case_work import CasePolicy
+from burnish.runs.directory import look_into
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from tests.runs.small import TRAIN, Agent, only_result, opened, small
@@ -214,3 +215,28 @@ async def test_rule_03_what_look_ahead_began_in_vain_is_billed_and_not_spent(
     assert run.spent.calls == 2
     assert 2 < run.billed.calls <= 4
     await run.close()
+
+
+@pytest.mark.parametrize("turns", range(1, 4))
+async def test_a_run_that_ends_stores_what_was_paid_but_not_stored_yet(
+    tmp_path: Path, turns: int
+) -> None:
+    answered = asyncio.Event()
+
+    def agent(candidate: Candidate, case: Case, draw: int) -> str:
+        answered.set()
+        return "no idea"
+
+    run = opened(small(agent=agent), tmp_path / "run")
+    evaluating = asyncio.create_task(
+        run.evaluate(run.target.baseline, split=Split.TRAIN, cases=TRAIN[:1])
+    )
+    await answered.wait()
+    for _ in range(turns):  # the result takes a turn of its own before it is stored
+        await asyncio.sleep(0)
+    await run.close()
+    evaluating.cancel()
+    await asyncio.wait([evaluating])
+    with look_into(tmp_path / "run") as journal:
+        states = [row.state for row in journal.effects() if row.kind == "run"]
+    assert states == ["done"]

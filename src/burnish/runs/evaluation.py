@@ -10,7 +10,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
@@ -235,7 +235,8 @@ class Evaluator:
                     # so that many that end at once hold up the next ones as little.
                     with place.passed_on():
                         receipt = await self._work.run(unit, effects)
-                    await self._turns.wait()
+                    with suppress(asyncio.CancelledError):  # it is paid: also a run that ends has it
+                        await self._turns.wait()
                     return receipt
 
                 try:
