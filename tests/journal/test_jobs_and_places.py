@@ -130,3 +130,15 @@ async def test_somebody_who_no_longer_waits_for_a_turn_holds_nobody_up() -> None
     waiting[0].cancel()
     await asyncio.wait_for(asyncio.gather(*waiting[1:]), 120)
     await asyncio.wait_for(turns.wait(), 120)
+
+
+def test_turns_go_on_in_another_loop() -> None:
+    turns = Turns()
+
+    async def cut_off() -> None:
+        waiting = asyncio.create_task(turns.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    asyncio.run(cut_off())
+    asyncio.run(asyncio.wait_for(turns.wait(), 120))

@@ -473,10 +473,15 @@ class Turns:
         self._waiting.append(turn)
         if len(self._waiting) == 1:
             loop.call_soon(self._next, loop)
-        await turn
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        for _ in range(1 + len(self._waiting) // self._AT_ONCE):
+        for _ in range(min(len(self._waiting), 1 + len(self._waiting) // self._AT_ONCE)):
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)

@@ -235,7 +235,9 @@ class Evaluator:
                     # so that many that end at once hold up the next ones as little.
                     with place.passed_on():
                         receipt = await self._work.run(unit, effects)
-                    with suppress(asyncio.CancelledError):  # it is paid: also a run that ends has it
+                    with suppress(
+                        asyncio.CancelledError
+                    ):  # it is paid: also a run that ends has it
                         await self._turns.wait()
                     return receipt
 
