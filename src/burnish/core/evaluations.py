@@ -176,12 +176,12 @@ class Evaluation:
         return {case: tuple(results) for case, results in by_case.items()}
 
     @cached_property
-    def measurements(self) -> "dict[Hashable, Measurement]":
+    def _measurements(self) -> "dict[Hashable, Measurement]":
         """What objectives made of it: a search measures its incumbent again and again."""
         return {}
 
     @cached_property
-    def case_scores(self) -> dict[Hashable, dict[str, float | None]]:
+    def _case_scores(self) -> dict[Hashable, dict[str, float | None]]:
         """The same case by case."""
         return {}
 
@@ -346,7 +346,7 @@ class Objective:
         """
         if floors and evaluation.failed_cases():
             return self._measured(evaluation, floors)
-        kept = evaluation.measurements
+        kept = evaluation._measurements
         if self._basis not in kept:
             kept[self._basis] = self._measured(evaluation, {})
         return kept[self._basis]
@@ -396,7 +396,7 @@ class Objective:
 
     def case_score(self, evaluation: Evaluation, case: str) -> float | None:
         """The weighted score of one case over its repeats; None when any part is missing."""
-        kept = evaluation.case_scores.setdefault(self._basis, {})
+        kept = evaluation._case_scores.setdefault(self._basis, {})
         if case not in kept:
             kept[case] = self._mean_score(evaluation, case)
         return kept[case]

@@ -170,7 +170,7 @@ def timed_call() -> Generator[None, None, None]:
         yield
 
 
-class Job(Generic[T]):
+class DetachedTask(Generic[T]):
     """Work in a task of its own, which goes on if those who wait for it are cancelled.
 
     At its end it wakes them itself: asyncio.wait and shield, which leave that to callbacks of the
@@ -241,39 +241,39 @@ async def within(clock: CallClock, work: Callable[[], Awaitable[T]]) -> T:
     """The result of the work; raises OutOfTime, or CancelledInside if it cancelled itself."""
     context = copy_context()
     context.run(_CLOCK.set, clock)
-    job = Job(work, context=context)
+    detached = DetachedTask(work, context=context)
     try:
-        while not job.task.done():
+        while not detached.task.done():
             if clock.expired:
                 raise clock.out_of_time()
             wait = clock.wait
             if wait is None:
-                await job.ended()
+                await detached.ended()
                 continue
             began = clock.now()
-            await job.ended(wait)
+            await detached.ended(wait)
             clock.held_up(clock.now() - began - wait)
     finally:
-        if not job.task.done():
+        if not detached.task.done():
             at_the_end = task_cancelled() and clock.calling
-            await _leave(job, _CLEANING_AT_THE_END if at_the_end else _CLEANING_SECONDS)
-    if job.task.cancelled():
+            await _leave(detached, _CLEANING_AT_THE_END if at_the_end else _CLEANING_SECONDS)
+    if detached.task.cancelled():
         raise CancelledInside
     try:
-        return job.task.result()
+        return detached.task.result()
     except CutShort as cut:
         if cut.ending:
             raise
         raise clock.out_of_time() from None
 
 
-async def _leave(job: Job[Any], seconds: float) -> None:
-    """Cancel the job and let it clean up; one that does not end is abandoned."""
-    job.cancel()
+async def _leave(detached: DetachedTask[Any], seconds: float) -> None:
+    """Cancel the work and let it clean up; work that does not end is abandoned."""
+    detached.cancel()
     try:
-        await job.ended(seconds)
+        await detached.ended(seconds)
     finally:
-        task = job.task
+        task = detached.task
         if not task.done():
             # Otherwise whoever closes the loop, such as asyncio.run, would wait for it forever.
             asyncio._unregister_task(task)  # pyright: ignore[reportPrivateUsage]

@@ -15,7 +15,7 @@ from burnish.core.errors import (
 )
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Call, Receipt, Scope
-from burnish.journal.executors import Job
+from burnish.journal.executors import DetachedTask
 from burnish.journal.journal import Journal, JournalReader, Stored
 from burnish.journal.sqlite_store import reading
 from burnish.system import Redactor
@@ -127,7 +127,7 @@ class JournaledEffects:
         self.journal = journal
         self._redactor = redactor
         self._cache = cache
-        self._in_flight: dict[str, Job[Stored]] = {}
+        self._in_flight: dict[str, DetachedTask[Stored]] = {}
         self._whole: dict[str, Stored] = {}
         """Results inside the work on a case, before something was removed from them."""
         self.landed = 0
@@ -149,8 +149,8 @@ class JournaledEffects:
     async def result(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
         """The journaled result, performed first if necessary."""
         key = call.key
-        job = self._in_flight.get(key)
-        if job is None:
+        effect = self._in_flight.get(key)
+        if effect is None:
             stored = self._stored(key, scope)
             if stored is not None:
                 return stored
@@ -159,9 +159,11 @@ class JournaledEffects:
                 perform = self.watch.watched(call, perform, trial=scope.trial)
             if call.computed:
                 return await self._perform(call, perform, scope)
-            job = self._in_flight[key] = Job(lambda: self._landing(call, perform, scope))
+            effect = self._in_flight[key] = DetachedTask(
+                lambda: self._landing(call, perform, scope)
+            )
         # The effect belongs to the run: its result is stored even if the caller is cancelled.
-        return await job.result()
+        return await effect.result()
 
     def _stored(self, key: str, scope: "JournalScope") -> Stored | None:
         """The result, whole where it is used in the work on a case; None if it is to be made."""
@@ -177,9 +179,9 @@ class JournaledEffects:
         """Cancel everything that is running."""
         while self._in_flight:
             cancelled = dict(self._in_flight)
-            for job in cancelled.values():
-                job.cancel()
-            tasks = [job.task for job in cancelled.values()]
+            for effect in cancelled.values():
+                effect.cancel()
+            tasks = [effect.task for effect in cancelled.values()]
             await asyncio.gather(*tasks, return_exceptions=True)
             for key in cancelled:  # one that had not begun has not removed itself
                 self._in_flight.pop(key, None)

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from burnish.journal.executors import Job, Places, Turns
+from burnish.journal.executors import DetachedTask, Places, Turns
 
 
 async def test_everybody_who_waits_gets_the_result() -> None:
@@ -16,12 +16,12 @@ async def test_everybody_who_waits_gets_the_result() -> None:
         await free.wait()
         return "done"
 
-    job = Job(work)
-    waiting = [asyncio.create_task(job.result()) for _ in range(3)]
+    task = DetachedTask(work)
+    waiting = [asyncio.create_task(task.result()) for _ in range(3)]
     await begun.wait()
     free.set()
     assert await asyncio.gather(*waiting) == ["done"] * 3
-    assert await job.result() == "done", "also for who asks when it has ended"
+    assert await task.result() == "done", "also for who asks when it has ended"
 
 
 async def test_work_goes_on_if_who_waits_is_cancelled() -> None:
@@ -31,29 +31,29 @@ async def test_work_goes_on_if_who_waits_is_cancelled() -> None:
         await free.wait()
         raise LookupError("nobody hears this, and nobody is to be warned of it")
 
-    job = Job(work)
-    waiting = asyncio.create_task(job.result())
+    task = DetachedTask(work)
+    waiting = asyncio.create_task(task.result())
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert not job.task.done()
+    assert not task.task.done()
     free.set()
-    await asyncio.wait([job.task])
+    await asyncio.wait([task.task])
     reports: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: reports.append(about))
-    del job, waiting
+    del task, waiting
     gc.collect()
     assert reports == []
 
 
 async def test_one_waits_no_longer_than_one_wants_to() -> None:
-    job = Job(asyncio.Event().wait)
-    await job.ended(0.01)
-    assert not job.task.done()
-    job.cancel()
-    await job.ended()
-    assert job.task.cancelled()
+    task = DetachedTask(asyncio.Event().wait)
+    await task.ended(0.01)
+    assert not task.task.done()
+    task.cancel()
+    await task.ended()
+    assert task.task.cancelled()
 
 
 async def test_work_that_is_cancelled_before_it_began_wakes_who_waits() -> None:
@@ -62,10 +62,10 @@ async def test_work_that_is_cancelled_before_it_began_wakes_who_waits() -> None:
     async def work() -> None:
         ran.append("ran")
 
-    job = Job(work)
-    job.cancel()
+    task = DetachedTask(work)
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await job.result()
+        await task.result()
     assert ran == []
 
 
