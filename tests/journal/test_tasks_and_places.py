@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from burnish.journal.executors import DetachedTask, Places, Turns
+from burnish.journal.executors import DetachedTask, FairSemaphore, Turnstile
 
 
 async def test_everybody_who_waits_gets_the_result() -> None:
@@ -70,40 +70,40 @@ async def test_work_that_is_cancelled_before_it_began_wakes_who_waits() -> None:
 
 
 async def test_places_are_given_in_order() -> None:
-    places, order = Places(2), list[int]()
+    places, order = FairSemaphore(2), list[int]()
 
     async def visit(number: int) -> None:
-        await places.take()
+        await places.acquire()
         order.append(number)
         await asyncio.sleep(0)
-        places.give_back()
+        places.release()
 
     await asyncio.gather(*map(visit, range(6)))
     assert order == list(range(6))
-    await asyncio.wait_for(places.take(), 120)
-    await asyncio.wait_for(places.take(), 120)
+    await asyncio.wait_for(places.acquire(), 120)
+    await asyncio.wait_for(places.acquire(), 120)
 
 
 async def test_a_place_of_somebody_who_no_longer_waits_goes_to_the_next() -> None:
-    places = Places(1)
-    await places.take()
-    first, second = (asyncio.create_task(places.take()) for _ in range(2))
+    places = FairSemaphore(1)
+    await places.acquire()
+    first, second = (asyncio.create_task(places.acquire()) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
-    places.give_back()
+    places.release()
     await asyncio.wait_for(second, 120)
 
-    third, fourth = (asyncio.create_task(places.take()) for _ in range(2))
+    third, fourth = (asyncio.create_task(places.acquire()) for _ in range(2))
     await asyncio.sleep(0)
-    places.give_back()
+    places.release()
     third.cancel()  # in the moment between getting the place and hearing of it
     await asyncio.wait([third])
     await asyncio.wait_for(fourth, 120)
 
 
 async def test_what_starts_meanwhile_does_not_wait_for_everybody_s_turn() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = Turnstile(), list[str]()
 
     async def finish(number: int) -> None:
         await turns.wait()
@@ -124,7 +124,7 @@ async def test_what_starts_meanwhile_does_not_wait_for_everybody_s_turn() -> Non
 
 
 async def test_somebody_who_no_longer_waits_for_a_turn_holds_nobody_up() -> None:
-    turns = Turns()
+    turns = Turnstile()
     waiting = [asyncio.create_task(turns.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
@@ -133,7 +133,7 @@ async def test_somebody_who_no_longer_waits_for_a_turn_holds_nobody_up() -> None
 
 
 def test_turns_go_on_in_another_loop() -> None:
-    turns = Turns()
+    turns = Turnstile()
 
     async def cut_off() -> None:
         waiting = asyncio.create_task(turns.wait())

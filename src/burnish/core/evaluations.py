@@ -346,7 +346,7 @@ class Objective:
         """
         if floors and evaluation.failed_cases():
             return self._measured(evaluation, floors)
-        kept = evaluation._measurements
+        kept = evaluation._measurements  # pyright: ignore[reportPrivateUsage]
         if self._basis not in kept:
             kept[self._basis] = self._measured(evaluation, {})
         return kept[self._basis]
@@ -396,7 +396,8 @@ class Objective:
 
     def case_score(self, evaluation: Evaluation, case: str) -> float | None:
         """The weighted score of one case over its repeats; None when any part is missing."""
-        kept = evaluation._case_scores.setdefault(self._basis, {})
+        known = evaluation._case_scores  # pyright: ignore[reportPrivateUsage]
+        kept = known.setdefault(self._basis, {})
         if case not in kept:
             kept[case] = self._mean_score(evaluation, case)
         return kept[case]

@@ -418,7 +418,7 @@ async def together(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Places:
+class FairSemaphore:
     """As many places as may be taken at once; those who wait get one in their order.
 
     asyncio.Semaphore in Python 3.11 looks at everybody who waits whenever a place is taken or given
@@ -429,7 +429,7 @@ class Places:
         self._free = number
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Take a place as soon as there is one."""
         if self._free > 0:
             self._free -= 1
@@ -440,10 +440,10 @@ class Places:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it was just given a place
-                self.give_back()
+                self.release()
             raise
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Give a place to whoever has waited longest."""
         while self._waiting:
             turn = self._waiting.popleft()
@@ -453,7 +453,7 @@ class Places:
         self._free += 1
 
 
-class Turns:
+class Turnstile:
     """Lets a few of those who wait go on in each turn of the loop.
 
     For work that may come later, when much ends at once: what starts meanwhile need not wait for
@@ -496,7 +496,7 @@ class AsyncioExecutor:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, found {concurrency}")
         self.concurrency = concurrency
-        self._places = Places(concurrency)
+        self._places = FairSemaphore(concurrency)
 
     async def map(
         self, units: Iterable[Unit], work: Callable[[Unit], Awaitable[Result]]
@@ -530,7 +530,7 @@ class _Lane(Generic[Unit, Result]):
         self,
         units: Iterator[Unit],
         work: Callable[[Unit], Awaitable[Result]],
-        places: Places,
+        places: FairSemaphore,
         *,
         room: int,
     ) -> None:
@@ -551,7 +551,7 @@ class _Lane(Generic[Unit, Result]):
             while self._taken - self._given >= self._room:
                 self._space.clear()
                 await self._space.wait()
-            await self._places.take()
+            await self._places.acquire()
             try:
                 unit = next(self._units)
                 index = self._taken
@@ -560,7 +560,7 @@ class _Lane(Generic[Unit, Result]):
             except StopIteration:
                 break
             finally:
-                self._places.give_back()
+                self._places.release()
             self._news.set()
         self._ended = True
         self._news.set()

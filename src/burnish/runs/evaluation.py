@@ -33,7 +33,7 @@ from burnish.core.protocols import (
     WorkUnit,
 )
 from burnish.core.surfaces import Candidate
-from burnish.journal.executors import Places, Turns
+from burnish.journal.executors import FairSemaphore, Turnstile
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
 from burnish.runs.case_work import (
@@ -83,7 +83,7 @@ class _Place:
 
     __slots__ = ("_places",)
 
-    def __init__(self, places: Places | None) -> None:
+    def __init__(self, places: FairSemaphore | None) -> None:
         self._places = places
 
     def passed_on(self) -> "_Place":
@@ -97,7 +97,7 @@ class _Place:
     def __exit__(self, *raised: object) -> None:
         places, self._places = self._places, None
         if places is not None:
-            places.give_back()
+            places.release()
 
 
 class Evaluator:
@@ -119,7 +119,7 @@ class Evaluator:
         self._work = work
         self._executor = executor
         self._policy = policy
-        self._places, self._turns = Places(concurrency), Turns()
+        self._places, self._turns = FairSemaphore(concurrency), Turnstile()
         self._weighted = frozenset(weighted)
         self._outcomes, self._scored = codec(Outcome), codec(Scores)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
@@ -226,7 +226,7 @@ class Evaluator:
         outcome, key = unit.case.recorded, ""
         if outcome is None:
             key = call.key
-            await self._places.take()
+            await self._places.acquire()
             with _Place(self._places) as place:
 
                 async def run(effects: Scope) -> "Receipt[Outcome]":
