@@ -201,8 +201,22 @@ def test_experiments_from_the_command_line(burnish: Burnish) -> None:
     assert listed[0]["task_order"] == ["001-write-a-report", "002-write-a-report"]
 
 
+@pytest.mark.parametrize(
+    ("in_the_run", "flags"),
+    [
+        (("openai/gpt-5-mini", "acme/agent-7"), ()),
+        (("x", "y"), ("--model", "openai/gpt-5-mini", "--worker-model", "acme/agent-7")),
+        (("x", "y"), ("--model", "openai:openai/gpt-5-mini", "--worker-model", "acme/agent-7")),
+        (("openai/gpt-5-mini", "y"), ("--tier-high", "openai/gpt-5-mini:acme/agent-7")),
+    ],
+    ids=["of the run", "of flags", "as references", "of a tier"],
+)
 def test_a_run_of_awp_agents_is_refined_at_its_own_endpoint(
-    tmp_path: Path, burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+    in_the_run: tuple[str, str],
+    flags: tuple[str, ...],
+    tmp_path: Path,
+    burnish: Burnish,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its variables and the names of its models are enough: no workflow, no flag, no burnish key.
 
@@ -225,12 +239,12 @@ def test_a_run_of_awp_agents_is_refined_at_its_own_endpoint(
 
     run = awp_run(tmp_path / "ws")
     manifest = json.loads((run / "run_manifest.json").read_text())
-    manifest["models"] = {"manager": "openai/gpt-5-mini", "worker": "acme/agent-7"}
+    manifest["models"] = dict(zip(("manager", "worker"), in_the_run, strict=True))
     (run / "run_manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with hosted(ScriptedServer(answers=answer)) as url:
         monkeypatch.setenv("LLM_BASE_URL", url)
         monkeypatch.setenv("LLM_API_KEY", "a-key-of-awp-0123456789")
-        said = burnish("refine", str(run), "--iterations", "1")
+        said = burnish("refine", str(run), "--iterations", "1", *flags)
     assert said.code == 0, said
     assert (run / "BEST" / "report.md").read_text() == text
     workers = {each.json["model"] for each in asked if each.json.get("tools")}

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble
+from burnish.models.dotenv import load_dotenv
 from burnish.models.errors import ModelRefused
 from burnish.models.providers import BUILT_IN, Provider
-from burnish.models.references import ModelRef, key_for, key_reference, load_dotenv, missing_key
+from burnish.models.references import ModelRef, key_for, key_reference, missing_key
 from burnish.system import Redactor
 
 CANARY = "canary-0123456789abcdef"

@@ -252,26 +252,32 @@ async def test_an_answer_without_json_is_repaired_in_the_form_that_is_taken() ->
     assert "no whole JSON object" in talk[-1][1]
 
 
-async def test_a_replay_asks_nobody_and_no_key_knows_the_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replay_asks_nobody_and_no_key_knows_the_form(tmp_path: Path) -> None:
     """A run that began where schemas were enforced goes on where they are not."""
-    ref = ModelRef.parse("openai:m", base_url="${ENDPOINT}")
     keys: list[list[str]] = []
-    for name, refused in (("enforced", ()), ("refused", BOTH)):
-        (tmp_path / name).mkdir()
-        for asked in (1 + len(refused), 0):
-            effects = effects_in(tmp_path / name)
-            models = Models(retries=RetryPolicy(attempts=1))
-            async with ScriptedServer(answers=[FENCED], refuses=refused) as server:
-                monkeypatch.setenv("ENDPOINT", server.base_url)
-                scope = effects.scope(trial=0)
+    refused: set[str] = set()
+
+    def answer(request: HttpRequest) -> Answer:
+        form = request.json.get("response_format", {}).get("type", "")
+        return Status(400, message=f"no {form}") if form in refused else FENCED
+
+    server = ScriptedServer(answers=answer)
+    async with server:
+        ref = ModelRef.parse("openai:m", base_url=server.base_url)
+        for name, forms in (("enforced", ()), ("refused", BOTH)):
+            (tmp_path / name).mkdir()
+            refused.update(forms)
+            for asked in (1 + len(forms), 0):
+                effects = effects_in(tmp_path / name)
+                models = Models(retries=RetryPolicy(attempts=1))
+                scope, before = effects.scope(trial=0), len(server.requests)
                 answered = await models.client(ref).ask(TOTAL, draw=0, effects=scope)
                 assert answered.reply.text == FENCED
-                assert len(server.requests) == asked
+                assert len(server.requests) - before == asked
                 await models.close()
-            assert effects.journal.billed.calls == 1
-            effects.journal.close()
+                assert effects.journal.billed.calls == 1
+                effects.journal.close()
+    for name in ("enforced", "refused"):
         with JournalReader(tmp_path / name) as reader:
             rows = list(reader.effects())
             keys.append([row.key for row in rows])

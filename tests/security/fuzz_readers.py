@@ -21,7 +21,7 @@ from burnish.datasets.formats import read_cases
 from burnish.datasets.labels import read_labelled
 from burnish.metrics.eval_metrics import read_metrics
 from burnish.metrics.files import read_metric_file
-from burnish.models.references import read_dotenv
+from burnish.models.dotenv import read_dotenv
 from burnish.projects.launch import load_project
 from burnish.retrieval.documents import html_sections, markdown_sections
 from burnish.system.yaml import with_values

@@ -33,7 +33,7 @@ from burnish.datasets.labels import (
 from burnish.datasets.proposals import Acceptance, source_of, sources_beside
 from burnish.datasets.splits import listed
 from burnish.metrics.agreement import Agreement, JudgeVerdict, RaterPair, rater_pairs
-from burnish.models.references import load_dotenv
+from burnish.models.dotenv import load_dotenv
 from burnish.projects.dialects import Flags
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
 from burnish.projects.judge_checks import Disagreement, JudgeChecked, prepare_judge_check

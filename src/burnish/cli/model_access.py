@@ -87,7 +87,7 @@ def _remedy(ref: ModelRef, error: Exception) -> str:
 
 
 def _print(ref: ModelRef, lines: list[Reliance]) -> None:
-    where = ref.base_url or ref.row.address
+    where = ref.location or ref.row.address
     typer.echo(f"{ref.label} at {where}" if where else ref.label)
     for line in lines:
         typer.echo(f"  {_MARKS[line.state]} {line.subject:12}  {line.message}")

@@ -19,6 +19,7 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.core.formatting import counted, shorten
 from burnish.core.surfaces import Node, Position
+from burnish.models.dotenv import load_dotenv
 from burnish.models.health import (
     HealthFinding,
     HealthSite,
@@ -26,7 +27,6 @@ from burnish.models.health import (
     is_healthy,
     missing_for_demo,
 )
-from burnish.models.references import load_dotenv
 from burnish.models.roles import INSTALL_FOLDER, RolePrompt, in_force, read_prompt, shipped
 from burnish.projects.file_structure import Anatomy, read_structure
 from burnish.projects.starters.detection import (

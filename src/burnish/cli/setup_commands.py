@@ -375,6 +375,6 @@ def serve(
 
 
 def _know_keys() -> None:
-    from burnish.models.references import load_dotenv
+    from burnish.models.dotenv import load_dotenv
 
     load_dotenv(Path.cwd(), os.environ)

@@ -35,7 +35,7 @@ from burnish.journal.limits import Limits
 from burnish.projects.description import from_stored
 from burnish.runs.build import build
 from burnish.runs.case_work import CaseWorker, Scores, invalid_output, no_scores
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, work_fingerprint
 from burnish.system import Redactor
 
 # -- The link --------------------------------------------------------------------------------------
@@ -316,9 +316,9 @@ class Station:
         description = from_stored(stored, {}, source="the description of the run")
         models = description.spec.models.models(limits=_SharedLimits(self))
         self._setup = build(description, models=models)
-        fingerprint = self._setup.target.description.fingerprint
+        fingerprint = work_fingerprint(self._setup.target, self._setup.resources)
         if self._order.target and fingerprint != self._order.target:
-            message = "the target is not the same there: its files or settings differ"
+            message = "the target is not the same there: its files, settings or addresses differ"
             raise WorkerTrouble(message, remedy=_REMEDY)
         secrets = [*self._setup.secrets(), *self._order.keys.values()]
         redactor = Redactor.from_environment(extra=secrets)

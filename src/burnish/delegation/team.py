@@ -44,6 +44,7 @@ from burnish.delegation.workflow_spec import (
     WorkflowSpec,
 )
 from burnish.metrics.document_matching import require_schema_library
+from burnish.models.awp_endpoint import at_awp_endpoint, awp_reference
 from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
 from burnish.models.factory import ModelBlock, Models
@@ -242,6 +243,11 @@ def workflow_document(path: Path) -> Document:
     return document
 
 
+def _flagged(name: str) -> ModelRef:
+    """A model that a flag, a tier or a suite names."""
+    return at_awp_endpoint(ModelRef.parse(awp_reference(name) or name))
+
+
 class _WorkflowBuilder:
     def __init__(self, team: Team, overrides: WorkflowOverrides) -> None:
         self.spec, self.folder, self.models = team.spec, team.folder, team.models
@@ -309,7 +315,7 @@ class _WorkflowBuilder:
                     message = "this workflow runs a program: it has no models to change"
                     self.problems.add(at, message)
                 elif ref:
-                    self.problems.attempt((*at, side), lambda ref=ref: ModelRef.parse(ref), None)
+                    self.problems.attempt((*at, side), lambda ref=ref: _flagged(ref), None)
 
     def _check_folders(self) -> None:
         source = self.spec.workspace.copy_from
@@ -387,11 +393,11 @@ class _WorkflowBuilder:
 
     def _instead(self, label: str, names: Sequence[str]) -> ModelRef:
         """The named model, with the address and settings of its provider in the file."""
-        ref = ModelRef.parse(label)
+        ref = _flagged(label)
         block = next(filter(None, map(self._block, names)), None)
         if block is None or block.reference().provider != ref.provider:
             return ref
-        return block.model_copy(update={"name": ref.name}).reference()
+        return at_awp_endpoint(block.model_copy(update={"name": ref.name}).reference())
 
     def _block(self, name: str) -> ModelBlock | None:
         return getattr(self.loop.models, name)

@@ -93,7 +93,7 @@ async def examine_model(client: ModelClient) -> Capabilities:
     plain = await _ask(client, ChatRequest(messages=_question(_PLAIN)))
     found = Capabilities(
         model=client.ref.label,
-        address=client.ref.base_url,
+        address=client.ref.location,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         answer=" ".join(plain.text.split())[:60],
         counts_tokens=_reports_tokens(plain.usage),
@@ -224,7 +224,7 @@ def expected_forms(clients: Iterable[object], home: Path) -> dict[str, str]:
 def _form_words(client: ModelClient, home: Path) -> str:
     if not isinstance(client.backend, FindsForms):
         return ""
-    asked = (client.ref.label, client.ref.base_url)
+    asked = (client.ref.label, client.ref.location)
     checks = [each for each in remembered(home) if (each.model, each.address) == asked]
     if checks and (form := checks[-1].form) is not None:
         return f"{form} when it was checked on {checks[-1].at[:10]}: {_FORMS[form]}"

@@ -50,7 +50,7 @@ class Prices:
 
         `model` is the name from the endpoint: an Azure deployment's name says nothing about prices.
         """
-        listing = (ref.label, ref.base_url, model)
+        listing = (ref.label, ref.location, model)
         if ref.price is None and listing in self._unlisted:
             return None
         usd = self._usd(ref, usage, model)
@@ -380,7 +380,7 @@ class ModelClient:
         ref = self.ref
         call = Call(
             kind="form",
-            request={"model": [ref.provider, ref.name, ref.base_url, ref.api_version]},
+            request={"model": [ref.provider, ref.name, ref.location, ref.api_version]},
             codec=codec(tuple[Form, ...]),
             estimate=NOTHING,
         )

@@ -27,8 +27,13 @@ from burnish.models.errors import (
 from burnish.models.http_calls import post_directly
 from burnish.models.model_families import takes_newer_name
 from burnish.models.providers import ProviderProtocol
-from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
-from burnish.system import Redactor, expand_variables
+from burnish.models.references import (
+    ModelRef,
+    is_loopback,
+    key_for,
+    missing_key,
+)
+from burnish.system import Redactor
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -109,7 +114,7 @@ def endpoint_of(ref: ModelRef) -> Endpoint:
     if ref.row.protocol == "vertex":
         _require_project(ref, key)
     optional = ref.row.key_optional
-    if key is None and optional != "always" and not (optional == "elsewhere" and ref.base_url):
+    if key is None and optional != "always" and not (optional == "elsewhere" and ref.location):
         raise missing_key(ref)
     return Endpoint(
         address=parts.geturl(),
@@ -133,25 +138,22 @@ def _importable(module: str) -> bool:
 
 
 def _parts(ref: ModelRef) -> SplitResult:
-    """The address as written, or the provider's.
-
-    The SDKs' own variables are ignored: the reference alone decides, as in the journal key.
-    """
+    """The address as written, as a variable of the provider has it, or the provider's own."""
     try:
-        written = expand_variables(ref.base_url, os.environ) or ref.row.address
+        variable, written = ref.written_address.strip("${}"), ref.address
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:
         raise _refused(ref, "has no base_url", ref.row.address_hint)
-    written = written.strip().rstrip("/")
     try:
         parts = urlsplit(written)
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         sane, parts = False, SplitResult("", "", "", "", "")
     if not (sane and written.isprintable() and " " not in written):
+        name = f" in {variable}" if variable in ref.row.address_variables else ""
         remedy = "write it as https://host/v1 or http://host:port/v1"
-        raise _refused(ref, "has a base_url that is not an address", remedy)
+        raise _refused(ref, f"has a base_url{name} that is not an address", remedy)
     return parts
 
 
@@ -489,7 +491,7 @@ def _vertex_model(ref: ModelRef, address: str, key: str, client: "AsyncClient") 
         api_key=key or None,
         project=None if key else _project(),
         location=None if key else location or None,
-        base_url=address if ref.base_url else None,
+        base_url=address if ref.location else None,
         http_client=client,
         retry_options=HttpRetryOptions(attempts=1),
     )
@@ -514,7 +516,7 @@ def _bedrock_model(ref: ModelRef, address: str, key: str) -> "Model[Any]":
 
     places = map(os.environ.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))
     options: dict[str, Any] = {
-        "base_url": address if ref.base_url else None,
+        "base_url": address if ref.location else None,
         "region_name": next(filter(None, places), None),
         "api_key": key or None,
         "aws_read_timeout": ref.settings.timeout or 600.0,

@@ -18,12 +18,18 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Share
+from burnish.core.content import AboveZero, AtLeastOne, Json, NotNegative, Places, Share
 from burnish.core.errors import ConfigError
 from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient, Prices
 from burnish.models.providers import Price, Provider, all_providers, find_provider
-from burnish.models.references import ModelRef, ModelSettings, key_reference, referred
+from burnish.models.references import (
+    ModelRef,
+    ModelSettings,
+    key_reference,
+    referred,
+    usual_address,
+)
 from burnish.system.settings import Settings
 
 
@@ -114,7 +120,7 @@ class ModelBlock(BaseModel):
 
     @model_validator(mode="after")
     def _reachable(self) -> "ModelBlock":
-        if self.row.protocol == "azure" and not self.address:
+        if self.row.protocol == "azure" and not (self.address or usual_address(self.row)):
             raise ValueError(
                 f"{self.provider} needs a base_url: the address of your Azure resource"
             )
@@ -224,6 +230,7 @@ class Models:
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
+        self._refs: dict[ModelRef, None] = {}
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
         """A client for a model; `settings` are defaults for what the reference leaves open."""
@@ -231,6 +238,7 @@ class Models:
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}
             ref = replace(ref, settings=replace(ref.settings, **merged))
+        self._refs[ref] = None
         return ModelClient(
             ref=ref,
             backend=self._backend(ref.provider),
@@ -243,6 +251,12 @@ class Models:
         """The values of the keys that the models name, whatever their variables are called."""
         env = os.environ if environ is None else environ
         return sorted(env[name] for name in self._keys if env.get(name, "").strip())
+
+    @property
+    def locations(self) -> list[Json]:
+        """The models that are not at their provider's own address, and where they are."""
+        places = {(ref.label, ref.location) for ref in self._refs if ref.location}
+        return [[*place] for place in sorted(places)]
 
     async def close(self) -> None:
         for backend in self._made.values():

@@ -32,11 +32,19 @@ from urllib.request import (
 from burnish.core.errors import BurnishError
 from burnish.journal.sqlite_store import connect, prepare
 from burnish.models.capabilities import remembered
+from burnish.models.dotenv import (
+    WHERE,
+    additions,
+    find_dotenv,
+    ignored_words,
+    never_taken,
+    read_dotenv,
+)
 from burnish.models.embedded.files import KNOWN, find_model, require_model
 from burnish.models.endpoints import missing_extra
 from burnish.models.errors import ModelRefused
 from burnish.models.providers import HealthRequest, Provider, all_providers
-from burnish.models.references import WHERE, find_dotenv, read_dotenv
+from burnish.models.references import usual_address
 from burnish.system import Redactor, file_system_of, is_network_file_system
 from burnish.system.extras import (
     all_extras,
@@ -74,6 +82,8 @@ class HealthSite:
     dotenv: Path | None = None
     dotenv_names: frozenset[str] = frozenset()
     """The variables whose values come from `.env`."""
+    dotenv_ignored: tuple[str, ...] = ()
+    """The variables there that a `.env` cannot set."""
     dotenv_trouble: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict[str, str])
     """The addresses of providers that are not at their own."""
@@ -82,24 +92,26 @@ class HealthSite:
     def of(cls, folder: Path, home: Path, environ: Mapping[str, str]) -> "HealthSite":
         """With the variables of `.env`; the environment has precedence."""
         path = find_dotenv(folder)
-        values: dict[str, str] = {}
+        values, merged = dict[str, str](), dict(environ)
         trouble = ""
         try:
-            values = {} if path is None else read_dotenv(path)
+            if path is not None:
+                values = read_dotenv(path)
+                merged |= additions(values, environ, path)
         except BurnishError as error:
             trouble = str(error)
-        merged = {**values, **environ}
         return cls(
             folder=folder,
             home=home,
             environ=merged,
             dotenv=path,
-            dotenv_names=frozenset(name for name in values if merged[name] == values[name]),
+            dotenv_names=frozenset(n for n, value in values.items() if merged.get(n) == value),
+            dotenv_ignored=tuple(never_taken(values)),
             dotenv_trouble=trouble,
         )
 
     def address(self, row: Provider) -> str:
-        return self.addresses.get(row.name, row.address)
+        return self.addresses.get(row.name) or usual_address(row, self.environ)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,7 +454,8 @@ def _keys(site: HealthSite) -> Iterator[HealthFinding]:
     if site.dotenv is not None:
         message = site.dotenv_trouble or _short(site.dotenv)
         state = "wrong" if site.dotenv_trouble else "ok"
-        yield HealthFinding(area="keys", name=".env", state=state, told=message)
+        remedy = ignored_words(site.dotenv_ignored)
+        yield HealthFinding(area="keys", name=".env", state=state, told=message, remedy=remedy)
     for row in all_providers():
         names = row.key_variables
         held = [name for name in names if site.environ.get(name, "").strip()]

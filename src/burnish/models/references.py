@@ -5,7 +5,7 @@ import hashlib
 import ipaddress
 import os
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from burnish.core.content import Json, short_id
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError
+from burnish.models.dotenv import DOTENV, WHERE, address_origin, origin_of
 from burnish.models.errors import ModelRefused
 from burnish.models.providers import Price, Provider, all_providers, find_provider
-from burnish.system import expand_variables, read_text
+from burnish.system import expand_variables
 
 _OURS = ("timeout", "max_answer_mb")
 """Settings that the model is not sent."""
@@ -49,7 +50,7 @@ class ModelRef:
     provider: str
     name: str
     base_url: str = ""
-    """The address of the endpoint; empty for the provider's own."""
+    """The address of the endpoint; empty for that of the provider's variable, or its own."""
     api_key: str = ""
     """A `${VAR}`; empty for the provider's usual variable."""
     api_version: str = ""
@@ -85,6 +86,30 @@ class ModelRef:
         return find_provider(self.provider) or Provider(name=self.provider)
 
     @property
+    def written_address(self) -> str:
+        """Its address with `${VAR}`: as written, or as a variable of its provider has it."""
+        name = "" if self._own_address() else address_variable(self.row)
+        return f"${{{name}}}" if name else self.base_url
+
+    @property
+    def address(self) -> str:
+        """Where it is called, with variables expanded; ConfigError if one is not set."""
+        return self._own_address() or usual_address(self.row)
+
+    def _own_address(self) -> str:
+        """What `base_url` says now: a variable in it may be empty."""
+        return expand_variables(self.base_url, os.environ).strip().rstrip("/")
+
+    @property
+    def location(self) -> str:
+        """Its address as used, without login and query; empty for the provider's own."""
+        try:
+            address = shown_address(self.address)
+        except ConfigError:
+            return self.base_url
+        return "" if address == self.row.address else address
+
+    @property
     def endpoint(self) -> str:
         """Where calls go, for limits: the address, or the provider if there is none."""
         return self.base_url or self.provider
@@ -99,7 +124,7 @@ class ModelRef:
         data: Json = [
             self.provider,
             self.name,
-            self.base_url,
+            self.location,
             self.api_version,
             {name: _plain(value) for name, value in self.settings.sent().items()},
         ]
@@ -123,10 +148,45 @@ def _plain(value: Any) -> Json:
     return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
+def address_variable(row: Provider, environ: Mapping[str, str] | None = None) -> str:
+    """The variable that a provider's address is in now; empty if there is none."""
+    env = os.environ if environ is None else environ
+    return next((name for name in row.address_variables if env.get(name, "").strip()), "")
+
+
+_BARE_HOST = "OLLAMA_HOST"
+"""May be a host alone, and the address of every interface: a server reads it too."""
+
+
+def usual_address(row: Provider, environ: Mapping[str, str] | None = None) -> str:
+    """The address of a provider's models without a `base_url`: its variable's, or its own."""
+    env = os.environ if environ is None else environ
+    name = address_variable(row, env)
+    if not name:
+        return row.address
+    address = env[name].strip().rstrip("/")
+    if name == _BARE_HOST:
+        if "://" not in address:
+            address = f"http://{address}" if ":" in address else f"http://{address}:11434"
+        address = address.replace("://0.0.0.0", "://127.0.0.1")
+    # Some libraries add the path of the protocol to what is in the variable.
+    return address if address.endswith(row.path) else f"{address}{row.path}"
+
+
+def shown_address(address: str) -> str:
+    """An address without login and query, which may be secrets."""
+    try:
+        parts = urlsplit(address.strip())
+    except ValueError:
+        return "not an address"
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+    return bare.geturl().rstrip("/")
+
+
 def is_here(ref: ModelRef) -> bool:
     """Whether the model runs on this machine."""
     row = ref.row
-    if row.is_local and (row.protocol == "embedded" or not ref.base_url):
+    if row.is_local and (row.protocol == "embedded" or not ref.location):
         return True
     return is_loopback(_host_of(ref))
 
@@ -143,93 +203,67 @@ def is_providers_own(ref: ModelRef) -> bool:
     """Whether it is the provider's own endpoint: others have their own prices and keys."""
     host = _host_of(ref)
     own = ref.row.hosts
-    return not ref.base_url or any(host == name or host.endswith(f".{name}") for name in own)
+    return not ref.location or any(host == name or host.endswith(f".{name}") for name in own)
 
 
 def _host_of(ref: ModelRef) -> str:
     """The host of the model's address; empty if it has none."""
+    address = ref.location
     try:
-        address = expand_variables(ref.base_url, os.environ)
         return urlsplit(address if "://" in address else f"//{address}").hostname or ""
-    except (ConfigError, ValueError):
+    except ValueError:
         return ""
 
 
 # -- Keys ------------------------------------------------------------------------------------------
 
 
-_DOTENV = ".env"
-WHERE = f"in the environment or in {_DOTENV}"
-
 _ROUTER = "openrouter"
 """Its names of models look like references to other providers."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
-_LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=(.*)", re.ASCII)
-_SINGLE = re.compile(r"'([^']*)'\s*(?:#.*)?")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
-
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
-
-
-def load_dotenv(folder: Path, environ: MutableMapping[str, str]) -> list[str]:
-    """Add the variables of `.env` that are not set in `environ`; return their names."""
-    path = find_dotenv(folder)
-    values = {} if path is None else read_dotenv(path)
-    new = {name: value for name, value in values.items() if name not in environ}
-    environ.update(new)
-    return list(new)
-
-
-def find_dotenv(folder: Path) -> Path | None:
-    """The nearest `.env`, from `folder` up to the root of its repository."""
-    folder = folder.resolve()
-    for place in (folder, *folder.parents):
-        if (place / _DOTENV).is_file():
-            return place / _DOTENV
-        if (place / ".git").exists():
-            break
-    return None
-
-
-def read_dotenv(path: Path) -> dict[str, str]:
-    """The variables of a `.env` file. Values are literal: a `$` is a `$`."""
-    values: dict[str, str] = {}
-    bad: list[Problem] = []
-    lines = read_text(path).removeprefix("\ufeff").split("\n")
-    for number, line in enumerate(map(str.strip, lines), start=1):
-        if not line or line.startswith("#"):
-            continue
-        match = _LINE.fullmatch(line)
-        value = None if match is None or "\0" in line else _value(match[2])
-        if match is None or value is None:
-            # Without what the line says: it may well be a key.
-            remedy = "write NAME=value, and close every quote on its line"
-            where = f"{path}:{number}"
-            bad.append(Problem(where=where, message="not a variable", remedy=remedy))
-        else:
-            values[match[1]] = value
-    if bad:
-        raise ConfigError(bad)
-    return values
 
 
 def key_for(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key of a model, or None if there is none.
+    """The key of a model, or None if there is none."""
+    env = os.environ if environ is None else environ
+    name = key_variable(ref, env)
+    return env[name].strip() if name else None
 
-    The provider's usual key is only sent to the provider's own hosts and to this machine: another
-    endpoint gets a key only if the configuration names one.
+
+def key_variable(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str:
+    """The name of the variable that has the key of a model; empty if there is none.
+
+    The provider's usual key is only sent to the provider's own hosts, to this machine, and to the
+    address in the provider's own variable: another endpoint gets a key only if the configuration
+    names one. An address from a `.env` gets none that is not from the same file.
     """
     env = os.environ if environ is None else environ
     if ref.api_key:
-        reference = key_reference(ref.api_key, f"the api_key of {ref.label}")
-        value = env.get(reference[2:-1], "").strip()
-        if not value:
+        name = key_reference(ref.api_key, f"the api_key of {ref.label}")[2:-1]
+        if not env.get(name, "").strip():
             raise missing_key(ref)
-        return value
-    if not (is_providers_own(ref) or is_here(ref)):
-        return None
-    values = (env.get(name, "").strip() for name in ref.row.key_variables)
-    return next(filter(None, values), None)
+        _require_own_key(ref, name)
+        return name
+    if not (is_providers_own(ref) or is_here(ref) or ref.written_address != ref.base_url):
+        return ""
+    names = [name for name in ref.row.key_variables if env.get(name, "").strip()]
+    if (path := _foreign_origin(ref)) is not None:
+        names = [name for name in names if origin_of(name) == path]
+    return next(iter(names), "")
+
+
+def _foreign_origin(ref: ModelRef) -> Path | None:
+    """The `.env` that decides where a model is; None if it is at its provider's own host."""
+    return None if _host_of(ref) in ref.row.hosts else address_origin(ref.written_address)
+
+
+def _require_own_key(ref: ModelRef, name: str) -> None:
+    """Refuse to send a key of the user's environment to an address that a `.env` decides."""
+    path = _foreign_origin(ref)
+    if path is not None and origin_of(name) != path and not name.startswith(_LITERAL):
+        message = f"the address of {ref.label} is from {path}, but its key {name} is not"
+        remedy = f"write both in that {DOTENV}, or set both in your environment"
+        raise ModelRefused(message, remedy=remedy)
 
 
 def missing_key(ref: ModelRef) -> ModelRefused:
@@ -244,7 +278,9 @@ def missing_key(ref: ModelRef) -> ModelRefused:
     return ModelRefused(f"there is no key for {ref.label}", remedy=remedy)
 
 
-INSTEAD = f"put it in {_DOTENV} and write ${{NAME}}"
+_LITERAL = "BURNISH_API_KEY_"
+"""The beginning of the variables for keys in plain text."""
+INSTEAD = f"put it in {DOTENV} and write ${{NAME}}"
 """What to do about a key that is written in plain text."""
 
 
@@ -259,7 +295,7 @@ def key_reference(text: str, where: str) -> str:
         return written
     if "$" in written or not written.isprintable() or " " in written:
         raise ConfigError.of(where, "neither a key nor the name of a variable", INSTEAD)
-    name = f"BURNISH_API_KEY_{hashlib.sha256(written.encode()).hexdigest()[:12].upper()}"
+    name = f"{_LITERAL}{hashlib.sha256(written.encode()).hexdigest()[:12].upper()}"
     os.environ[name] = written
     return f"${{{name}}}"
 
@@ -267,15 +303,3 @@ def key_reference(text: str, where: str) -> str:
 def referred(text: str) -> list[str]:
     """The names of the variables that a text refers to."""
     return _REFERENCE.findall(text)
-
-
-def _value(written: str) -> str | None:
-    """The value with or without quotes; None if a quote is not closed."""
-    text = written.strip()
-    if text.startswith("'"):
-        single = _SINGLE.fullmatch(text)
-        return single[1] if single else None
-    if text.startswith('"'):
-        double = _DOUBLE.fullmatch(text)
-        return double and re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[0]), double[1])
-    return re.sub(r"\s#.*", "", written, count=1).strip()

@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from burnish.core.content import from_json
 from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
 from burnish.core.formatting import alternatives
-from burnish.models.references import load_dotenv
+from burnish.models.dotenv import ignored_in, load_dotenv
 from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, role_names
 from burnish.runs.build import RunDescription
 from burnish.runs.directory import NAME as HEADER
@@ -333,7 +333,8 @@ def describe(
         raise ConfigError(every) from None
     if problems:
         raise ConfigError(problems)
-    return RunDescription(spec=spec, places=places, notes=draft.notes(places), written=written)
+    notes = (*draft.notes(places), *filter(None, [ignored_in(document.folder)]))
+    return RunDescription(spec=spec, places=places, notes=notes, written=written)
 
 
 def _assembled(draft: Draft) -> tuple[dict[str, JsonValue], Places, dict[str, JsonValue]]:

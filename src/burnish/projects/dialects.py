@@ -17,7 +17,7 @@ from typing import ClassVar, TypeAlias, cast
 from pydantic import BaseModel, JsonValue
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.references import load_dotenv
+from burnish.models.dotenv import load_dotenv
 from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec

@@ -1,6 +1,5 @@
 """The file kinds of burnish: for each, which of its keys sets which field of the description."""
 
-import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.providers import find_provider
+from burnish.models.awp_endpoint import awp_model, awp_name
 from burnish.projects.dialects import Dialect, Document, Translation, known_keys, value_under
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.plugins import (
@@ -344,20 +343,8 @@ class SuiteFile(Dialect):
         translation.settle()
 
 
-_AWP_ADDRESS, _AWP_KEY = "LLM_BASE_URL", "LLM_API_KEY"
-"""The variables by which awp-agents reaches its models, whatever they are called."""
-
-
-def awp_model(name: str) -> JsonValue:
-    """A model of awp-agents at its one endpoint; None if that is not set."""
-    if not os.environ.get(_AWP_ADDRESS):
-        return None
-    block: dict[str, JsonValue] = {"ref": f"openai:{name}", "base_url": f"${{{_AWP_ADDRESS}}}"}
-    return {**block, "api_key": f"${{{_AWP_KEY}}}"} if os.environ.get(_AWP_KEY) else block
-
-
 def _with_awp_models(document: Document) -> Document:
-    """A workflow file of awp-agents, with its models at its endpoint; `openai:x` is burnish's."""
+    """A workflow file of awp-agents, with its models at its endpoint."""
     at = ("orchestration", "delegation_loop", "models")
     if "awp" not in document.data or not document.block(at):
         return document
@@ -365,8 +352,8 @@ def _with_awp_models(document: Document) -> Document:
     models = value_under(data, at)
     assert isinstance(models, dict)
     for role, name in document.block(at).items():
-        if isinstance(name, str) and find_provider(name.partition(":")[0]) is None:
-            models[role] = awp_model(name) or name
+        if isinstance(name, str) and (there := awp_name(name)):
+            models[role] = awp_model(there) or name
     return replace(document, tree=replace(document.tree, data=data))
 
 

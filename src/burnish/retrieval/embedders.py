@@ -298,7 +298,7 @@ class EndpointEmbedder:
     @property
     def identity(self) -> str:
         ref = self.ref
-        parts: Json = [ref.provider, ref.name, ref.base_url, ref.api_version, self.dimensions]
+        parts: Json = [ref.provider, ref.name, ref.location, ref.api_version, self.dimensions]
         return f"{ref.label}:{short_id(parts)}"
 
     def check(self) -> None:

@@ -30,7 +30,7 @@ from burnish.runs.plugins import (
     strategy_plugin,
     target_plugin,
 )
-from burnish.runs.setup import Setup, with_outputs
+from burnish.runs.setup import Setup, with_outputs, work_fingerprint
 from burnish.runs.spec import AnySpec
 from burnish.system import Redactor
 from burnish.system.extras import extra_named, install_command
@@ -187,7 +187,7 @@ def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPoo
     return plugin.pool(
         execution,
         project.spec,
-        target=parts.target.description.fingerprint,
+        target=work_fingerprint(parts.target, (*parts.resources, building.models)),
         limits=building.models.limits,
     )
 

@@ -1,6 +1,6 @@
 """The setup of a run, with its strategy and proposers; starting, resuming and forking it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -75,6 +75,25 @@ class _KnowsSecrets(Protocol):
     def secrets(self) -> Sequence[str]: ...
 
 
+@runtime_checkable
+class _KnowsLocations(Protocol):
+    @property
+    def locations(self) -> list[Json]: ...
+
+
+def locations_of(resources: Iterable[object]) -> list[Json]:
+    """The addresses of all models that are not at their provider's own."""
+    holders = [each for each in resources if isinstance(each, _KnowsLocations)]
+    return [place for each in holders for place in each.locations]
+
+
+def work_fingerprint(target: Target, resources: Iterable[object]) -> str:
+    """What workers elsewhere must find: the same target, with its models at the same addresses."""
+    locations = locations_of(resources)
+    fingerprint = target.description.fingerprint
+    return short_id([fingerprint, *locations]) if locations else fingerprint
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup(Conditions):
     """The target, cases, objective, strategy and limits of a run."""
@@ -88,6 +107,8 @@ class Setup(Conditions):
 
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decisions depend on, so without budget and concurrency."""
+        locations = locations_of(self.resources)
+        elsewhere = {"model address": short_id(locations)} if locations else {}
         return {
             "target": self.target.description.fingerprint,
             "baseline": self.target.baseline.id,
@@ -101,6 +122,7 @@ class Setup(Conditions):
             "test repeats": str(self.test_repeats),
             "key schema": str(KEY_SCHEMA),
             "burnish version": ".".join(VERSION.split(".")[:2]),
+            **elsewhere,
         }
 
     def check(self) -> None:

@@ -446,5 +446,9 @@ class _Borrowed:
     def secrets(self) -> Sequence[str]:
         return self._models.secrets()
 
+    @property
+    def locations(self) -> list[Json]:
+        return self._models.locations
+
     async def close(self) -> None:
         """The engine may use the models for other runs."""

@@ -36,7 +36,7 @@ from burnish.delegation.result import RUBRIC, ending_words
 from burnish.delegation.team import Workflow
 from burnish.delegation.workers import JobOutcome, WorkContext, WorkerJob
 from burnish.journal.once import NamedScope
-from burnish.models.references import split_reference
+from burnish.models.awp_endpoint import awp_reference
 from burnish.system.workspaces import shown
 from burnish.targets.artifacts.task import finished
 
@@ -105,14 +105,8 @@ def tier_of(k: int, n: int) -> Tier:
     return Tier.HIGH if k >= n - n // 3 + 1 else Tier.MID
 
 
-def _is_reference(reference: str) -> bool:
-    return split_reference(reference) is not None
-
-
-def reference_of(name: str) -> str:
-    """Convert `openai/gpt-5`, as other systems write it, to `openai:gpt-5`; empty if unknown."""
-    parts = split_reference(name)
-    return f"{parts[0].name}:{parts[1]}" if parts is not None else ""
+def _is_reference(name: str) -> bool:
+    return bool(awp_reference(name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,11 @@ from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, SeedRefused
 from burnish.delegation.refine.gradients import mapping, rows, text
 from burnish.delegation.refine.loop import MOST_ITERATIONS
-from burnish.delegation.refine.seeds import ModelPair, Seed, Tier, TierPlan, reference_of, tier_of
+from burnish.delegation.refine.seeds import ModelPair, Seed, Tier, TierPlan, tier_of
 from burnish.delegation.team import Team, Workflow, workflow_document
 from burnish.delegation.workflow_spec import Metric, TaskSettings, WorkflowOverrides
+from burnish.models.awp_endpoint import awp_model, awp_reference, flagged_model
 from burnish.projects.dialects import Document
-from burnish.projects.file_kinds import awp_model
 from burnish.system import write_atomic
 from burnish.system.settings import Access, Door, Settings
 
@@ -183,7 +183,7 @@ class RefineWorkflow:
         other = {
             role: name
             for role, name in named.items()
-            if name and (reference_of(name) or name) != own.get(role)
+            if name and (awp_reference(name) or name) != own.get(role)
         }
         if not other:
             return self.base
@@ -238,14 +238,7 @@ def _seed_models(seed: Seed) -> ModelPair:
     if _at_awp_endpoint(seed):
         own = [f"openai:{name}" if name else "" for name in (names.manager, names.worker)]
         return ModelPair(manager=own[0], worker=own[1])
-    return ModelPair(manager=reference_of(names.manager), worker=reference_of(names.worker))
-
-
-def _model_block(seed: Seed, reference: str) -> Json:
-    """A model of the plain workflow, at the endpoint of awp-agents if the run used that."""
-    provider, _, name = reference.partition(":")
-    there = _at_awp_endpoint(seed) and provider == "openai"
-    return awp_model(name) if there else reference
+    return ModelPair(manager=awp_reference(names.manager), worker=awp_reference(names.worker))
 
 
 def _require_known(seed: Seed, named: ModelPair) -> None:
@@ -291,9 +284,10 @@ def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
         message = f"run {seed.run_id} does not say which models it ran with"
         remedy = "name models with --model and --worker-model, or a workflow with --workflow"
         raise SeedRefused(message, remedy=remedy)
+    seeds = set() if _at_awp_endpoint(seed) else {own.manager, own.worker}
     models: Json = {
-        "manager": _model_block(seed, manager),
-        "worker": _model_block(seed, worker),
+        role: name if name in seeds else flagged_model(name)
+        for role, name in (("manager", manager), ("worker", worker))
     }
     data: dict[str, Json] = {
         "workflow": {"name": "refinement"},

@@ -13,11 +13,11 @@ from burnish.delegation.experiments import Experiment
 from burnish.delegation.manager import CommandManager
 from burnish.delegation.policy import NAME, NAMES, PolicyRegistry, PolicyTexts, registry_path
 from burnish.delegation.record import POLICY, kept_policy
-from burnish.delegation.refine.seeds import reference_of
 from burnish.delegation.result import RUBRIC, WEIGHTS
 from burnish.delegation.target import SuiteTask
 from burnish.delegation.team import LoadedWorkflow, load_workflow
 from burnish.delegation.workflow_spec import WorkflowOverrides
+from burnish.models.awp_endpoint import awp_reference
 from burnish.models.factory import ModelBlock
 from burnish.runs.plugins import Building
 from burnish.runs.spec import StrategySettings, TargetSpec
@@ -232,7 +232,7 @@ class SuiteTasks:
         path = self._file(block)
         worker = block.worker_model or (block.model if path == _PLAIN else None)
         models: dict[str, Any] = {
-            role: model if isinstance(model, ModelBlock) else reference_of(model) or model
+            role: model if isinstance(model, ModelBlock) else awp_reference(model) or model
             for role, model in (("manager", block.model), ("worker", worker))
             if model
         }

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
+from burnish.models.dotenv import WHERE
 from burnish.models.endpoints import missing_extra
 from burnish.models.health import HealthSite, embedded_model, served_models
 from burnish.models.providers import all_providers, find_provider
-from burnish.models.references import WHERE, ModelRef
+from burnish.models.references import ModelRef
 from burnish.system.config import near
 from burnish.system.files import read_text
 

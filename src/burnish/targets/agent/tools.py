@@ -19,8 +19,9 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
+from burnish.models.dotenv import read_dotenv
 from burnish.models.factory import ModelBlock, Models
-from burnish.models.references import ModelRef, read_dotenv, split_reference
+from burnish.models.references import ModelRef, split_reference
 from burnish.system import expand_variables
 from burnish.system.user_code import leaving_no_bytecode
 from burnish.targets.agent.blocks import (

@@ -17,6 +17,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Description
 from burnish.metrics.document_matching import path_problem
 from burnish.metrics.text_matching import spelled
+from burnish.models.dotenv import require_own_keys
 from burnish.system import Redactor, expand_variables
 from burnish.targets.callables.target import (
     AgentUnreachable,
@@ -195,8 +196,10 @@ class HttpTarget(CallingTarget):
 
     def request_parts(self) -> tuple[str, dict[str, str]]:
         """The address and the headers, with variables expanded."""
-        for text in _texts_in(self.body):
+        texts = [*_texts_in(self.body), *self.headers.values()]
+        for text in texts:
             _expanded(text)
+        require_own_keys(self.url, texts)
         url = _expanded(self.url)
         if not is_web_address(url) or not url.isprintable() or " " in url:
             message = f"'{self.url}' is not a web address"

@@ -1,0 +1,174 @@
+"""What a `.env` may decide: variables, but not where a key of the user's own environment goes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from burnish.core.errors import ConfigError
+from burnish.models.dotenv import ignored_in, load_dotenv, origin_of
+from burnish.models.endpoints import endpoint_of
+from burnish.models.errors import ModelRefused
+from burnish.models.health import HealthSite, examine
+from burnish.models.providers import BUILT_IN
+from burnish.models.references import ModelRef, key_for
+
+EVIL = "http://127.0.0.1:9/v1"
+MINE = "a-key-of-the-user-0123456789"
+THEIRS = "a-key-of-the-folder-0123456789"
+
+WITH_KEYS = {
+    name: row.key_variables[0]
+    for row in BUILT_IN
+    for name in row.address_variables
+    if row.key_variables
+}
+WITHOUT_KEYS = [name for row in BUILT_IN for name in row.address_variables if not row.key_variables]
+OF_OTHERS = {
+    "WANDB_BASE_URL": "WANDB_API_KEY",
+    "MLFLOW_TRACKING_URI": "MLFLOW_TRACKING_TOKEN",
+    "LANGFUSE_HOST": "LANGFUSE_SECRET_KEY",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_HEADERS",
+    "OPENAI_API_BASE": "OPENAI_API_KEY",
+    "AWS_ENDPOINT_URL_S3": "AWS_SECRET_ACCESS_KEY",
+    "SHOP_URL": "SHOP_PASSWORD",
+}
+NEVER = (
+    *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "WSS_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
+    *("SSLKEYLOGFILE", "OTEL_EXPORTER_OTLP_CERTIFICATE", "NODE_EXTRA_CA_CERTS", "NETRC"),
+    *("OPENAI_CUSTOM_HEADERS", "AWS_CONFIG_FILE", "HOSTALIASES", "GOOGLE_CLOUD_UNIVERSE_DOMAIN"),
+    *("PATH", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND"),
+    *("BURNISH_HOME", "BURNISH_SANDBOX", "BURNISH_ADDRESS", "BURNISH_REFLECTOR"),
+)
+
+pytestmark = pytest.mark.usefixtures("own_variables")
+
+
+def _env(folder: Path, **values: str) -> Path:
+    path = folder / ".env"
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    return path
+
+
+@pytest.mark.parametrize("address", [*WITH_KEYS, "LLM_BASE_URL"])
+def test_an_address_alone_is_refused(address: str, tmp_path: Path) -> None:
+    """Whether or not the user's environment has a key: a library may know another one."""
+    path = _env(tmp_path, **{address: EVIL})
+    key = WITH_KEYS.get(address, "LLM_API_KEY")
+    for environ in ({}, {key: MINE}):
+        before = dict(environ)
+        with pytest.raises(ConfigError) as refused:
+            load_dotenv(tmp_path, environ)
+        assert environ == before
+        assert str(path) in str(refused.value)
+        assert f"write {key}" in str(refused.value)
+        assert f"set {address} in your environment" in str(refused.value)
+
+
+@pytest.mark.parametrize("address", WITHOUT_KEYS)
+def test_an_address_that_takes_a_login_is_refused(address: str, tmp_path: Path) -> None:
+    _env(tmp_path, **{address: EVIL})
+    with pytest.raises(ConfigError, match=f"set {address} in your environment"):
+        load_dotenv(tmp_path, {})
+
+
+@pytest.mark.parametrize("address", [*WITH_KEYS, "LLM_BASE_URL"])
+def test_an_address_and_its_key_belong_together(address: str, tmp_path: Path) -> None:
+    """A key of the environment is for another address."""
+    key = WITH_KEYS.get(address, "LLM_API_KEY")
+    _env(tmp_path, **{address: EVIL, key: THEIRS})
+    environ = {key: MINE}
+    load_dotenv(tmp_path, environ)
+    assert (environ[address], environ[key]) == (EVIL, THEIRS)
+
+
+def test_a_second_key_of_the_environment_is_not_used_either(tmp_path: Path) -> None:
+    _env(tmp_path, GOOGLE_GEMINI_BASE_URL=EVIL, GEMINI_API_KEY=THEIRS)
+    environ = {"GOOGLE_API_KEY": MINE}
+    load_dotenv(tmp_path, environ)
+    assert MINE not in environ.values()
+
+
+@pytest.mark.parametrize("address", WITH_KEYS)
+def test_an_address_of_the_environment_is_the_users(address: str, tmp_path: Path) -> None:
+    key = WITH_KEYS[address]
+    _env(tmp_path, **{address: EVIL})
+    environ = {address: "https://gateway.example.org/v1", key: MINE}
+    assert load_dotenv(tmp_path, environ) == []
+    _env(tmp_path, **{key: THEIRS})
+    assert load_dotenv(tmp_path, environ) == []
+    assert environ[key] == MINE
+
+
+@pytest.mark.parametrize("address", OF_OTHERS)
+def test_the_same_holds_for_services_that_are_no_models(address: str, tmp_path: Path) -> None:
+    key = OF_OTHERS[address]
+    _env(tmp_path, **{address: EVIL})
+    with pytest.raises(ConfigError, match=f"write .*{key}.* beside it"):
+        load_dotenv(tmp_path, {key: MINE})
+    assert load_dotenv(tmp_path, {}) == [address], "there is no key that could go there"
+    _env(tmp_path, **{address: EVIL, key: THEIRS})
+    environ = {key: MINE}
+    load_dotenv(tmp_path, environ)
+    assert environ[key] == THEIRS
+
+
+def test_one_key_of_the_folder_does_not_let_another_one_go(tmp_path: Path) -> None:
+    _env(tmp_path, WANDB_BASE_URL=EVIL, WANDB_OTHER_KEY=THEIRS)
+    with pytest.raises(ConfigError, match="WANDB_API_KEY"):
+        load_dotenv(tmp_path, {"WANDB_API_KEY": MINE})
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_some_variables_are_never_taken(name: str, tmp_path: Path) -> None:
+    path = _env(tmp_path, **{name: EVIL, "SHOP_KEY": THEIRS})
+    environ: dict[str, str] = {}
+    assert load_dotenv(tmp_path, environ) == ["SHOP_KEY"]
+    assert ignored_in(tmp_path) == (
+        f"{path}: not taken from a .env, only from your environment: {name}"
+    )
+
+
+def test_ordinary_variables_are_taken(tmp_path: Path) -> None:
+    values = {
+        "OPENAI_API_KEY": THEIRS,
+        "ENV": "dev",
+        "NODE_ENV": "production",
+        "SHOP_TIMEOUT": "5",
+        "BURNISH_PROMPT_TOKEN": THEIRS,
+        "DATABASE_URL": "postgresql://localhost/shop",
+    }
+    _env(tmp_path, **values)
+    environ: dict[str, str] = {}
+    load_dotenv(tmp_path, environ)
+    assert environ == values
+    assert ignored_in(tmp_path) == ""
+
+
+def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project may name the variable: what it leads to, the `.env` decides."""
+    path = _env(tmp_path, GATEWAY="https://gateway.example.org/v1", NEAR=EVIL, TEAM_KEY=THEIRS)
+    monkeypatch.setenv("OPENAI_API_KEY", MINE)
+    load_dotenv(tmp_path, os.environ)
+    assert origin_of("GATEWAY") == path.resolve()
+    assert origin_of("OPENAI_API_KEY") is None
+    far = ModelRef.parse("openai:m", base_url="${GATEWAY}", api_key="${OPENAI_API_KEY}")
+    with pytest.raises(ModelRefused, match="but its key OPENAI_API_KEY is not"):
+        endpoint_of(far)
+    near = ModelRef.parse("openai:m", base_url="${NEAR}")
+    assert key_for(near) is None, "this machine gets the usual key only where the user says so"
+    own = ModelRef.parse("openai:m", base_url="${GATEWAY}", api_key="${TEAM_KEY}")
+    assert endpoint_of(own).key == THEIRS
+
+
+def test_doctor_says_what_is_wrong_with_the_file(tmp_path: Path) -> None:
+    _env(tmp_path, OPENAI_BASE_URL=EVIL, HTTPS_PROXY=EVIL)
+    site = HealthSite.of(tmp_path, tmp_path / "home", {"OPENAI_API_KEY": MINE})
+    (finding,) = [each for each in examine(site) if each.name == ".env"]
+    assert finding.state == "wrong"
+    assert "OPENAI_BASE_URL has no key of its own there" in finding.told
+    assert "HTTPS_PROXY" in finding.remedy
+    assert "OPENAI_BASE_URL" not in site.environ

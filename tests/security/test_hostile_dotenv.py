@@ -1,0 +1,113 @@
+"""A folder that contains only data and a `.env` cannot have the user's key sent elsewhere."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from burnish.testing.servers import ScriptedServer
+from tests.cli.console import Said, finish, forked
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
+
+MINE = "a-key-of-the-user-0123456789"
+THEIRS = "a-key-of-the-folder-0123456789"
+PATIENCE = 600
+WORLD = "kind: toy\nworld: {train: 4, holdout: 3, test: 2}\nmodels: {attempts: 1}\n"
+BETTER = json.dumps({"text": "Answer {shop} politely.", "why": "it is kinder"})
+
+
+async def _optimize(folder: Path, model: Mapping[str, str], env: str, **environ: str) -> Said:
+    """A run in a folder with this `.env`; this process answers it meanwhile."""
+    strategy = {"strategy": {"cycles": 1, "proposer": dict(model)}}
+    (folder / "toy.yaml").write_text(f"{WORLD}{json.dumps(strategy)[1:-1]}\n", encoding="utf-8")
+    if env:
+        (folder / ".env").write_text(env, encoding="utf-8")
+    home = str(folder / "home")
+    process = forked("optimize", "toy.yaml", cwd=folder, **{"BURNISH_HOME": home, **environ})
+    return await asyncio.to_thread(finish, process, seconds=PATIENCE)
+
+
+async def test_the_endpoint_in_the_environment_is_the_only_one_that_hears_anything(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedServer(answers=[BETTER]) as gateway:
+        environ = {"OPENAI_BASE_URL": gateway.base_url, "OPENAI_API_KEY": MINE}
+        said = await _optimize(tmp_path, {"ref": "openai:m"}, "", **environ)
+    assert said.code == 0, said
+    assert gateway.requests
+    assert {each.headers["authorization"] for each in gateway.requests} == {f"Bearer {MINE}"}
+
+
+async def test_an_address_without_a_key_ends_the_run_before_anything_is_sent(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedServer(answers=[BETTER]) as evil:
+        env = f"OPENAI_BASE_URL={evil.base_url}\n"
+        said = await _optimize(tmp_path, {"ref": "openai:m"}, env, OPENAI_API_KEY=MINE)
+    assert said.code == 1
+    assert "OPENAI_BASE_URL has no key of its own there" in said.err
+    assert str(tmp_path / ".env") in said.err.replace("\n", "")
+    assert not evil.requests
+    assert not (tmp_path / "results").exists()
+
+
+async def test_an_address_with_a_key_gets_that_key(tmp_path: Path) -> None:
+    async with ScriptedServer(answers=[BETTER]) as gateway:
+        env = f"OPENAI_BASE_URL={gateway.base_url}\nOPENAI_API_KEY={THEIRS}\n"
+        said = await _optimize(tmp_path, {"ref": "openai:m"}, env, OPENAI_API_KEY=MINE)
+    assert said.code == 0, said
+    assert {each.headers["authorization"] for each in gateway.requests} == {f"Bearer {THEIRS}"}
+
+
+async def test_an_address_by_a_variable_of_the_project_never_meets_a_key_of_the_user(
+    tmp_path: Path,
+) -> None:
+    model = {"ref": "openai:m", "base_url": "${GATEWAY}", "api_key": "${TEAM_KEY}"}
+    async with ScriptedServer(answers=[BETTER]) as evil:
+        env = f"GATEWAY={evil.base_url}\n"
+        said = await _optimize(tmp_path, model, env, TEAM_KEY=MINE)
+    assert said.code == 1
+    assert "its key TEAM_KEY is not" in said.err
+    assert not evil.requests
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+async def test_a_proxy_of_a_folder_hears_nothing(tmp_path: Path, name: str) -> None:
+    """The address leads nowhere: who hears a request is the proxy."""
+    model = {"ref": "openai:m", "base_url": "http://models.invalid/v1", "api_key": "${TEAM_KEY}"}
+    async with ScriptedServer(answers=[BETTER]) as evil:
+        env = f"{name}={evil.base_url.removesuffix('/v1')}\n"
+        said = await _optimize(tmp_path, model, env, TEAM_KEY=MINE)
+        assert not evil.requests
+        assert f"only from your environment: {name}" in " ".join(said.out.split())
+        await _optimize(tmp_path, model, "", TEAM_KEY=MINE, **{name: env.partition("=")[2].strip()})
+    assert evil.requests, "the user's own proxy is used, so the test would see it"
+
+
+async def test_certificates_of_a_folder_are_not_trusted(tmp_path: Path) -> None:
+    names = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    async with ScriptedServer(answers=[BETTER]) as gateway:
+        env = "".join(f"{name}=nowhere.pem\n" for name in names)
+        environ = {"OPENAI_BASE_URL": gateway.base_url, "OPENAI_API_KEY": MINE}
+        said = await _optimize(tmp_path, {"ref": "openai:m"}, env, **environ)
+    assert said.code == 0, said
+    assert f"only from your environment: {', '.join(names)}" in " ".join(said.out.split())
+
+
+async def test_a_resume_at_another_address_is_noticed(tmp_path: Path) -> None:
+    async with ScriptedServer(answers=[BETTER]) as first, ScriptedServer(answers=[BETTER]) as other:
+        environ = {"OPENAI_API_KEY": MINE}
+        said = await _optimize(
+            tmp_path, {"ref": "openai:m"}, "", OPENAI_BASE_URL=first.base_url, **environ
+        )
+        assert said.code == 0, said
+        (run,) = (tmp_path / "results" / "optimizer").iterdir()
+        environ |= {"BURNISH_HOME": str(tmp_path / "home"), "OPENAI_BASE_URL": other.base_url}
+        process = forked("runs", "resume", str(run), cwd=tmp_path, **environ)
+        resumed = await asyncio.to_thread(finish, process, seconds=PATIENCE)
+        assert not other.requests
+    assert resumed.code == 1
+    assert "was started with another model address" in " ".join(resumed.err.split())
