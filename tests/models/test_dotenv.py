@@ -1,6 +1,7 @@
 """What a `.env` may decide: variables, but not where a key of the user's own environment goes."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from burnish.models.errors import ModelRefused
 from burnish.models.health import HealthSite, examine
 from burnish.models.providers import BUILT_IN
 from burnish.models.references import ModelRef, key_for
+from burnish.targets.callables.http import HttpTarget
 
 EVIL = "http://127.0.0.1:9/v1"
 MINE = "a-key-of-the-user-0123456789"
@@ -172,3 +174,25 @@ def test_doctor_says_what_is_wrong_with_the_file(tmp_path: Path) -> None:
     assert "OPENAI_BASE_URL has no key of its own there" in finding.told
     assert "HTTPS_PROXY" in finding.remedy
     assert "OPENAI_BASE_URL" not in site.environ
+
+
+@pytest.mark.parametrize(
+    ("url", "refused"),
+    [
+        ("${SHOP}/ask", True),
+        ("http://${PLACE}:80/ask", True),
+        ("${SCHEME}://${PLACE}/ask", True),
+        ("http://127.0.0.1:9/${PATH_OF_SHOP}?x=${PLACE}", False),
+    ],
+)
+def test_a_service_under_test_is_no_way_round(
+    url: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose host the `.env` decides gets no header of the user's environment."""
+    _env(tmp_path, SHOP=EVIL, PLACE="127.0.0.1", SCHEME="http", PATH_OF_SHOP="ask")
+    monkeypatch.setenv("MY_KEY", MINE)
+    load_dotenv(tmp_path, os.environ)
+    refusal = pytest.raises(ConfigError, match="but MY_KEY is not")
+    with refusal if refused else nullcontext():
+        target = HttpTarget(url=url, headers={"X-Api-Key": "${MY_KEY}"})
+        assert target.request_parts()[1] == {"X-Api-Key": MINE}

@@ -209,9 +209,13 @@ def origin_of(name: str) -> Path | None:
     return loaded.path if loaded is not None and os.environ.get(name) == loaded.value else None
 
 
+_HOST_PART = re.compile(r"(?:[^/?#]*://)?[^/?#]*")
+
+
 def address_origin(text: str) -> Path | None:
-    """The `.env` that decides a written address, if one does."""
-    return next(filter(None, map(origin_of, variables_in(text))), None)
+    """The `.env` that decides which host a written address leads to, if one does."""
+    host = _HOST_PART.match(text)
+    return next(filter(None, map(origin_of, variables_in(host[0]))), None) if host else None
 
 
 def require_own_keys(address: str, texts: Iterable[str]) -> None:

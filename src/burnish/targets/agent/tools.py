@@ -19,7 +19,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.dotenv import read_dotenv
+from burnish.models.dotenv import read_dotenv, require_own_keys
 from burnish.models.factory import ModelBlock, Models
 from burnish.models.references import ModelRef, split_reference
 from burnish.system import expand_variables
@@ -281,6 +281,7 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
         "read_timeout": tool.request_timeout,
     }
     if tool.transport == "http":
+        require_own_keys(str(tool.url), tool.headers.values())
         headers = {name: _expanded(value) for name, value in tool.headers.items()}
         return MCPToolset(_expanded(str(tool.url)), headers=headers or None, **limits)
     transport = StdioTransport(
