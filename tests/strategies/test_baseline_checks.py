@@ -1,5 +1,6 @@
 """Constraints that can never hold, or that the start breaks, are named by every search."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,21 @@ def test_a_missing_scorer_is_named_before_anything_runs(tmp_path: Path, strategy
     (tmp_path / "task" / "score.py").unlink()
     with pytest.raises(BurnishError, match=r"there is no file 'score.py'"):
         prepared(file, strategy=strategy)
+
+
+@pytest.mark.parametrize("strategy", ["coordinate", "edits"])
+def test_a_file_of_the_runner_that_no_scorer_gets_is_named_at_the_start(
+    tmp_path: Path, strategy: str
+) -> None:
+    file = tuned(tmp_path / "task", "memory", 100)
+    data = json.loads(file.read_text(encoding="utf-8"))
+    data["runner"] = {"command": "echo '{}' > sizes.json; echo '{}' > task.json"}
+    file.write_text(json.dumps(data), encoding="utf-8")
+    project = prepared(file, strategy=strategy, max_trials=1)
+    launch(lambda: start(project.setup, folder=tmp_path / "run"))
+    record = RunRecord.read(tmp_path / "run")
+    (warning,) = [w.message for w in read_all(record.events, Warned) if "behind" in w.message]
+    assert warning == (
+        "of what the runner writes, left behind: sizes.json, task.json (neither an artifact nor a "
+        "declared output: list it under `scratch` if the scorer needs it)"
+    )

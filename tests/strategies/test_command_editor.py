@@ -94,7 +94,7 @@ async def test_it_sees_only_the_variables_that_are_named(
 
 async def test_it_finds_neither_held_out_files_nor_scratch(tmp_path: Path) -> None:
     write(tmp_path, {"held/out.txt": "the answer", "work/results.jsonl": "holdout 0.5"})
-    task = task_in(tmp_path, holdout=HeldOut(files=("held/**",)), scratch=("work/**",))
+    task = task_in(tmp_path, holdout=HeldOut(files=("held/**",)), scratch=("work/**", "out.txt"))
     told = (await edited(tmp_path, "cat held/* work/*; true", task=task)).rationale
     assert told == "(it said nothing)"
 

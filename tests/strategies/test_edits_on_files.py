@@ -162,6 +162,28 @@ async def test_what_was_learnt_by_heart_is_caught_by_the_holdout(tmp_path: Path)
     assert "holdout decided" in report
 
 
+EASY = """
+import json, pathlib
+cases = [json.loads(path.read_text()) for path in pathlib.Path("cases").glob("*.json")]
+easy = [case for case in cases if case == {}]
+print(json.dumps({"score": 1.0 if easy else 1 / len(cases), "metrics": {"wrong": 0}}))
+"""
+
+
+async def test_a_candidate_that_adds_an_easy_case_is_not_kept(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    write(project, {f"cases/{name}.json": '{"hard": true}' for name in ("a", "b", "c")})
+    task = replace(task_in(project), runner=Runner(command=f"python {FILE}", timeout_seconds=120))
+    write(project, {"score.py": EASY})
+    easy = 'open("cases/z.json", "w").write("{}")\n'
+    await driven(setup(opened(task), [whole(easy, "one more case")]), tmp_path / "run")
+    _, row = RunRecord.read(tmp_path / "run").rows
+    assert row.trial.train is not None
+    assert row.trial.train.measurement.values["score"] == pytest.approx(1 / 3)
+    assert row.trial.details.get("decision") == "discard"
+    assert "; left behind: cases/z.json (" in str(row.trial.decision)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Keywords(ComputedMetric):
     """A judge that is easily pleased: it counts words that it likes."""

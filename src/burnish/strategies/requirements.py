@@ -168,6 +168,22 @@ def check_constraints(run: Run, *sides: Evaluation | None, subject: str, meanwhi
         run.tell(Warned(message=message), "baseline:constraints")
 
 
+def left_behind(evaluation: Evaluation) -> str:
+    """What the last run wrote that no scorer gets, in words, if its log says so."""
+    log = evaluation.results[-1].outcome.data if evaluation.results else None
+    runner = log.get("runner") if isinstance(log, dict) else None
+    words = runner.get("left_behind") if isinstance(runner, dict) else None
+    return words if isinstance(words, str) else ""
+
+
+def tell_left_behind(run: Run, *sides: Evaluation | None) -> None:
+    """Warn if the baseline's scorer may miss a file; one that failed says so itself."""
+    for side in sides:
+        if side is not None and not side.failed_cases() and (words := left_behind(side)):
+            run.tell(Warned(message=f"of what the runner writes, {words}"), "baseline:left_behind")
+            return
+
+
 def _not_returned(evaluation: Evaluation, objective: Objective, names: Iterable[str]) -> str:
     """Which of these numbers the scorer did not return; empty if none, or if it did not run."""
     values = objective.measure(evaluation).values

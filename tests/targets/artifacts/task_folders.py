@@ -40,6 +40,7 @@ def task_in(folder: Path, **more: Any) -> Task:
         include=(FILE,),
         runner=Runner(command=RUN, timeout_seconds=120),
         scoring=COMMAND,
+        scratch=("out.txt",),
         limits=CommandLimits(seconds=120),
     )
     return replace(usual, **more)

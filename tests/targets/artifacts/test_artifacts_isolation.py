@@ -51,7 +51,7 @@ async def test_nothing_else_of_the_run_is_visible(place: Path, mode: Mode) -> No
         runner=Runner(command=looking(place, Path(tempfile.gettempdir()), Path.home())),
         scoring=scoring,
         holdout=HeldOut(files=("held.json",)),
-        scratch=("results",),
+        scratch=("results", "out.txt"),
     )
     outcome = await ran(opened(task, mode, hidden=[place / "results"]))
     assert outcome.failure is None, why(outcome)

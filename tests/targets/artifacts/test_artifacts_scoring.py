@@ -79,8 +79,9 @@ async def test_outputs_reach_the_scorer_and_links_do_not(tmp_path: Path) -> None
     )
     check = "test -d new/empty && test -x new/file && ls; cat out.txt"
     scoring = Scoring(command=check, files=("answers/**",))
-    outcome = await ran_by(tmp_path, make, scoring=scoring)
+    outcome = await ran_by(tmp_path, make, scoring=scoring, scratch=("new/**", "out.txt"))
     assert "out.txt: No such file" in why(outcome)
+    assert "left behind: out.txt (not a plain file)" in why(outcome)
     assert "answers" in str(outcome.data)
 
 
@@ -88,7 +89,7 @@ async def test_a_run_that_writes_where_the_scorers_files_lie(tmp_path: Path) -> 
     write(tmp_path, {"answers/right.txt": "1"})
     scoring = Scoring(command="python score.py", files=("answers/**",))
     deed = "mkdir -p answers; echo 2 > answers/right.txt; echo 1 > out.txt"
-    outcome = await ran_by(tmp_path, deed, scoring=scoring, scratch=("answers/**",))
+    outcome = await ran_by(tmp_path, deed, scoring=scoring, scratch=("answers/**", "out.txt"))
     assert "tampering, seen after the runner: answers/right.txt" in why(outcome)
 
 

@@ -177,7 +177,7 @@ def test_only_text_of_the_allowed_types_is_edited(tmp_path: Path) -> None:
 
 
 def test_what_a_result_depends_on_is_in_the_fingerprint(tmp_path: Path) -> None:
-    task = task_in(tmp_path, scratch=("work/**",), exclude=("data/**",))
+    task = task_in(tmp_path, scratch=("work/**", "out.txt"), exclude=("data/**",))
 
     def fingerprint() -> str:
         return opened(task).description.fingerprint
@@ -204,7 +204,9 @@ def test_wrong_contents_are_turned_away(tmp_path: Path) -> None:
 async def test_scratch_is_there_and_empty(tmp_path: Path) -> None:
     write(tmp_path, {"work/old.txt": "left by another run"})
     outcome = await ran_by(
-        tmp_path, "ls work; echo 3 > work/new.py; echo 3 > out.txt", scratch=("work/**",)
+        tmp_path,
+        "ls work; echo 3 > work/new.py; echo 3 > out.txt",
+        scratch=("work/**", "out.txt"),
     )
     assert outcome.measures["score"] == 3
     assert "old.txt" not in str(outcome.data)

@@ -33,7 +33,7 @@ def adding_task(folder: Path) -> Task:
         new_files=PATTERNS,
         exclude=("helpers/not/**",),
         protect=("kept/**",),
-        scratch=("work/**",),
+        scratch=("work/**", "out.txt"),
         holdout=HeldOut(files=("held/**",)),
     )
 

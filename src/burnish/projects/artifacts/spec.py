@@ -297,7 +297,8 @@ class ArtifactsSpec(TargetSpec):
     protect: list[_Inside] = Field(default_factory=list[str])
     """Files that no candidate may change, even if they are scratch."""
     scratch: list[_Inside] = Field(default_factory=list[str])
-    """Files that a run may write freely. Every workspace starts without them."""
+    """Files that a run may write freely, such as its outputs. Every workspace starts without them,
+    and of what a run adds only they reach the scorer."""
     sandbox: Mode = "auto"
     """`auto` uses the isolation that works here, `required` refuses to do without, `bwrap` and
     `landlock` name one, `none` does without."""

@@ -33,7 +33,12 @@ from burnish.models.roles import (
 )
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
-from burnish.strategies.requirements import PruningSettings, check_constraints, require_baseline
+from burnish.strategies.requirements import (
+    PruningSettings,
+    check_constraints,
+    require_baseline,
+    tell_left_behind,
+)
 from burnish.system.settings import Access, Door, Settings
 
 HoldoutPolicy: TypeAlias = Literal["on_train_improve", "every_trial", "skip"]
@@ -322,6 +327,7 @@ class TrialRunner:
         require_baseline(run, train, holdout, max_missing=most)
         only = "only a candidate that keeps all constraints is accepted"
         check_constraints(run, train, holdout, subject="the values as they are", meanwhile=only)
+        tell_left_behind(run, train, holdout)
         loss = result.measurement.loss
         self._memory.losses[start.id] = loss
         return Incumbent(candidate=start, train=train, holdout=holdout, loss=loss)

@@ -1,7 +1,7 @@
 """An edit on its way to keep, discard or crash, with the settings and what the editor sees."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import Field, JsonValue, model_validator
@@ -19,7 +19,7 @@ from burnish.runs.events import PERSON
 from burnish.runs.run import Run
 from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.editors import EditRequest
-from burnish.strategies.requirements import PruningSettings, broken_constraints
+from burnish.strategies.requirements import PruningSettings, broken_constraints, left_behind
 from burnish.system.settings import Access, Door, Text
 from burnish.system.workspaces import count_changed_lines, summarize_diff
 
@@ -237,6 +237,14 @@ def crashed(candidate: Evaluation) -> Decision | None:
         return decide("strict", "tampering", failure.message, {})
     reason = f"the candidate crashed: {failure.message}"
     return decide("strict", "crash", reason, {"crashed": 1.0})
+
+
+def with_left_behind(decision: Decision, candidate: Evaluation, incumbent: Evaluation) -> Decision:
+    """The decision, and what this candidate wrote that its scorer did not get."""
+    words = left_behind(candidate)
+    if not words or words in decision.reason or words == left_behind(incumbent):
+        return decision
+    return replace(decision, reason=f"{decision.reason}; {words}")
 
 
 def remarks_on(evaluation: Evaluation) -> list[str]:

@@ -34,6 +34,7 @@ from burnish.strategies.edits.attempts import (
     may_be_noisy,
     primary_values,
     size_problems,
+    with_left_behind,
 )
 from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest, carried_out
 from burnish.strategies.pruning import Pruner, Winner
@@ -43,6 +44,7 @@ from burnish.strategies.requirements import (
     check_constraints,
     false_accepts,
     require_baseline,
+    tell_left_behind,
 )
 
 LOAD_TASK = "load_task"
@@ -265,6 +267,7 @@ class _Loop:
         )
         least = "until an edit keeps all constraints, the best is the least broken"
         check_constraints(run, *sides, subject="the files as they are", meanwhile=least)
+        tell_left_behind(run, *sides)
         self._lead(start, train, holdout)
         return any(may_be_noisy(side, self._settings.primary) for side in sides)
 
@@ -447,7 +450,7 @@ class _Loop:
         if decision.code == "tampering":
             key = f"iteration:{self.number}:{slot}:tampering"
             self._run.tell(Warned(message=decision.reason), key)
-        return decision
+        return with_left_behind(decision, evaluation, incumbent)
 
     async def _evaluate(self, candidate: Candidate, split: Split) -> Evaluation:
         return await self._run.evaluate(candidate, split=split, repeats=self._settings.repeats)

@@ -83,6 +83,7 @@ def carry_over(source: Path, destination: Path, entries: Mapping[str, Entry]) ->
             if entry.kind == "folder":
                 target.mkdir(parents=True, exist_ok=True)
             elif entry.kind == "file" and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
                 copying.copy_file(source / path, path)
         except OSError as error:
             raise file_trouble("copy", source / path, error) from error

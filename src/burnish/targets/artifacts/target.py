@@ -48,6 +48,7 @@ from burnish.targets.artifacts.task import (
     RUNTIME,
     TASK,
     TEST,
+    Additions,
     Axis,
     Numbers,
     Original,
@@ -91,6 +92,8 @@ class _Steps:
     """The output of each step."""
     seconds: float = 0.0
     """How long the runner ran."""
+    added: Additions | None = None
+    """What the runner has written besides."""
 
     @property
     def task(self) -> Task:
@@ -127,14 +130,16 @@ class _Steps:
         if not ran.ok:
             raise _StepFailed(f"the runner failed: {_why(ran)}")
         await _untouched(self.workspace, "runner")
-        await self.workspace.without_caches()
+        self.added = await self.workspace.additions(self.task.scratch)
+        if self.added.left_behind:
+            self._note("runner", ran, left_behind=self.added.left_behind)
         return ran
 
     async def _score(self, ran: CommandResult | None) -> Numbers:
         scoring = self.task.scoring_of(self.case)
         if scoring.kind == "metrics":
             return Numbers(measures={})
-        made = self.target.scoring_workspace(self.texts, self.workspace, case=self.case)
+        made = self.target.scoring_workspace(self.texts, self.added, case=self.case)
         async with made as workspace, own_place() as place:
             scored = await self._scored(scoring, workspace, place, _given(place, ran))
             await _untouched(workspace, "scorer")
@@ -154,7 +159,7 @@ class _Steps:
         )
         self._note("scorer", ran)
         if not ran.ok:
-            raise _StepFailed(f"the scorer failed: {_why(ran)}")
+            raise self._unscored(f"the scorer failed: {_why(ran)}")
         try:
             if scoring.kind == "command":
                 return read_numbers(ran.stdout, scoring, self.task.primary)
@@ -162,7 +167,14 @@ class _Steps:
         except (ValueError, RecursionError) as error:
             cut = "; its output was cut in the middle: raise limits.output_kb, or print less"
             reason = f"{error}{cut if ran.truncated and scoring.kind == 'command' else ''}"
-            raise _StepFailed(f"the scorer's answer cannot be used: {reason}") from error
+            raise self._unscored(f"the scorer's answer cannot be used: {reason}") from error
+
+    def _unscored(self, message: str) -> _StepFailed:
+        """The scorer failed, perhaps because it did not find a file that the run wrote."""
+        if self.added is None or not self.added.left_behind:
+            return _StepFailed(message)
+        first, end, others = message.partition("\n")
+        return _StepFailed(f"{first}; {self.added.left_behind}{end}{others}")
 
     async def _command(
         self,
@@ -193,12 +205,13 @@ class _Steps:
         stdout, stderr = streams
         return replace(ran, stdout=stdout, stderr=stderr)
 
-    def _note(self, step: str, ran: CommandResult) -> None:
+    def _note(self, step: str, ran: CommandResult, **more: Json) -> None:
         self.printed[step] = {
             "exit_code": ran.exit_code,
             "seconds": round(ran.seconds, 3),
             "stdout": ran.stdout,
             "stderr": ran.stderr,
+            **more,
         }
 
     def _text(self) -> str:
@@ -321,7 +334,7 @@ class ArtifactsTarget:
             (*task.include, *task.new_files),
             (*task.exclude, *taken),
             protect=(*task.protect, *task.hidden),
-            scratch=task.scratch,
+            scratch=(*task.scratch, *task.own),
             file_types=task.allowed_file_types,
         )
 
@@ -433,14 +446,14 @@ class ArtifactsTarget:
 
     @asynccontextmanager
     async def scoring_workspace(
-        self, texts: Mapping[str, str], after: Workspace, *, case: str
+        self, texts: Mapping[str, str], added: Additions | None, *, case: str
     ) -> AsyncGenerator[Workspace, None]:
-        """Another copy, with the scorer's own files and what the run `after` has written."""
+        """Another copy, with the scorer's own files and the outputs among what a run `added`."""
 
         def finds(path: str) -> bool:
             return self.task.scorer_finds(case, path)
 
-        made = self.original.workspace(self.bounds, texts, finds=finds, after=after)
+        made = self.original.workspace(self.bounds, texts, finds=finds, added=added)
         async with made as workspace:
             yield workspace
 

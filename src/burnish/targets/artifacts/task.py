@@ -7,7 +7,7 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -139,7 +139,10 @@ class Task:
     context: tuple[str, ...] = ()
     """Patterns of files that an editing model reads besides those that it may edit."""
     scratch: tuple[str, ...] = ()
-    """What a run may write freely. It is empty when a workspace starts."""
+    """What a run may write freely. It is empty when a workspace starts, and the only thing that
+    reaches the scorer of what a run adds."""
+    own: tuple[str, ...] = ()
+    """What burnish writes or reads in the folder. It is in no workspace, and reaches no scorer."""
     allowed_file_types: tuple[str, ...] = ()
     """Such as `.md`; empty allows all."""
     protect: tuple[str, ...] = ()
@@ -211,7 +214,7 @@ class Task:
         return {
             "steps": [None if part is None else part.described() for part in parts],
             "env": [*self.env],
-            "folders": [[*self.scratch], [*held.files], self.copy_git],
+            "folders": [[*self.scratch], [*self.own], [*held.files], self.copy_git],
             # Without the network it is described as before there was a choice.
             **({"network": True} if self.network else {}),
             **({"context": [*self.context]} if self.context else {}),
@@ -334,8 +337,24 @@ _CODE = frozenset((
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
 """New files of these kinds may run, or steer what runs, instead of the original ones."""
 
+_MOST_NAMED, _LONGEST_NAMED = 5, 80
+_UNDECLARED = (
+    "neither an artifact nor a declared output: list it under `scratch` if the scorer needs it"
+)
+
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Additions:
+    """What a run has added to its workspace."""
+
+    folder: Path
+    outputs: Mapping[str, Entry]
+    """What the task declares: plain files, and folders. Only this reaches the scorer."""
+    left_behind: str = ""
+    """The rest, in words; empty if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +368,7 @@ class Workspace:
     """Installed packages of the user, by their places in this folder, where they are read-only."""
 
     async def tampering(self) -> list[Violation]:
-        """What a run changed that it must leave alone; other new files are fine."""
+        """What a run changed that it must leave alone; other new files reach nothing."""
         try:
             after = await finished(snapshot, self.folder)
         except FileTrouble:
@@ -359,14 +378,19 @@ class Workspace:
         violations = run_violations(self.bounds, self.before, after)
         return [each for each in violations if each.kind == "tampering" or self._counts(each.path)]
 
-    async def outputs(self) -> Mapping[str, Entry]:
-        """What a run has added."""
-        after = await finished(snapshot, self.folder)
-        return {p: entry for p, entry in after.entries.items() if p not in self.before.entries}
-
-    async def without_caches(self) -> None:
-        """Remove caches: code planted there would run as something else."""
-        await finished(self._remove_caches)
+    async def additions(self, declared: Sequence[str]) -> Additions:
+        """What a run has added; of caches nothing counts, since code could be planted there."""
+        entries = (await finished(snapshot, self.folder)).entries
+        new = {p: e for p, e in entries.items() if p not in self.before.entries}
+        new = {path: entry for path, entry in new.items() if not covers(CACHES, path)}
+        named = {path for path in new if covers(declared, path) and self.bounds.is_scratch(path)}
+        outputs = {path: new[path] for path in named if new[path].kind in ("file", "folder")}
+        # A folder with something in it is not named besides.
+        filled = {folder for path in new for folder in folders_of(path)}
+        left = sorted(new.keys() - outputs.keys() - filled)
+        return Additions(
+            folder=self.folder, outputs=outputs, left_behind=_left_behind(left, declared=named)
+        )
 
     def _counts(self, path: str) -> bool:
         """A candidate must not rewrite itself, and new code could imitate the scorer."""
@@ -375,14 +399,22 @@ class Workspace:
         name = PurePosixPath(path)
         return name.suffix in _CODE or name.name in _NAMES
 
-    def _remove_caches(self) -> None:
-        for inside, folders, files in os.walk(self.folder):
-            here = Path(inside)
-            for name in (*folders, *files):
-                path = (here / name).relative_to(self.folder).as_posix()
-                if covers(CACHES, path) and path not in self.before.entries:
-                    remove_tree(here / name)
-                    folders[:] = [folder for folder in folders if folder != name]
+
+def _left_behind(paths: Sequence[str], *, declared: Collection[str]) -> str:
+    reasons = {
+        _UNDECLARED: [path for path in paths if path not in declared],
+        "not a plain file": [path for path in paths if path in declared],
+    }
+    words = [f"{_listed(those)} ({why})" for why, those in reasons.items() if those]
+    return f"left behind: {'; '.join(words)}" if words else ""
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """The first of these paths, and of a long one its end: a candidate chose the names."""
+    names = [shown(path) for path in paths[:_MOST_NAMED]]
+    names = [n if len(n) <= _LONGEST_NAMED else f"…{n[1 - _LONGEST_NAMED :]}" for n in names]
+    more = len(paths) - len(names)
+    return f"{', '.join(names)}{f' and {more} more' if more else ''}"
 
 
 @asynccontextmanager
@@ -394,19 +426,19 @@ async def _made_workspace(
     leave_out: Sequence[str],
     rooms: Sequence[str] = (),
     packages: "_Packages | None" = None,
-    after: Workspace | None = None,
+    added: Additions | None = None,
 ) -> AsyncGenerator[Workspace, None]:
     """A workspace with these files, removed at the end or, after a kill, by a later burnish.
 
-    `rooms` are empty folders in it; it starts with what a run has added to the workspace `after`.
+    `rooms` are empty folders in it; it starts with the outputs among what a run has `added`.
     """
     async with own_place(make=False) as place:
         await finished(copy_workspace, folder, place, exclude=leave_out)
         for room in rooms:
             (place / room).mkdir(parents=True, exist_ok=True)
         await finished(write_files, place, dict(texts))
-        if after is not None:
-            await finished(carry_over, after.folder, place, await after.outputs())
+        if added is not None:
+            await finished(carry_over, added.folder, place, added.outputs)
         mounts = {} if packages is None else packages.placed(place)
         before = await finished(snapshot, place)
         yield Workspace(folder=place, bounds=bounds, before=before, mounts=mounts)
@@ -515,18 +547,19 @@ class Original:
         texts: Mapping[str, str],
         *,
         finds: Callable[[str], bool],
-        after: Workspace | None = None,
+        added: Additions | None = None,
     ) -> AsyncGenerator[Workspace, None]:
         """A workspace with these files, and with those of the task that it `finds`.
 
-        `after` is the workspace of a runner, whose outputs are in this one too.
+        The outputs among what a runner has `added` elsewhere are in this one too.
         """
         task, place = self._task, await self._copied()
         await finished(self._check, place)
         leave_out = [pattern_of(path) for path in self._start.files if not finds(path)]
-        rooms = [room for room in map(_folder, task.scratch) if (task.folder / room).is_dir()]
+        empty = map(_folder, (*task.scratch, *task.own))
+        rooms = [room for room in empty if (task.folder / room).is_dir()]
         made = _made_workspace(place, bounds, texts, leave_out=leave_out, rooms=rooms,
-                               packages=self._packages, after=after)  # fmt: skip
+                               packages=self._packages, added=added)  # fmt: skip
         async with made as workspace:
             yield workspace
 
@@ -540,7 +573,8 @@ class Original:
                 place = await self._held.enter_async_context(own_place(make=False))
                 task = self._task
                 wanted = ("**/.git",) if task.copy_git else ()
-                exclude = [*(name for name in DEFAULT_EXCLUDE if name not in wanted), *task.scratch]
+                usual = (name for name in DEFAULT_EXCLUDE if name not in wanted)
+                exclude = [*usual, *task.scratch, *task.own]
                 await finished(copy_workspace, task.folder, place, exclude=exclude)
                 self._place, self._start = place, await finished(snapshot, place)
             return self._place
