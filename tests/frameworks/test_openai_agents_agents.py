@@ -80,6 +80,7 @@ async def test_agents_hand_over_to_copies() -> None:
     assert await copy.handoffs[0].handoffs[0].on_invoke_handoff(None, "") is copy
 
 
+USUAL = "sk-usual-0123456789abcdef"
 OWN = "sk-own-0123456789abcdef"
 
 
@@ -100,11 +101,11 @@ def _default_client() -> Iterator[None]:
 @pytest.mark.usefixtures("own_variables")
 def test_the_own_model_keeps_its_endpoint_and_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-usual-0123456789abcdef")
+    monkeypatch.setenv("OPENAI_API_KEY", USUAL)
     own = AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key=OWN)
     chat = sdk.OpenAIChatCompletionsModel(model="m", openai_client=own)
     assert _at(chat) == ("openai:m", "http://127.0.0.1:9/v1", OWN)
-    assert _at("gpt-4o") == ("openai:gpt-4o", "", "sk-usual-0123456789abcdef")
+    assert _at("gpt-4o") == ("openai:gpt-4o", "", USUAL)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v2")
     assert _at("gpt-4o")[1] == "http://127.0.0.1:9/v2"
 
