@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from burnish.core.errors import ConfigError
+from burnish.models.references import ModelRef, key_for
 from tests.frameworks.adapters import known, steps, values
 
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false")
@@ -121,3 +122,45 @@ def test_a_crew_without_a_placeholder_cannot_get_the_query() -> None:
     adapter: Any = known(crew)
     with pytest.raises(ConfigError, match="no task of the crew has a placeholder"):
         adapter.inputs("hello")
+
+
+USUAL = "sk-usual-0123456789abcdef"
+OWN = "sk-own-0123456789abcdef"
+GATEWAY = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def _usual_key(own_variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "OLLAMA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", USUAL)
+
+
+def _own(**model: str) -> ModelRef | None:
+    clerk = crewai.Agent(role="clerk", goal="g", backstory="b", llm=crewai.LLM(**model))
+    return known(clerk).model
+
+
+@pytest.mark.usefixtures("_usual_key")
+def test_the_own_model_keeps_its_endpoint_and_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _own(model="gpt-4o") == ModelRef(provider="openai", name="gpt-4o")
+    assert _own(model="ollama/m") == ModelRef(provider="ollama", name="m")
+    for provider in ("openai", "anthropic"):
+        ref = _own(model="m", provider=provider, base_url=GATEWAY, api_key=OWN)
+        assert ref is not None
+        assert (ref.label, ref.base_url, key_for(ref)) == (f"{provider}:m", GATEWAY, OWN)
+    monkeypatch.setenv("OPENAI_API_BASE", GATEWAY)
+    ref = _own(model="gpt-4o")
+    assert ref is not None
+    assert (ref.base_url, key_for(ref)) == (GATEWAY, USUAL)
+
+
+@pytest.mark.usefixtures("_usual_key")
+def test_a_model_that_cannot_be_told_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has a user, a password or a query") as refused:
+        _own(model="gpt-4o", base_url="https://u:secret@models.example.org/v1")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_model_of_a_class_of_its_own_is_not_known() -> None:
+    assert known(_clerk()).model is None

@@ -10,6 +10,7 @@ from benchmarks.small_searches import MIPRO, Task
 from benchmarks import mipro
 from burnish.core.errors import ConfigError
 from burnish.core.surfaces import Demonstration
+from burnish.models.references import ModelRef, key_for
 from tests.frameworks.adapters import known, steps, values
 
 dspy: Any = import_module("dspy")
@@ -82,3 +83,67 @@ def test_several_input_fields_need_an_object() -> None:
     assert adapter.inputs('{"text": "a", "question": "b"}') == {"text": "a", "question": "b"}
     with pytest.raises(ConfigError, match="several input fields"):
         adapter.inputs("hello")
+
+
+USUAL = "sk-usual-0123456789abcdef"
+OWN = "sk-own-0123456789abcdef"
+GATEWAY = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def _usual_key(own_variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", USUAL)
+
+
+def _own(model: Any, program: Any = None) -> ModelRef | None:
+    with dspy.context(lm=model):
+        return known(program or dspy.Predict("question -> answer")).model
+
+
+@pytest.mark.usefixtures("_usual_key")
+def test_the_own_model_keeps_its_endpoint_and_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, own = dspy.LM("openai/m"), dspy.LM("openai/m", api_base=GATEWAY, api_key=OWN)
+    assert _own(usual) == ModelRef(provider="openai", name="m")
+    program = dspy.Predict("question -> answer")
+    program.lm = own  # and not that of the settings
+    for ref in (_own(own), _own(usual, program)):
+        assert ref is not None
+        assert (ref.label, ref.base_url, key_for(ref)) == ("openai:m", GATEWAY, OWN)
+    monkeypatch.setenv("OPENAI_BASE_URL", GATEWAY)
+    ref = _own(usual)
+    assert ref is not None
+    assert (ref.base_url, key_for(ref)) == (GATEWAY, USUAL)
+
+
+@pytest.mark.usefixtures("_usual_key")
+def test_a_deployment_of_azure_keeps_its_resource_and_version() -> None:
+    place = {"api_base": "https://ours.openai.azure.com", "api_version": "2024-10-21"}
+    ref = _own(dspy.LM("azure/ours", api_key=OWN, **place))
+    assert ref is not None
+    assert (ref.label, ref.base_url) == ("azure:ours", place["api_base"])
+    assert (ref.api_version, key_for(ref)) == ("2024-10-21", OWN)
+
+
+@pytest.mark.usefixtures("_usual_key")
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("acme/m", {}),
+        ("gpt-4o", {}),
+        ("openai/m", {"custom_llm_provider": "acme"}),
+        ("openai/m", {"api_base": "https://u:secret@models.example.org/v1"}),
+        ("anthropic/m", {"api_base": GATEWAY, "api_key": OWN}),
+    ],
+)
+def test_a_model_that_cannot_be_told_is_refused(name: str, settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"burnish cannot|has a user, a password") as refused:
+        _own(dspy.LM(name, **settings))
+    assert "secret" not in str(refused.value)
+
+
+def test_a_model_of_a_class_of_its_own_is_not_known() -> None:
+    echo: Any = Echo()
+    echo.model = "openai/m"
+    assert _own(echo) is None

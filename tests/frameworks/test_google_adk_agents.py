@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from burnish.core.errors import ConfigError
+from burnish.models.references import ModelRef, key_for
 from tests.frameworks.adapters import known, steps, values
 
 agents: Any = import_module("google.adk.agents")
@@ -116,3 +118,40 @@ async def test_deps_are_the_state_of_the_session() -> None:
     adapter = known(agent, make_deps=lambda: {"name": "Ada"})
     reply = await adapter.talk(adapter.with_values({})).send("hello", [])
     assert reply == "1 Greet Ada. [] None"
+
+
+OWN = "own-0123456789abcdef"
+VARIABLES = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE", "GEMINI_API_KEY")
+
+
+@pytest.fixture
+def _google_key(own_variables: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*VARIABLES, "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GOOGLE_API_KEY", OWN)
+
+
+def _own(model: Any) -> ModelRef | None:
+    return known(agents.Agent(name="desk", model=model, instruction="Sell lamps.")).model
+
+
+@pytest.mark.usefixtures("_google_key")
+def test_the_own_model_keeps_its_endpoint_and_its_key() -> None:
+    assert _own("gemini-x") == ModelRef(provider="google", name="gemini-x")
+    ref = _own(models.Gemini(model="gemini-x", base_url="http://127.0.0.1:9"))
+    assert ref is not None
+    assert (ref.label, ref.base_url, key_for(ref)) == ("google:gemini-x", "http://127.0.0.1:9", OWN)
+
+
+@pytest.mark.usefixtures("_google_key")
+def test_a_model_of_google_cloud_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("USE_VERTEXAI", "USE_ENTERPRISE"):
+        monkeypatch.setenv(f"GOOGLE_GENAI_{name}", "true")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "ours")
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "us-central1")
+    with pytest.raises(ConfigError, match="cannot tell where the agent's google:gemini-x is"):
+        _own("gemini-x")
+
+
+def test_a_model_of_a_class_of_its_own_is_not_known() -> None:
+    assert _own(Caller(model="gemini-x")) is None

@@ -1,6 +1,8 @@
 """Agents of frameworks in programs: `optimize(agent)`, adapters of others, absent libraries."""
 
+import asyncio
 import json
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -8,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx2 import AsyncClient, Limits
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from burnish import Case, evaluate, optimize
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra
@@ -20,7 +25,9 @@ from burnish.runs.directory import RunRecord
 from burnish.system.extras import installed_version
 from burnish.targets.frameworks import adapter_for
 from burnish.testing.doubles import ScriptedBackend
+from burnish.testing.servers import HttpRequest, ScriptedServer
 
+KEY = "sk-own-0123456789abcdef"
 RULE = "Always confirm."
 MODULE = """\
 from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
@@ -86,6 +93,58 @@ def test_a_program_optimises_its_agent_and_resumes(
     asked = len(writer.asked)
     assert searched().best == ending.best
     assert len(writer.asked) == asked
+
+
+def _is_a_visitor(asked: HttpRequest) -> bool:
+    return re.fullmatch(r"is number \d+ open\?", asked.json["messages"][-1]["content"]) is not None
+
+
+def _answer(asked: HttpRequest) -> str:
+    """As the agent if a visitor asks, else as the model that rewrites its text."""
+    if _is_a_visitor(asked):
+        return "yes" if RULE in json.dumps(asked.json) else "no idea"
+    return json.dumps({"diagnosis": "it never confirms", "new_text": f"Answer. {RULE}"})
+
+
+async def test_the_own_model_of_an_agent_is_asked_at_its_endpoint_with_its_key(
+    tmp_path: Path, own_variables: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "\n".join(f"is number {n} open?,yes" for n in range(40))
+    (tmp_path / "cases.csv").write_text(f"input,expected\n{rows}\n", encoding="utf-8")
+    async with ScriptedServer(answers=_answer) as own, ScriptedServer(answers=_answer) as usual:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-usual-0123456789abcdef")
+        monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
+        # Its loop is that of the run, so nobody can close a connection later.
+        client = AsyncClient(limits=Limits(max_keepalive_connections=0))
+        provider = OpenAIProvider(base_url=own.base_url, api_key=KEY, http_client=client)
+        agent = Agent(OpenAIChatModel("m", provider=provider), instructions="Answer the visitors.")
+        run = tmp_path / "run"
+        ending = await asyncio.to_thread(optimize, agent, run, cases="cases.csv", max_trials=1)
+        keys = {asked.headers["authorization"] for asked in own.requests}
+        assert {_is_a_visitor(asked) for asked in own.requests} == {True, False}
+        assert [*usual.requests] == []
+    assert RULE in ending.best.values["instructions"]
+    assert keys == {f"Bearer {KEY}"}
+    files = [file for file in run.rglob("*") if file.is_file()]
+    assert [file for file in files if KEY.encode() in file.read_bytes()] == []
+
+
+@pytest.mark.parametrize("address", ["https://visitor:secret@models.example.org/v1", None])
+def test_a_role_needs_a_model_where_that_of_the_agent_cannot_be_told(
+    address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "\n".join(f"is number {n} open?,yes" for n in range(40))
+    (tmp_path / "cases.csv").write_text(f"input,expected\n{rows}\n", encoding="utf-8")
+    provider = OpenAIProvider(base_url=address, api_key=KEY)
+    model = FunctionModel(_confirms) if address is None else OpenAIChatModel("m", provider=provider)
+    agent = Agent(model, instructions="Answer the visitors.")
+    with pytest.raises(ConfigError, match="there is no model to rewrite texts: ") as refused:
+        optimize(agent, tmp_path / "run", cases="cases.csv", max_trials=1)
+    assert ("cannot tell where" if address is None else "a password") in str(refused.value)
+    assert "--reflector MODEL" in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 def test_what_is_no_agent_is_refused(tmp_path: Path) -> None:

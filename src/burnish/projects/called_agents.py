@@ -353,14 +353,15 @@ class FrameworkPlugin(TargetPlugin):
             if name not in ids
         ]
         building.problems.found += problems
+        own_model, no_model = _own_model(target)
         return TargetParts(
             target=target,
             dataset=dataset,
             metrics=metrics,
             written="the texts",
-            own_model=_own_model(target),
+            own_model=own_model,
             own_model_at="target.agent",
-            no_model="there is no model to rewrite texts",
+            no_model=no_model,
             cases_demonstrate=target.adapter.demonstrates,
             noisy=tuple(s.id for s in target.surfaces if isinstance(s, NumberSurface)),
             left_out=tuple(name for name in ids if spec.tune and name not in spec.tune),
@@ -416,11 +417,16 @@ def _dataset(
     return building.problems.as_raised(divided, (None, ()))
 
 
-def _own_model(target: FrameworkTarget) -> ModelRef | None:
+def _own_model(target: FrameworkTarget) -> tuple[ModelRef | None, str]:
+    """The agent's own model, at its own endpoint; None, and why, if burnish cannot call it."""
+    why = "burnish does not know the agent's own model"
     try:
-        return ModelRef.parse(target.adapter.model) if target.adapter.model else None
-    except ConfigError:
-        return None  # a model that only the framework knows
+        ref = target.adapter.model
+    except ConfigError as error:
+        ref, why = None, error.message
+    except Exception as error:  # noqa: BLE001 - the library's own code, such as for a missing key
+        ref, why = None, f"{target.adapter.library} cannot make the agent's own model: {error}"
+    return ref, f"there is no model to rewrite texts: {why}"
 
 
 def _part_notes(target: FrameworkTarget) -> Iterator[str]:

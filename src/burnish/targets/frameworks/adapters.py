@@ -32,6 +32,7 @@ from burnish.core.surfaces import (
     out_of_bounds,
     placeholders_in,
 )
+from burnish.models.references import ModelRef
 from burnish.system.extras import PURPOSES, install_command, installed_version
 from burnish.system.user_code import installed
 from burnish.targets.callables import CallableTarget, CallingTarget
@@ -118,9 +119,12 @@ class AgentAdapter(ABC):
         """Begin a conversation with such a copy, whose steps are recorded."""
 
     @property
-    def model(self) -> str:
-        """The agent's model as a reference such as `openai:gpt-4o`; empty if it has none."""
-        return ""
+    def model(self) -> ModelRef | None:
+        """The agent's own model, with its endpoint and its key; None if burnish does not know it.
+
+        ConfigError says why burnish cannot call it. It must not be a model at another endpoint.
+        """
+        return None
 
     @property
     def remembers(self) -> bool:

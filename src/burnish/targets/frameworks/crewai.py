@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
+from burnish.models.references import ModelRef
 from burnish.targets.frameworks.adapters import TEMPERATURE, AgentTalk, TeamAdapter, query_fields
+from burnish.targets.frameworks.own_models import azure_model, model_of_client, unknown_model
 from burnish.targets.user_code import in_thread
 from burnish.tracing.steps import OpenStep
 
@@ -26,10 +28,13 @@ class CrewAIAgent(TeamAdapter):
     library = "CrewAI"
 
     @property
-    def model(self) -> str:
+    def model(self) -> ModelRef | None:
         model = next((each.llm for each in self.team() if _is_agent(each)), None)
-        known = type(model).__module__.startswith(_PROVIDERS)
-        return f"{model.provider}:{model.model}" if model is not None and known else ""
+        if model is None or not type(model).__module__.startswith(_PROVIDERS):
+            return None
+        if model.provider == "azure":  # its client is of a library of Azure's own
+            return _on_azure(model)
+        return model_of_client(model.provider, model.model, model._get_sync_client())
 
     def team(self) -> list[Any]:
         return [self.agent]
@@ -225,6 +230,15 @@ def _watched(tool: Any, note: Callable[[_Call], None]) -> Any:
 
     object.__setattr__(new, "_run", run)  # the model itself refuses what is no field
     return new
+
+
+def _on_azure(model: Any) -> ModelRef:
+    address = model._make_client_kwargs()["endpoint"]
+    if not (model.is_azure_openai_endpoint and model.api_key):
+        raise unknown_model(f"burnish cannot tell where the agent's azure:{model.model} is")
+    return azure_model(
+        model.model, address=address, key=model.api_key, api_version=model.api_version
+    )
 
 
 def _is_agent(member: Any) -> bool:

@@ -1,6 +1,8 @@
 """Programs of DSPy: the instructions and demonstrations of their predictors."""
 
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy
@@ -9,11 +11,16 @@ from importlib import import_module
 from typing import Any, cast
 
 from burnish.core.surfaces import Demonstration, Value
+from burnish.models.providers import find_provider
+from burnish.models.references import ModelRef
 from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart, query_fields
+from burnish.targets.frameworks.own_models import own_model, unknown_model
 from burnish.targets.user_code import in_thread
 from burnish.tracing.steps import OpenStep
 
 dspy: Any = import_module("dspy")
+_ELSEWHERE = ("custom_llm_provider", "vertex_", "aws_")
+"""Settings of a client that lead to another provider, or to a login of its own."""
 _THOUGHTS = ("reasoning", "rationale", "trajectory")
 """Fields that are no answers, even though a predictor writes them."""
 
@@ -28,9 +35,13 @@ class DSPyProgram(AgentAdapter):
     library = "DSPy"
 
     @property
-    def model(self) -> str:
-        name = str(getattr(dspy.settings.lm, "model", ""))
-        return name.replace("/", ":", 1)
+    def model(self) -> ModelRef | None:
+        own = (predictor.lm for predictor in _predictors(self.agent).values() if predictor.lm)
+        model: Any = next(own, dspy.settings.lm)
+        # A class or an engine of someone else's may call anything under this name.
+        spec = getattr(model, "_engine_spec", "")  # not in DSPy 3.0
+        is_usual = model.__class__ is dspy.LM and isinstance(spec, str)
+        return _reference(model) if is_usual else None
 
     @property
     def remembers(self) -> bool:
@@ -79,6 +90,35 @@ class DSPyProgram(AgentAdapter):
             return fields[self.output]
         answers = {name: value for name, value in fields.items() if name not in _THOUGHTS}
         return next(iter(answers.values())) if len(answers) == 1 else answers
+
+
+def _reference(model: Any) -> ModelRef:
+    """The model of a client of DSPy's, at the address and with the key that it is called with."""
+    provider, _, name = model.model.partition("/")
+    row, settings = find_provider(provider), cast("dict[str, Any]", model.kwargs)
+
+    def setting(*names: str) -> str:
+        """The first that the client, or else a variable, has."""
+        own = [str(settings.get(each) or "") for each in names]
+        variables = [os.environ.get(f"{provider}_{each}".upper(), "") for each in names]
+        return next(filter(None, (*own, *variables)), "")
+
+    own_address = setting("base_url", "api_base")
+    elsewhere = any(each.startswith(_ELSEWHERE) for each in settings) or (
+        not own_address and getattr(sys.modules.get("litellm"), "api_base", None)
+    )
+    if row is None or not name or elsewhere:
+        raise unknown_model(f"burnish cannot tell where the program's {model.model} is")
+    ref = own_model(
+        provider,
+        name,
+        address=own_address or row.address,
+        key=setting("api_key"),
+        api_version=setting("api_version") if row.protocol == "azure" else "",
+    )
+    if ref.base_url and row.protocol not in ("openai", "azure"):
+        raise unknown_model(f"burnish cannot call the program's {model.model} at {ref.base_url}")
+    return ref
 
 
 class _DSPyTalk:

@@ -7,11 +7,14 @@ from itertools import groupby
 from typing import Any, cast
 
 from burnish.core.surfaces import Value
+from burnish.models.references import ModelRef
 from burnish.targets.frameworks.adapters import TEMPERATURE, TeamAdapter
+from burnish.targets.frameworks.own_models import model_of_client
 from burnish.tracing.steps import OpenStep
 
 _AGENTS: Any = import_module("google.adk.agents")
 _EVENTS: Any = import_module("google.adk.events")
+_MODELS: Any = import_module("google.adk.models")
 _RUNNERS: Any = import_module("google.adk.runners")
 _TOOLS: Any = import_module("google.adk.tools")
 _TYPES: Any = import_module("google.genai.types")
@@ -28,10 +31,13 @@ class ADKAgent(TeamAdapter):
     library = "Google ADK"
 
     @property
-    def model(self) -> str:
-        model = getattr(self.agent, "model", None)
-        named = isinstance(model, str) and model.startswith("gemini")
-        return f"google:{model}" if named else ""
+    def model(self) -> ModelRef | None:
+        if not getattr(self.agent, "model", None):
+            return None
+        model = self.agent.canonical_model
+        if not (isinstance(model, _MODELS.Gemini) and model.model.startswith("gemini")):
+            return None
+        return model_of_client("google", model.model, model.api_client)
 
     def team(self) -> list[Any]:
         team: list[Any] = [self.agent]

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 from burnish.core.content import from_json
 from burnish.core.surfaces import Value
+from burnish.models.references import ModelRef
 from burnish.targets.frameworks.adapters import TEMPERATURE, TeamAdapter
+from burnish.targets.frameworks.own_models import model_of_client
 from burnish.tracing.steps import OpenStep
 
 _SDK: Any = import_module("agents")
@@ -24,9 +26,14 @@ class OpenAIAgent(TeamAdapter):
     library = "OpenAI Agents"
 
     @property
-    def model(self) -> str:
+    def model(self) -> ModelRef | None:
         model = self.agent.model
-        return f"openai:{model}" if isinstance(model, str) and "/" not in model else ""
+        if isinstance(model, str):
+            # As a run finds it: at the client, the key or the address that the SDK was given.
+            model = _SDK.RunConfig().model_provider.get_model(model)
+        if not isinstance(model, (_SDK.OpenAIChatCompletionsModel, _SDK.OpenAIResponsesModel)):
+            return None
+        return model_of_client("openai", str(model.model), model._get_client())
 
     def team(self) -> list[Any]:
         team: list[Any] = [self.agent]

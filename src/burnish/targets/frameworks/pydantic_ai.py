@@ -14,14 +14,15 @@ from pydantic_ai.messages import (
     TextPart,
     UserPromptPart,
 )
+from pydantic_ai.models import infer_model
+from pydantic_ai.models.wrapper import WrapperModel
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Value
+from burnish.models.references import ModelRef
 from burnish.targets.frameworks.adapters import TEMPERATURE, AgentAdapter, AgentPart, numbered
+from burnish.targets.frameworks.own_models import model_of_client
 from burnish.tracing.pydantic_ai import traced_agent
-
-_PROVIDERS = ("openai", "anthropic")
-"""Systems of models whose names are references here too."""
 
 
 class PydanticAgent(AgentAdapter):
@@ -33,12 +34,14 @@ class PydanticAgent(AgentAdapter):
     library = "pydantic-ai"
 
     @property
-    def model(self) -> str:
-        model = self._inner.model
-        if isinstance(model, str):
-            return model
-        ref = "" if model is None else f"{model.system}:{model.model_name}"
-        return ref if ref.partition(":")[0] in _PROVIDERS else ""
+    def model(self) -> ModelRef | None:
+        if self._inner.model is None:
+            return None
+        model = infer_model(self._inner.model)
+        while isinstance(model, WrapperModel):
+            model = model.wrapped
+        client = None if model.provider is None else model.provider.client
+        return model_of_client(model.system, model.model_name, client)
 
     @property
     def _inner(self) -> Any:
