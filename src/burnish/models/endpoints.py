@@ -67,6 +67,13 @@ class Endpoint:
     def is_local(self) -> bool:
         return is_loopback(urlsplit(self.address).hostname or "")
 
+    @property
+    def shown(self) -> str:
+        """The address without user and query, where people write keys."""
+        parts = urlsplit(self.address)
+        host = parts.netloc.rpartition("@")[2]
+        return parts._replace(netloc=host, query="", fragment="").geturl()
+
     def url(self, end: str) -> str:
         """The address with a longer path."""
         parts = urlsplit(self.address)

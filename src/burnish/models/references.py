@@ -232,6 +232,17 @@ def key_for(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str | No
     return next(filter(None, values), None)
 
 
+def key_source(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str:
+    """Where `key_for` takes the key of a model from, for people; empty if there is none."""
+    env = os.environ if environ is None else environ
+    if ref.api_key:
+        name = key_reference(ref.api_key, f"the api_key of {ref.label}")[2:-1]
+        return "the configuration" if name.startswith(_LITERAL) else name
+    if not (is_providers_own(ref) or is_here(ref)):
+        return ""
+    return next((name for name in ref.row.key_variables if env.get(name, "").strip()), "")
+
+
 def missing_key(ref: ModelRef) -> ModelRefused:
     """The error for a model that needs a key and has none."""
     named = referred(ref.api_key) or ref.row.key_variables
@@ -244,6 +255,8 @@ def missing_key(ref: ModelRef) -> ModelRefused:
     return ModelRefused(f"there is no key for {ref.label}", remedy=remedy)
 
 
+_LITERAL = "BURNISH_API_KEY_"
+"""How variables begin that hold keys written in plain text."""
 INSTEAD = f"put it in {_DOTENV} and write ${{NAME}}"
 """What to do about a key that is written in plain text."""
 
@@ -259,7 +272,7 @@ def key_reference(text: str, where: str) -> str:
         return written
     if "$" in written or not written.isprintable() or " " in written:
         raise ConfigError.of(where, "neither a key nor the name of a variable", INSTEAD)
-    name = f"BURNISH_API_KEY_{hashlib.sha256(written.encode()).hexdigest()[:12].upper()}"
+    name = f"{_LITERAL}{hashlib.sha256(written.encode()).hexdigest()[:12].upper()}"
     os.environ[name] = written
     return f"${{{name}}}"
 
