@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -41,7 +41,8 @@ from burnish.delegation.result import DelegationResult, ending_words, next_step
 from burnish.delegation.runs import describe_task, outcome, run_delegation
 from burnish.delegation.team import Workflow, workflow_document
 from burnish.delegation.workspace import StartingFiles
-from burnish.models.factory import Models
+from burnish.models.addresses import addresses_of
+from burnish.models.factory import Models, ModelUse
 from burnish.projects.description import Doors
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import reload_project
@@ -50,6 +51,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import find_run
 from burnish.runs.events import Event, Stopping, Tick
 from burnish.runs.plugins import strategy_plugin
+from burnish.runs.progress import model_lines
 from burnish.runs.setup import Setup
 from burnish.system import read_text
 from burnish.system.sandbox import resolve
@@ -138,8 +140,11 @@ def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> 
         place, task = str(folder), ""
         if request.target is not None:
             place, task = "in its task", would_attach(request.target, primary=request.primary)
-        _show_plan(strategy.delegation.workflow, folder=place, task=task, as_json=request.as_json)
+        workflow, uses = strategy.delegation.workflow, setup.model_uses()
+        _show_plan(workflow, uses, folder=place, task=task, as_json=request.as_json)
         return
+    if not (request.quiet or request.as_json):
+        _print_models(setup)
     strategy.listen = None if request.quiet or request.as_json else _say
     result = run_to_end(_driven(setup, folder))
     if request.as_json:
@@ -209,11 +214,20 @@ async def _driven(setup: Setup, folder: Path) -> DelegationResult:
         raise Interrupted(error.message, remedy=go_on) from error
 
 
+_MODELS = "models   "
 _MOST = 400
 """Columns of one line about an event; the whole text is in the run's folder."""
 
 
-def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> None:
+def _print_models(setup: Setup) -> None:
+    """Where the models are that will be asked, before the first of them is."""
+    for line in model_lines(setup.model_uses(), label=_MODELS):
+        typer.echo(line)
+
+
+def _show_plan(
+    workflow: Workflow, uses: Sequence[ModelUse], *, folder: str, task: str, as_json: bool
+) -> None:
     """Print what would run; `task` is the place in an experiment, if any."""
     metrics = [metric.name for metric in workflow.metrics]
     sandbox = resolve(workflow.sandbox).notice
@@ -222,6 +236,7 @@ def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> 
             "dry_run": True,
             "workflow": workflow.name,
             "models": workflow.models,
+            "addresses": [each.to_json() for each in addresses_of(uses)],
             "answers": workflow.answer_forms,
             "budget": workflow.envelope.to_json(),
             "metrics": metrics,
@@ -234,6 +249,8 @@ def _show_plan(workflow: Workflow, *, folder: str, task: str, as_json: bool) -> 
     typer.echo(f"workflow {workflow.name}")
     for role, label in workflow.models.items():
         typer.echo(f"{role:<8} {label}")
+    for line in model_lines(uses, label=_MODELS):
+        typer.echo(line)
     for label, words in workflow.answer_forms.items():
         typer.echo(f"answers  {label}: {words}")
     for line in workflow.envelope.lines():
@@ -358,6 +375,7 @@ def _refine_run(request: RefineRequest, settings: RefineSettings, options: Refin
     if loud:
         for note in opened.setup.notes:
             typer.echo(f"! {note}")
+        _print_models(opened.setup)
         if opened.others and request.resume is None:
             names = ", ".join(each.session_id for each in opened.others)
             typer.echo(f"! unfinished: {names}; use --resume SESSION to continue one")

@@ -57,7 +57,14 @@ from burnish.reports.rendering import to_markdown
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord, find_run
 from burnish.runs.driver import Ending
-from burnish.runs.progress import NOTHING_PAID, WIDTH, budget_limits, notes, sweeps
+from burnish.runs.progress import (
+    NOTHING_PAID,
+    WIDTH,
+    budget_limits,
+    model_lines,
+    notes,
+    sweeps,
+)
 from burnish.system import write_atomic
 
 _STDOUT = "-"
@@ -363,6 +370,7 @@ def measurement_plan(measurement: PreparedMeasurement) -> Iterator[str]:
     yield f"metrics   {', '.join(metric.name for metric in setup.metrics) or 'none'}"
     yield f"cost      about {spending(sweeps(setup, Split.TRAIN, repeats))}"
     yield f"limits    {', '.join(budget_limits(setup.budget)) or 'none'}"
+    yield from model_lines(setup.model_uses())
     yield from notes(setup)
     yield NOTHING_PAID
 

@@ -27,6 +27,7 @@ from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
 from burnish.core.evaluations import mean
 from burnish.core.formatting import counted, shorten, spending
 from burnish.core.money import NOTHING
+from burnish.models.factory import every_model
 from burnish.projects.description import SET
 from burnish.projects.dialects import Flags
 from burnish.projects.grid_axes import GridAxes, named_candidate, split_assignments
@@ -63,7 +64,7 @@ from burnish.reports.rendering import (
 )
 from burnish.runs.directory import find_run
 from burnish.runs.events import Listener
-from burnish.runs.progress import NOTHING_PAID, budget_limits
+from burnish.runs.progress import NOTHING_PAID, budget_limits, model_lines
 
 # -- Grids -----------------------------------------------------------------------------------------
 
@@ -150,6 +151,8 @@ def _plan(grid: PreparedGrid) -> Iterator[str]:
     yield f"cost      about {spending(whole)} for all columns, judges included"
     limits = budget_limits(grid.base.setup.budget)
     yield f"limits    {', '.join(limits) or 'none'}{' for all columns together' if limits else ''}"
+    measured = [each.measurement.setup for each in grid.columns if each.measurement is not None]
+    yield from model_lines(every_model(setup.model_uses() for setup in measured))
     yield from (f"! {note}" for note in grid.notes)
     yield NOTHING_PAID
 

@@ -29,7 +29,7 @@ from burnish.reports.rendering import write_report
 from burnish.runs.directory import RunRecord, find_run, look_into, trial_rows
 from burnish.runs.events import Event, Listener, SessionBegun, Tick, TrialRecorded
 from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
-from burnish.runs.progress import answer_forms
+from burnish.runs.progress import answer_forms, model_lines
 from burnish.runs.run import Run
 from burnish.runs.setup import BASELINE_ONLY, Setup, fork, refuse_spent_test, resume, start
 from burnish.system.files import state_folder
@@ -240,7 +240,7 @@ def optimize_project(request: OptimizeRequest, *, models: Models | None = None) 
         setup = _project(request, models).setup
         setup.check()
         target = target_plugin(setup.target.description.kind)
-        _print(_with_forms(target.plan(setup, strategy_plugin(setup.strategy.name)), setup))
+        _print(_with_models(target.plan(setup, strategy_plugin(setup.strategy.name)), setup))
     else:
         _run(_project(request, models), request)
 
@@ -307,10 +307,11 @@ def _show_baseline(run: RunRecord, target: TargetPlugin, *, quiet: bool) -> None
         typer.echo("         (a new run, which does not pay for the baseline again)")
 
 
-def _with_forms(plan: Iterable[str], setup: Setup) -> Iterator[str]:
-    """A plan, and before its last line how models are asked for structured answers."""
+def _with_models(plan: Iterable[str], setup: Setup) -> Iterator[str]:
+    """A plan, and before its last line where models are, and how they are asked for JSON."""
     *before, last = plan
-    yield from (*before, *answer_forms(setup, state_folder()), last)
+    models = model_lines(setup.model_uses())
+    yield from (*before, *models, *answer_forms(setup, state_folder()), last)
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -316,7 +316,7 @@ class Station:
         description = from_stored(stored, {}, source="the description of the run")
         models = description.spec.models.models(limits=_SharedLimits(self))
         self._setup = build(description, models=models)
-        fingerprint = work_fingerprint(self._setup.target, self._setup.resources)
+        fingerprint = work_fingerprint(self._setup.target, self._setup.model_uses())
         if self._order.target and fingerprint != self._order.target:
             message = "the target is not the same there: its files, settings or addresses differ"
             raise WorkerTrouble(message, remedy=_REMEDY)

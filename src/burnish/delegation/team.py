@@ -47,6 +47,7 @@ from burnish.metrics.document_matching import require_schema_library
 from burnish.models.awp_endpoint import at_awp_endpoint, awp_reference
 from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
+from burnish.models.factory import JUDGE as OF_JUDGES
 from burnish.models.factory import ModelBlock, Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import ModelRole, RolePrompt, in_force
@@ -191,7 +192,7 @@ class Team:
         return cls(
             spec=spec.target,
             folder=Path(spec.source.folder),
-            models=models or spec.models.models(),
+            models=(models or spec.models.models()).for_run(),
             places=description.places,
         )
 
@@ -352,7 +353,7 @@ class _WorkflowBuilder:
         ref = self._named(("judge", "critic", MANAGER, WORKER))
         if ref is None:
             raise ConfigError([Problem(message="there is no model for the judge", remedy=_NOBODY)])
-        return judge_role(reached(self.models, ref, prompt), prompt)
+        return judge_role(reached(self.models, ref, prompt, role=OF_JUDGES), prompt)
 
     def _role(
         self, name: str, names: Sequence[str], make: Callable[[ModelClient, RolePrompt], T]
@@ -366,7 +367,7 @@ class _WorkflowBuilder:
 
         def build() -> T:
             prompt = in_force(name, self.folder)
-            return make(reached(self.models, ref, prompt), prompt)
+            return make(reached(self.models, ref, prompt, role=names[0]), prompt)
 
         return self.problems.attempt(at, build, None)
 

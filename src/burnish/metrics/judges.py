@@ -28,7 +28,7 @@ from burnish.core.evaluations import mean
 from burnish.core.money import Spend, total
 from burnish.metrics.turns import DEFAULT_TURNS, EPSILON, Verdict
 from burnish.models.chat import ModelClient
-from burnish.models.factory import Models, PriceBlock, Temperature, spelled_out
+from burnish.models.factory import JUDGE, Models, PriceBlock, Temperature, spelled_out
 from burnish.models.references import ModelRef, ModelSettings, key_reference, split_reference
 from burnish.models.roles import RolePrompt, RoleTool, in_force
 from burnish.system import expand_variables
@@ -465,7 +465,8 @@ class MetricMaking:
             message = "this metric needs a judge, but no model is named"
             remedy = "name one: judge_model in the metric, model under evaluations, or --judge"
             raise ConfigError([Problem(where=metric, message=message, remedy=remedy)])
-        return Panel(judges=(Judge(client=self.models.client(chosen, prompt.settings)),))
+        client = self.models.client(chosen, prompt.settings, role=JUDGE)
+        return Panel(judges=(Judge(client=client),))
 
     def panel(self, metric: str, prompt: RolePrompt, criterion: LlmJudgeCriterion) -> Panel:
         """The judges of a criterion, or the default judge."""
@@ -474,7 +475,7 @@ class MetricMaking:
             return replace(self.one_judge(metric, prompt), rule=rule)
         judges = tuple(
             Judge(
-                client=self.models.client(model.reference(), prompt.settings),
+                client=self.models.client(model.reference(), prompt.settings, role=JUDGE),
                 samples=model.num_samples,
                 weight=model.weight,
             )

@@ -1,10 +1,12 @@
 """Models in files, `provider:name` or a block; the models of a project with their backends."""
 
+import copy
 import dataclasses
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, TypeAlias, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Annotated, Any, Self, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +20,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
-from burnish.core.content import AboveZero, AtLeastOne, Json, NotNegative, Places, Share
+from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Share
 from burnish.core.errors import ConfigError
 from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient, Prices
@@ -210,6 +212,43 @@ _DEFAULT_LIMITS = {"local": EndpointLimit(concurrency=1)}
 """The embedded model answers one request at a time; waiting does not count as its time."""
 
 
+AGENT = "agent"
+JUDGE = "judge"
+EMBEDDINGS = "embeddings"
+"""The role of a model that makes vectors of texts, and answers no question."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelUse:
+    """A model, and the roles for which it is asked."""
+
+    client: ModelClient
+    roles: tuple[str, ...]
+
+    @property
+    def model(self) -> ModelRef:
+        """The model at its endpoint, without the settings that differ between roles."""
+        return replace(self.client.ref, settings=ModelSettings(), price=None)
+
+    def also_for(self, roles: Iterable[str]) -> "ModelUse":
+        """The same model for these roles too."""
+        every = dict.fromkeys((*self.roles, *roles))
+        return replace(self, roles=tuple(sorted(every, key=lambda role: role != AGENT)))
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it runs inside this process."""
+        return self.client.ref.row.protocol == "embedded"
+
+
+def every_model(uses: Iterable[Iterable[ModelUse]]) -> list[ModelUse]:
+    """Each model once, with all of its roles; that of the agent first."""
+    models: dict[ModelRef, ModelUse] = {}
+    for use in chain.from_iterable(uses):
+        models[use.model] = models.get(use.model, use).also_for(use.roles)
+    return sorted(models.values(), key=lambda use: AGENT not in use.roles)
+
+
 class Models:
     """The models of one project. Backends are created on first use.
 
@@ -230,33 +269,45 @@ class Models:
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
-        self._refs: dict[ModelRef, None] = {}
+        self._uses: dict[ModelRef, ModelUse] = {}
 
-    def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
-        """A client for a model; `settings` are defaults for what the reference leaves open."""
+    def for_run(self) -> Self:
+        """The same models; what is made of them from now on is noted here alone."""
+        models = copy.copy(self)
+        models._uses = dict(self._uses)
+        return models
+
+    def client(
+        self, ref: ModelRef, settings: ModelSettings | None = None, *, role: str = "model"
+    ) -> ModelClient:
+        """A client for a model; `settings` are defaults for what the reference leaves open.
+
+        `role` is what it is asked for, in plans and messages.
+        """
         self._keys.update(referred(ref.api_key))
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}
             ref = replace(ref, settings=replace(ref.settings, **merged))
-        self._refs[ref] = None
-        return ModelClient(
+        client = ModelClient(
             ref=ref,
             backend=self._backend(ref.provider),
             prices=self.prices,
             limits=self.limits,
             retries=self._retries,
         )
+        if ref.provider not in self._doubles:
+            use = ModelUse(client=client, roles=())
+            self._uses[use.model] = self._uses.get(use.model, use).also_for([role])
+        return client
+
+    def uses(self) -> tuple[ModelUse, ...]:
+        """The models that were made, without scripted doubles; each once, with its roles."""
+        return tuple(self._uses.values())
 
     def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
         """The values of the keys that the models name, whatever their variables are called."""
         env = os.environ if environ is None else environ
         return sorted(env[name] for name in self._keys if env.get(name, "").strip())
-
-    @property
-    def locations(self) -> list[Json]:
-        """The models that are not at their provider's own address, and where they are."""
-        places = {(ref.label, ref.location) for ref in self._refs if ref.location}
-        return [[*place] for place in sorted(places)]
 
     async def close(self) -> None:
         for backend in self._made.values():

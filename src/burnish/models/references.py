@@ -266,6 +266,12 @@ def _require_own_key(ref: ModelRef, name: str) -> None:
         raise ModelRefused(message, remedy=remedy)
 
 
+def key_source(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str:
+    """Where `key_for` takes the key of a model from, for people; empty if there is none."""
+    name = key_variable(ref, environ)
+    return "the configuration" if name.startswith(_LITERAL) else name
+
+
 def missing_key(ref: ModelRef) -> ModelRefused:
     """The error for a model that needs a key and has none."""
     named = referred(ref.api_key) or ref.row.key_variables

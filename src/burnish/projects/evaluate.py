@@ -107,7 +107,7 @@ def player_for(cases: Sequence[Case], named: ModelRef | str | None, models: Mode
     if named is None:
         raise ConfigError([no_player(scenarios[0])])
     prompt = in_force(USER_SIMULATOR, Path.cwd())
-    client = models.client(as_reference(named), prompt.settings)
+    client = models.client(as_reference(named), prompt.settings, role=USER_SIMULATOR)
     client.check()
     return simulated(client, prompt)
 
@@ -221,7 +221,7 @@ def measurement_of(
         return _of_file(agent, cases, metrics, how)
     if isinstance(agent, str) and (Path(agent).exists() or not is_reference(agent)):
         return _of_file(Path(agent), cases, metrics, how)
-    models = how.models or Models()
+    models = (how.models or Models()).for_run()
     source = _required(cases, "cases")
     is_file = isinstance(source, str | Path)
     train = read_cases(Path(source)).cases if is_file else tuple(cases_of(source))

@@ -190,7 +190,7 @@ def named_user(building: Building) -> User | None:
 
     def user() -> User:
         ref, prompt = block.reference(), in_force(USER_SIMULATOR, building.folder)
-        client = building.models.client(ref, prompt.settings)
+        client = building.models.client(ref, prompt.settings, role=USER_SIMULATOR)
         client.check()
         if building.spec.budget.max_usd is not None and not client.priced:
             raise PriceUnknown(f"max_usd is set, but the price of {ref.label} is unknown")

@@ -25,7 +25,7 @@ from burnish.core.surfaces import (
     Value,
 )
 from burnish.models.chat import ModelClient
-from burnish.models.factory import Models
+from burnish.models.factory import AGENT, Models
 from burnish.models.references import ModelRef
 from burnish.projects.adopt_files import carried_over
 from burnish.projects.agent.dialect import changed_files, file_changes, text_change
@@ -513,4 +513,4 @@ def _chosen(label: str, now: ModelClient, models: Models) -> ModelClient:
     """The model of a choice; with address and key if the provider is the same."""
     ref = ModelRef.parse(label)
     same = ref.provider == now.ref.provider
-    return models.client(replace(now.ref, name=ref.name) if same else ref)
+    return models.client(replace(now.ref, name=ref.name) if same else ref, role=AGENT)

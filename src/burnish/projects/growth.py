@@ -199,7 +199,7 @@ class Grower:
         prompt = in_force(_ROLE, options.files[0].resolve().parent)
         models = models or self.models or Models()
         ref = ModelRef.parse(options.model, base_url=options.base_url, api_key=options.api_key)
-        client = models.client(ref, prompt.settings)
+        client = models.client(ref, prompt.settings, role=_ROLE)
         client.check()
         if options.max_usd is not None and not client.priced:
             raise PriceUnknown(

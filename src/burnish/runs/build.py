@@ -57,7 +57,7 @@ def building_of(
     return Building(
         spec=description.spec,
         problems=Problems(places=description.places),
-        models=models or description.spec.models.models(),
+        models=(models or description.spec.models.models()).for_run(),
         given_models=models,
         live=live,
     )
@@ -187,7 +187,7 @@ def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPoo
     return plugin.pool(
         execution,
         project.spec,
-        target=work_fingerprint(parts.target, (*parts.resources, building.models)),
+        target=work_fingerprint(parts.target, building.models.uses()),
         limits=building.models.limits,
     )
 
@@ -224,7 +224,7 @@ def _second_metrics(building: Building, parts: TargetParts | None) -> tuple[Metr
         return ()
 
     def panel(prompt: RolePrompt) -> Panel:
-        client = building.models.client(block.reference(), prompt.settings)
+        client = building.models.client(block.reference(), prompt.settings, role="second judge")
         return Panel(judges=(Judge(client=client),))
 
     def make() -> list[Metric]:

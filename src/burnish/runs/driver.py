@@ -17,6 +17,7 @@ from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import FINISHED, StopReason
 from burnish.journal.executors import TICK, LoopWatch, cut_short, task_cancelled
+from burnish.models.addresses import addresses_of
 from burnish.runs.claims import claim_words
 from burnish.runs.events import (
     ALARM,
@@ -304,6 +305,7 @@ def _beginning(run: Run, session: type[SessionBegun]) -> SessionBegun:
         cases={**header.cases},
         budget=limits,
         trials_recorded=run.directory.journal.trials_recorded,
+        models=tuple(addresses_of(run.setup.model_uses())) or None,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import (
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
 from burnish.core.content import Json, codec, record
@@ -36,6 +36,7 @@ from burnish.core.surfaces import Candidate
 from burnish.journal.executors import FairSemaphore, Turnstile
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
+from burnish.models.factory import ModelUse, every_model
 from burnish.runs.case_work import (
     ONE_RUN,
     CasePolicy,
@@ -366,6 +367,11 @@ class _StrategyIdentity(Protocol):
     def roles(self) -> Sequence[Role[Any, Any]]: ...
 
 
+@runtime_checkable
+class _KnowsModels(Protocol):
+    def uses(self) -> Sequence[ModelUse]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
     """The target, cases, objective and limits of a run."""
@@ -403,6 +409,11 @@ class Conditions:
     """The workers that run cases; by default, this process does."""
     resources: tuple[Closable, ...] = ()
     """Connections and engines that are closed with the run."""
+
+    def model_uses(self) -> list[ModelUse]:
+        """The models that the run may ask, each with its roles; scripted ones are left out."""
+        holders = [each for each in self.resources if isinstance(each, _KnowsModels)]
+        return every_model(each.uses() for each in holders)
 
     @cached_property
     def leak_watch(self) -> LeakWatch:

@@ -12,6 +12,7 @@ from burnish.core.protocols import Target
 from burnish.core.statistics import Interval
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Standing, Trial, TrialRow
+from burnish.models.addresses import ModelAddress
 
 Data = TypeVar("Data", bound="EventData")
 
@@ -53,7 +54,7 @@ class SessionBegun(EventData):
     """A process starts to drive the run."""
 
     kinds: ClassVar[tuple[str, ...]] = ("run_started", "run_resumed")
-    optional: ClassVar[frozenset[str]] = frozenset({"title"})
+    optional: ClassVar[frozenset[str]] = frozenset({"title", "models"})
 
     run: str = ""
     folder: str = ""
@@ -67,6 +68,8 @@ class SessionBegun(EventData):
     budget: Mapping[str, int | float] = field(default_factory=dict[str, int | float])
     trials_recorded: int = 1
     """The baseline included."""
+    models: tuple[ModelAddress, ...] | None = None
+    """Where the models are that will be asked; None if there are none but scripted ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,19 +208,23 @@ class Building:
 
         def made() -> tuple[ModelClient, RolePrompt]:
             prompt = in_force(prompt_name, self.folder)
-            return reached(self.models, ref, prompt), prompt
+            return reached(self.models, ref, prompt, role=name), prompt
 
         name = role or prompt_name
         return self.problems.attempt(self._models_at.get(name, f"roles.{name}"), made, None)
 
 
-def reached(models: Models, ref: ModelRef, prompt: RolePrompt) -> ModelClient:
-    """A role's model, checked; without the prompt's settings if the model refuses them."""
-    client = models.client(ref, prompt.settings)
+def reached(models: Models, ref: ModelRef, prompt: RolePrompt, *, role: str = "") -> ModelClient:
+    """A role's model, checked; without the prompt's settings if the model refuses them.
+
+    `role` is what plans and messages call it, if that is not the name of the prompt.
+    """
+    name = role or prompt.name
+    client = models.client(ref, prompt.settings, role=name)
     try:
         client.check()
     except ModelRefused:
-        client = models.client(ref)
+        client = models.client(ref, role=name)
         client.check()
     return client
 

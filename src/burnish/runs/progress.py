@@ -34,8 +34,10 @@ from burnish.core.surfaces import (
 from burnish.datasets.checks import smallest_difference
 from burnish.journal.limits import Budget
 from burnish.metrics.judged import judged_parts
+from burnish.models.addresses import ModelAddress, addresses_of
 from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
+from burnish.models.factory import ModelUse
 from burnish.models.roles import ModelRole
 from burnish.runs.case_work import CALL_LIMIT
 from burnish.runs.claims import claim_words, opinion_words, sealed_words
@@ -183,6 +185,20 @@ def answer_forms(setup: Setup, home: Path) -> Iterator[str]:
         yield f"answers   {label}: {words}"
 
 
+def model_lines(uses: Iterable[ModelUse], *, label: str = "models    ") -> Iterator[str]:
+    """Where each model that will be asked is, and what its key is taken from, for plans."""
+    for address in addresses_of(uses):
+        first, *rest = wrapped(str(address), _NARROW - len(label))
+        yield f"{label}{first}"
+        yield from (f"{' ' * len(label)}{line.strip()}" for line in rest)
+
+
+def _placed(addresses: Iterable[ModelAddress], width: int) -> Iterator[str]:
+    """The same for the first lines of a run."""
+    for address in addresses:
+        yield from wrapped(visible(str(address)), width - len(INDENT))
+
+
 def surface_words(surface: Surface, now: Value) -> str:
     """The bounds of a surface and its current value, for plans."""
     match surface:
@@ -246,6 +262,8 @@ def asking(roles: Iterable[Role[Any, Any]]) -> Spend:
 
 WIDTH = 100
 """Columns of a line where no terminal says how many it has."""
+_NARROW = 80
+"""Columns of the lines of a plan about models, whose addresses are long."""
 INDENT = "   "
 _NOTE, _WIDEST_NOTE = 17, 28
 _REST = 83
@@ -262,7 +280,8 @@ class ProgressLines:
         """The lines for an event, if any."""
         if begun := event.read(SessionBegun):
             resumed = [self.going_on(begun)] if event.read(RunResumed) else []
-            return [self.beginning(begun), *resumed]
+            where = [f"{INDENT}{line}" for line in _placed(begun.models or (), width)]
+            return [self.beginning(begun), *resumed, *where]
         if trial := event.read(TrialRecorded):
             is_baseline = trial.phase == BASELINE
             return self.baseline(trial, width) if is_baseline else [self.trial(trial, width)]

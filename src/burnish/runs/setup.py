@@ -27,6 +27,7 @@ from burnish.journal.limits import Budget
 from burnish.journal.once import Cache
 from burnish.journal.sqlite_store import JOURNAL_FILE, POINTER
 from burnish.models.chat import ModelClient
+from burnish.models.factory import ModelUse
 from burnish.runs.case_work import CALL_LIMIT, CasePolicy
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
 from burnish.runs.evaluation import Conditions
@@ -75,22 +76,15 @@ class _KnowsSecrets(Protocol):
     def secrets(self) -> Sequence[str]: ...
 
 
-@runtime_checkable
-class _KnowsLocations(Protocol):
-    @property
-    def locations(self) -> list[Json]: ...
+def _locations(uses: Iterable[ModelUse]) -> list[Json]:
+    """The models that are not at their provider's own address, and where they are."""
+    places = {(use.model.label, use.model.location) for use in uses if use.model.location}
+    return [[*place] for place in sorted(places)]
 
 
-def locations_of(resources: Iterable[object]) -> list[Json]:
-    """The addresses of all models that are not at their provider's own."""
-    holders = [each for each in resources if isinstance(each, _KnowsLocations)]
-    return [place for each in holders for place in each.locations]
-
-
-def work_fingerprint(target: Target, resources: Iterable[object]) -> str:
+def work_fingerprint(target: Target, uses: Iterable[ModelUse]) -> str:
     """What workers elsewhere must find: the same target, with its models at the same addresses."""
-    locations = locations_of(resources)
-    fingerprint = target.description.fingerprint
+    locations, fingerprint = _locations(uses), target.description.fingerprint
     return short_id([fingerprint, *locations]) if locations else fingerprint
 
 
@@ -107,7 +101,7 @@ class Setup(Conditions):
 
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decisions depend on, so without budget and concurrency."""
-        locations = locations_of(self.resources)
+        locations = _locations(self.model_uses())
         elsewhere = {"model address": short_id(locations)} if locations else {}
         return {
             "target": self.target.description.fingerprint,

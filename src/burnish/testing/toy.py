@@ -502,7 +502,9 @@ class ClimbPlugin(StrategyPlugin):
         client: ModelClient | None = None
         if ref is not None:
             client = building.problems.attempt(
-                f"roles.{PROPOSER.name}", lambda: _reached(building.models.client(ref)), None
+                f"roles.{PROPOSER.name}",
+                lambda: _reached(building.models.client(ref, role=PROPOSER.name)),
+                None,
             )
         if client is not None:
             role = model_proposer(client)

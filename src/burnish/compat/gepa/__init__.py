@@ -92,7 +92,7 @@ def optimize(
         train=frozenset(case.id for case in dataset.train),
     )
     calls, state, log = chosen.max_metric_calls, SearchState(), WarningLog()
-    models = models or Models()
+    models = (models or Models()).for_run()
     setup = Setup(
         target=target,
         metrics=(AdapterScore(),),

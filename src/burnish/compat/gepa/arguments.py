@@ -440,7 +440,8 @@ def reflector_for(
         raise ConfigError([problem])
     prompt = in_force(ROLE, Path.cwd())
     settings = _settings(options.reflection_lm_kwargs or {})
-    client = models.client(ModelRef.parse(str(lm), settings=settings), prompt.settings)
+    ref = ModelRef.parse(str(lm), settings=settings)
+    client = models.client(ref, prompt.settings, role=ROLE)
     client.check()
     if template is None:
         return reflector(client, prompt)

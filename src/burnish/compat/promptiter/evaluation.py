@@ -28,7 +28,7 @@ from burnish.metrics.judged import check_judges
 from burnish.metrics.judges import MetricMaking, check_names
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
-from burnish.models.factory import Models
+from burnish.models.factory import Models, ModelUse
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.projects.evaluate import How, as_reference, target_of
 from burnish.projects.evaluation_setup import unfit_cases
@@ -105,10 +105,15 @@ class _RunnerModels(Models):
         self._models = models
         self._runner = backend
 
-    def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
+    def client(
+        self, ref: ModelRef, settings: ModelSettings | None = None, *, role: str = "model"
+    ) -> ModelClient:
         if ref.provider != "runner":
-            return self._models.client(ref, settings)
+            return self._models.client(ref, settings, role=role)
         return ModelClient(ref=ref, backend=self._runner, prices=self.prices)
+
+    def uses(self) -> tuple[ModelUse, ...]:
+        return self._models.uses()
 
     def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
         return self._models.secrets(environ)

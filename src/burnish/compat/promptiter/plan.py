@@ -35,7 +35,7 @@ from burnish.core.evaluations import Objective
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, Structure
 from burnish.journal.limits import Budget
-from burnish.models.factory import Models
+from burnish.models.factory import Models, ModelUse
 from burnish.models.references import ModelRef
 from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Project
@@ -354,6 +354,7 @@ class RunPlan:
             problems += error.problems
         if problems:
             raise ConfigError(problems)
+        stack = replace(stack, models=stack.models.for_run())
         assets = stack.load(request)
         if problems := list(_mismatches(request, assets)):
             raise ConfigError(problems)
@@ -446,9 +447,8 @@ class _Borrowed:
     def secrets(self) -> Sequence[str]:
         return self._models.secrets()
 
-    @property
-    def locations(self) -> list[Json]:
-        return self._models.locations
+    def uses(self) -> tuple[ModelUse, ...]:
+        return self._models.uses()
 
     async def close(self) -> None:
         """The engine may use the models for other runs."""

@@ -30,6 +30,7 @@ from burnish.delegation.refine.sessions import (
 from burnish.delegation.refine.setup import RefineSettings, RefineWorkflow, find_workflow
 from burnish.delegation.runs import PAGE, describe_task, refine_page
 from burnish.delegation.team import Team
+from burnish.models.addresses import addresses_of
 from burnish.models.factory import Models
 from burnish.projects.description import STRATEGY
 from burnish.projects.dialects import Document
@@ -39,7 +40,13 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Listener as RunListener
 from burnish.runs.events import TrialRecorded
 from burnish.runs.plugins import Building, StrategyParts, TargetParts
-from burnish.runs.progress import ProgressLines, outcome, shorten_after, spent_words
+from burnish.runs.progress import (
+    ProgressLines,
+    model_lines,
+    outcome,
+    shorten_after,
+    spent_words,
+)
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import StrategySettings
@@ -398,6 +405,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> 
             forms |= made.answer_forms
             who = ", ".join(f"{role} {label}" for role, label in made.models.items())
             yield f"[{k}]{tier and f' {tier}'} {who or 'a program'}"
+        yield from model_lines(workflow.team.models.uses(), label="models   ")
         yield from (f"answers  {label}: {words}" for label, words in forms.items())
         yield f"sandbox  {resolve(workflow.base.sandbox).notice}"
         yield from (f"! {note}" for note in workflow.all_notes)
@@ -430,6 +438,7 @@ def plan_json(seat: Seat, settings: RefineSettings, options: RefineOptions) -> d
             for k, (tier, made) in enumerate(iterations, start=1)
         ]
         forms = [each for _, made in iterations for each in made.answer_forms.items()]
+        plan["addresses"] = [each.to_json() for each in addresses_of(workflow.team.models.uses())]
         plan["answers"] = dict[str, Json](forms)
         plan["sandbox"] = resolve(workflow.base.sandbox).notice
         plan["notes"] = [*workflow.all_notes, *_planned_grading(seat, workflow)]

@@ -423,7 +423,8 @@ def _user(building: Building, agent: LoadedAgent) -> User:
     block = building.spec.metrics.user_simulator or agent.block.user_simulator
     prompt = in_force(USER_SIMULATOR, agent.folder)
     ref = block.reference() if block else agent.own_model
-    return user_simulator(building.models.client(ref, prompt.settings), prompt)
+    client = building.models.client(ref, prompt.settings, role=USER_SIMULATOR)
+    return user_simulator(client, prompt)
 
 
 def _check_model(building: Building, target: AgentTarget) -> None:

@@ -17,7 +17,7 @@ from burnish.core.surfaces import Candidate, Surface, node_path
 from burnish.metrics.turns import NextRemark, TalkSoFar
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused
-from burnish.models.factory import Models
+from burnish.models.factory import AGENT, Models
 from burnish.models.references import ModelSettings
 from burnish.targets.agent.blocks import (
     AgentBlock,
@@ -58,13 +58,14 @@ def client_for(models: Models, block: AgentBlock) -> ModelClient:
     """The client of the agent's model, without the default temperature if the model takes none."""
     # A timeout of the model itself is the more specific one.
     ref = block.model.reference(ModelSettings(timeout=block.execution.llm_timeout))
-    client = models.client(ref)
+    client = models.client(ref, role=AGENT)
     if "temperature" in block.model.model_fields_set:
         return client
     try:
         client.check()
     except ModelRefused:
-        bare = models.client(replace(ref, settings=replace(ref.settings, temperature=None)))
+        settings = replace(ref.settings, temperature=None)
+        bare = models.client(replace(ref, settings=settings), role=AGENT)
         with suppress(ModelRefused):
             bare.check()
             return bare

@@ -20,7 +20,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.dotenv import read_dotenv, require_own_keys
-from burnish.models.factory import ModelBlock, Models
+from burnish.models.factory import EMBEDDINGS, ModelBlock, Models
 from burnish.models.references import ModelRef, split_reference
 from burnish.system import expand_variables
 from burnish.system.user_code import leaving_no_bytecode
@@ -142,7 +142,7 @@ class SearchTools:
             if ref is None:
                 self._embedders[ref, size] = usual_embedder()
             else:
-                client = self._models.client(ref)
+                client = self._models.client(ref, role=EMBEDDINGS)
                 self._embedders[ref, size] = embedder_for(client, dimensions=size)
         return self._embedders[ref, size]
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import Provider, find_provider
-from burnish.models.references import ModelRef, key_for, key_reference
+from burnish.models.references import ModelRef, key_for, key_reference, usual_address
 
 _PLACEHOLDERS = ("api-key-not-set", "dummy", "ollama")
 """Keys that libraries send themselves to servers that need none."""
@@ -21,8 +21,6 @@ _LOGINS = (
     "_azure_ad_token_provider",
 )
 """What a client of OpenAI's library has if its key is made anew now and then."""
-_ADDRESS_VARIABLES = ("BASE_URL", "API_BASE")
-"""What the names of variables with an address end in."""
 
 
 def model_of_client(provider: str, name: str, client: Any) -> ModelRef:
@@ -109,14 +107,7 @@ def _base_url(row: Provider, address: str) -> str:
             " it, which burnish does not take over"
         )
     # Libraries may add the end of the provider's path themselves.
-    is_usual = f"{row.address}/".startswith(f"{written}/")
-    return "" if is_usual and not _is_redirected(row) else written
-
-
-def _is_redirected(row: Provider) -> bool:
-    """Whether a variable may lead a reference without an address elsewhere."""
-    names = (f"{name.upper()}_{end}" for name in row.names for end in _ADDRESS_VARIABLES)
-    return any(os.environ.get(name, "").strip() for name in names)
+    return "" if f"{usual_address(row)}/".startswith(f"{written}/") else written
 
 
 def _api_key(ref: ModelRef, key: str) -> str:
