@@ -19,7 +19,7 @@ from burnish.models.references import INSTEAD
 from burnish.models.roles import RolePrompt
 from burnish.runs.directory import Project
 from burnish.runs.draft import Places, Problems, literal_paths, without_literals
-from burnish.runs.evaluation import WorkerPool
+from burnish.runs.evaluation import WorkerPool, uses_of
 from burnish.runs.plugins import (
     Building,
     StrategyPlugin,
@@ -187,7 +187,7 @@ def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPoo
     return plugin.pool(
         execution,
         project.spec,
-        target=work_fingerprint(parts.target, building.models.uses()),
+        target=work_fingerprint(parts.target, uses_of((*parts.resources, building.models))),
         limits=building.models.limits,
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import (
+from collections.abc import Iterable, (
     AsyncGenerator,
     Awaitable,
     Callable,
@@ -372,6 +372,12 @@ class _KnowsModels(Protocol):
     def uses(self) -> Sequence[ModelUse]: ...
 
 
+def uses_of(resources: Iterable[object]) -> list[ModelUse]:
+    """The models that these resources may ask, each once."""
+    holders = [each for each in resources if isinstance(each, _KnowsModels)]
+    return every_model(each.uses() for each in holders)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
     """The target, cases, objective and limits of a run."""
@@ -412,8 +418,7 @@ class Conditions:
 
     def model_uses(self) -> list[ModelUse]:
         """The models that the run may ask, each with its roles; scripted ones are left out."""
-        holders = [each for each in self.resources if isinstance(each, _KnowsModels)]
-        return every_model(each.uses() for each in holders)
+        return uses_of(self.resources)
 
     @cached_property
     def leak_watch(self) -> LeakWatch:
