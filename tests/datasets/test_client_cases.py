@@ -132,7 +132,7 @@ def refused(tmp_path: Path, name: str, content: Any) -> list[str]:
         read_client_cases(put(tmp_path, name, text))
     for problem in caught.value.problems:
         assert problem.message
-    assert all(problem.remedy for problem in caught.value.problems[:20])
+    assert all(problem.remedy for problem in caught.value.problems[:10])
     return [problem.where for problem in caught.value.problems]
 
 
@@ -310,7 +310,7 @@ def test_columns_of_csv_that_are_no_part_of_a_case(tmp_path: Path) -> None:
     columns = ("question", "recorded", "extras", "metrics")
     assert refused(tmp_path, "a.csv", text) == [f"cases[0].{column}" for column in columns]
     many = ",".join(["input", *(f"k{n}" for n in range(20_000))])
-    with pytest.raises(ConfigError, match="and 19980 more such problems"):
+    with pytest.raises(ConfigError, match="and 19,990 more problems"):
         read_client_cases(put(tmp_path, "many.csv", f"{many}\n"))
 
 
@@ -369,8 +369,8 @@ def test_yaml_has_no_tags_of_its_own(tmp_path: Path, text: str) -> None:
 def test_only_the_first_offences_are_listed(tmp_path: Path) -> None:
     rows = "".join(f'{{"input": "q", "evaluations": [{n}]}}\n' for n in range(50))
     places = refused(tmp_path, "a.jsonl", rows)
-    assert places == [*(f"cases[{n}].evaluations" for n in range(20)), "a.jsonl"]
-    with pytest.raises(ConfigError, match="and 30 more such problems"):
+    assert places == [*(f"cases[{n}].evaluations" for n in range(10)), ""]
+    with pytest.raises(ConfigError, match="and 40 more problems"):
         read_client_cases(tmp_path / "a.jsonl")
 
 

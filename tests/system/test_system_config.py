@@ -1,5 +1,6 @@
 """A configuration becomes a model, or every problem is shown in plain words."""
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,8 +8,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
-from burnish.core.errors import ConfigError
+from burnish.core.errors import ConfigError, Problem
 from burnish.system import expand_variables, load_config, validate_config
+from burnish.system.settings import Settings
 
 
 class Strict(BaseModel):
@@ -168,6 +170,50 @@ def test_an_unknown_key_names_the_nearest_known_one(
 def test_all_problems_are_shown_together_in_the_order_of_the_file(tmp_path: Path) -> None:
     found = problems(tmp_path, "verbose: 7x\nphases:\n  - name: 1\n    extra: 2\nname: a\n")
     assert [problem.split(":")[1].split(" ")[0] for problem in found] == ["1", "3", "4", "5"]
+
+
+def test_of_many_problems_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    keys = "".join(f"colour_{n}: 1\n" for n in range(2_000))
+    found = problems(tmp_path, f"name: abc\n{keys}")
+    assert [each.split(" ")[0] for each in found[:10]] == [f"toy.yaml:{n}" for n in range(2, 12)]
+    assert found[10:] == ["and 1,990 more problems"]
+    entries = "".join(f"  e{n}: 7\n" for n in range(2_000))
+    wrong = problems(tmp_path, f"name: abc\nby_name:\n{entries}")
+    assert wrong[9:] == [
+        "toy.yaml:12 by_name.e9: expected a mapping, found 7",
+        "and 1,990 more problems",
+    ]
+
+
+def test_problems_that_are_not_named_are_counted_through_several_errors() -> None:
+    def error(count: int) -> ConfigError:
+        return ConfigError([Problem(message=f"wrong {n}") for n in range(count)])
+
+    both = ConfigError([*error(15).problems, *error(30).problems])
+    again = ConfigError([replace(each, where="a.yaml") for each in both.problems])
+    assert len(again.problems) == 11
+    assert again.problems[-1].message == "and 35 more problems"
+    assert error(11).problems[-1].message == "and 1 more problem"
+    assert len(error(10).problems) == 10
+
+
+def test_a_block_of_settings_has_a_bound_of_keys() -> None:
+    class Block(Settings):
+        size: int = 1
+        words: dict[str, int] = Field(default_factory=dict)
+
+    words = {f"k{n}": n for n in range(5_000)}
+    assert validate_config({"words": words}, Block, source="f").words == words
+    with pytest.raises(ConfigError) as caught:
+        validate_config(words, Block, source="f")
+    (problem,) = caught.value.problems
+    assert problem.message == "it has 5,000 keys; a block of settings has at most 1,000"
+
+
+def test_a_very_long_key_is_shown_in_part() -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate_config({"k" * 1_000_000: 1}, Budget, source="f")
+    assert len(str(caught.value)) < 500
 
 
 def test_a_shape_that_fits_no_branch_names_all_of_them() -> None:

@@ -87,6 +87,9 @@ def canonical(value: Json) -> bytes:
         ) from error
 
 
+MOST_KEYS = 1_000
+"""Keys of one block of settings, of which no model has half as many; cases and other data of users
+have no such bound."""
 DEEPEST = 100
 """Levels of lists and mappings in a file; readers and writers recurse over them."""
 TOO_DEEP = "its values are nested too deeply"

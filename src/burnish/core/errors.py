@@ -1,7 +1,7 @@
 """Every error that burnish raises on purpose.
 
 BurnishError
-├── ConfigError         a file, flag or argument is wrong; lists every problem
+├── ConfigError         a file, flag or argument is wrong; lists the first ten problems
 ├── MissingExtra        an optional part of burnish is not installed
 ├── FileTrouble         a file cannot be read or written
 │   └── FilesChanged        files that must stay as they are were changed during a run
@@ -30,10 +30,15 @@ BurnishError
 └── Interrupted         stopped by a signal; the run can be resumed
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from burnish.core.money import NOTHING, Spend
+
+MOST_PROBLEMS = 10
+"""How many problems an error names; of the others it says how many there are."""
+T = TypeVar("T")
 
 
 class BurnishError(Exception):
@@ -64,11 +69,50 @@ class Problem:
         return f"{head} — {self.remedy}" if self.remedy else head
 
 
+@dataclass(frozen=True, kw_only=True)
+class MoreProblems(Problem):
+    """Stands at the end of a list for the problems that it does not name."""
+
+    count: int
+
+    @classmethod
+    def of(cls, count: int) -> "MoreProblems":
+        message = f"and {count:,} more problem{'' if count == 1 else 's'}"
+        return cls(message=message, count=count)
+
+
+def first_problems(items: Sequence[T], problem: Callable[[T], Problem]) -> list[Problem]:
+    """The problems of the first items, and how many more there are.
+
+    Finding words for a problem takes long: what is not shown gets none.
+    """
+    more = len(items) - MOST_PROBLEMS
+    named = [problem(item) for item in items[:MOST_PROBLEMS]]
+    return [*named, MoreProblems.of(more)] if more > 0 else named
+
+
+def _shortened(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The first of these problems, and one that counts all others."""
+    named: list[Problem] = []
+    more = 0
+    for each in problems:
+        if isinstance(each, MoreProblems):
+            more += each.count
+        elif len(named) < MOST_PROBLEMS:
+            named.append(each)
+        else:
+            more += 1
+    return (*named, MoreProblems.of(more)) if more else tuple(named)
+
+
 class ConfigError(BurnishError):
-    """Everything that is wrong with the user's files, flags and arguments, shown together."""
+    """What is wrong with the user's files, flags and arguments, shown together.
+
+    Of many problems it has the first ten, and how many more there are.
+    """
 
     def __init__(self, problems: Sequence[Problem], *, remedy: str = "") -> None:
-        self.problems = tuple(problems)
+        self.problems = _shortened(problems)
         super().__init__("\n".join(map(str, self.problems)), remedy=remedy)
 
     @classmethod

@@ -23,7 +23,14 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 
 from burnish.core.cases import Attachment, Case, ExpectedTool, Rubric, Turn
 from burnish.core.content import DEEPEST, TOO_DEEP, Json, canonical, is_deeper
-from burnish.core.errors import ConfigError, FileTrouble, NotJournalable, Problem
+from burnish.core.errors import (
+    MOST_PROBLEMS,
+    ConfigError,
+    FileTrouble,
+    MoreProblems,
+    NotJournalable,
+    Problem,
+)
 from burnish.system.config import Fault, dotted, faults_in, nearest, problems_of, shown
 from burnish.system.user_code import BadPattern, require_pattern
 from burnish.system.yaml import FLATTER, TreePath, YamlTree, read_tree
@@ -247,10 +254,9 @@ class Complaints:
 
     @classmethod
     def about(cls, tree: YamlTree) -> "Complaints":
-        """For a YAML or JSON file, with line numbers unless it is too long or too deep."""
-        # Finding lines means parsing again, slowly: a minute for a file of ten megabytes.
-        small = len(tree.text) <= 500_000 and not is_deeper(tree.data, DEEPEST)
-        return cls(source=tree.path.name, tree=tree if small else None)
+        """For a YAML or JSON file, with line numbers unless it is too deep."""
+        flat = not is_deeper(tree.data, DEEPEST)
+        return cls(source=tree.path.name, tree=tree if flat else None)
 
     def shaped(
         self,
@@ -269,6 +275,9 @@ class Complaints:
             return model.model_validate(value)
         except ValidationError as error:
             faults = [respell(_plainly(fault)) for fault in faults_in(error, value, model)]
+        if len(self.problems) >= MOST_PROBLEMS:
+            self.problems.append(MoreProblems.of(len(faults)))
+            return None
         placed = [replace(fault, path=(*at, *fault.path)) for fault in faults]
         source = f"{self.source}:{line}" if line else self.source
         self.problems += problems_of(placed, source=source, tree=self.tree)
@@ -278,6 +287,9 @@ class Complaints:
         self, message: str, *, at: TreePath = (), line: int | None = None, remedy: str = ""
     ) -> None:
         """Note one problem at a place."""
+        if len(self.problems) >= MOST_PROBLEMS:
+            self.problems.append(MoreProblems.of(1))
+            return
         where = self._where(at, line)
         self.problems.append(Problem(message=message, where=where, remedy=remedy))
 
@@ -304,11 +316,8 @@ class Complaints:
 
     def settle(self) -> None:
         """Raise all problems, if there are any."""
-        if not self.problems:
-            return
-        more = len(self.problems) - 100
-        last = [Problem(message=f"and {more} more problems", where=self.source)]
-        raise ConfigError([*self.problems[:100], *(last if more > 0 else [])])
+        if self.problems:
+            raise ConfigError(self.problems)
 
     def _where(self, at: TreePath, line: int | None) -> str:
         outer = (at[:length] for length in range(len(at), 0, -1))

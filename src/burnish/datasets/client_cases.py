@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from burnish.core.content import DEEPEST, TOO_DEEP, Json, canonical, from_json, is_deeper
-from burnish.core.errors import ConfigError, NotJournalable, Problem
+from burnish.core.errors import (
+    MOST_PROBLEMS,
+    ConfigError,
+    MoreProblems,
+    NotJournalable,
+    Problem,
+)
 from burnish.datasets.agent_cases import CASES, CaseFile, Complaints, listed, mapped
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.formats import format_of, holds_evalset, read_cases
@@ -20,7 +26,6 @@ from burnish.system.config import dotted, nearest, variables_in
 from burnish.system.files import read_text
 from burnish.system.yaml import FLATTER, TreePath, read_tree
 
-_MOST_PROBLEMS = 20
 _MOST_YAML = 500_000
 """Characters, which take about ten seconds; a longer file could block the service."""
 
@@ -148,15 +153,14 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(kw_only=True)
 class _Refusals:
-    """The rejected fields of a file, up to a limit."""
+    """The rejected fields of a file."""
 
     source: str
     problems: list[Problem] = field(default_factory=list[Problem])
-    more: int = 0
 
     def add(self, message: str, *, at: TreePath, remedy: str = "") -> None:
-        if len(self.problems) == _MOST_PROBLEMS:
-            self.more += 1
+        if len(self.problems) >= MOST_PROBLEMS:
+            self.problems.append(MoreProblems.of(1))
             return
         place = dotted(tuple(_short(step) if isinstance(step, str) else step for step in at))
         self.problems.append(Problem(message=message, where=place or self.source, remedy=remedy))
@@ -201,17 +205,14 @@ class _Refusals:
                 self.add(message, at=place, remedy=remedy)
 
     def settle(self) -> None:
-        if not self.problems:
-            return
-        last = Problem(message=f"and {self.more} more such problems", where=self.source)
-        raise ConfigError([*self.problems, *([last] if self.more else [])])
+        if self.problems:
+            raise ConfigError(self.problems)
 
     def _refuse(self, at: TreePath, key: str, value: Json, allowed: Iterable[str]) -> None:
         """Reject a field, or the fields inside it that have their own explanation."""
-        if (
-            len(self.problems) == _MOST_PROBLEMS
-        ):  # finding words for a million fields would take a while
-            self.more += 1
+        if len(self.problems) >= MOST_PROBLEMS:
+            # Finding words for a million fields would take a while.
+            self.problems.append(MoreProblems.of(1))
             return
         inner = list(_named_inside(value, (*at, key)))
         if inner:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Optional, cast, get_args, get_origi
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from pydantic import create_model as _create_model
 
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import BurnishError, ConfigError, Problem, first_problems
 from burnish.models.references import split_reference
 from burnish.projects.description import STRATEGY, Doors
 from burnish.projects.dialects import Document, value_under
@@ -208,10 +208,10 @@ class ClientRequest:
         fields = {setting.http_name: setting for setting in _open_fields(doors)}
         operator, _ = draft.assembled()
         values = {name: value for name, value in self.values.items() if name != STRATEGY}
-        if problems := [
-            doors.useless(f"{self.place}.{name}", name) for name in values if name not in fields
-        ]:
-            raise ConfigError(problems)
+        if useless := [name for name in values if name not in fields]:
+            raise ConfigError(
+                first_problems(useless, lambda name: doors.useless(f"{self.place}.{name}", name))
+            )
         for name, value in values.items():
             setting, where = fields[name], f"{self.place}.{name}"
             admitted = admit(

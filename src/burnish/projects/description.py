@@ -18,7 +18,13 @@ from typing import Any, Protocol, cast
 from pydantic import JsonValue
 
 from burnish.core.content import from_json
-from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
+from burnish.core.errors import (
+    BurnishError,
+    ConfigError,
+    Problem,
+    ResumeRefused,
+    first_problems,
+)
 from burnish.core.formatting import alternatives
 from burnish.models.dotenv import ignored_in, load_dotenv
 from burnish.projects.dialects import Dialect, Document, Flags, dialect_of, role_names
@@ -37,7 +43,7 @@ from burnish.runs.plugins import (
     target_plugin,
 )
 from burnish.runs.spec import RunSpec, spec_type
-from burnish.system.config import nearest
+from burnish.system.config import nearest, shown
 from burnish.system.settings import Access, Door, SettingField, plain_type, setting_fields
 from burnish.system.user_code import installed
 from burnish.system.yaml import TreePath
@@ -93,8 +99,8 @@ class Doors:
         """Apply flags to the draft."""
         fields = self.named()
         settings = {k: v for k, v in flags.items() if v is not None and k != SET}
-        if problems := [self.useless(_flag(name), name) for name in settings if name not in fields]:
-            raise ConfigError(problems)
+        if useless := [name for name in settings if name not in fields]:
+            raise ConfigError(first_problems(useless, lambda name: self.useless(_flag(name), name)))
         for name, value in settings.items():
             field = fields[name]
             self.put(draft, field, value, place=field.flag, strength=Strength.FLAG)
@@ -132,7 +138,7 @@ class Doors:
             path = path.strip()
             field = fields.get(path)
             if not equals:
-                message = f"'{assignment}' does not have the form path=value"
+                message = f"{shown(assignment)} does not have the form path=value"
                 raise ConfigError([Problem(where="--set", message=message)])
             if field is None:
                 likely = nearest(path, list(fields))

@@ -8,22 +8,25 @@ strategy or a role are validated by their own models.
 import difflib
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import EntryPoint
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue
 
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.content import MOST_KEYS
+from burnish.core.errors import MOST_PROBLEMS, ConfigError, MoreProblems, Problem
 from burnish.models.dotenv import load_dotenv
 from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config import nearest, shown
-from burnish.system.settings import SchemaPosition, closed_keys
+from burnish.system.settings import SchemaPosition, closed_keys, many_keys
 from burnish.system.user_code import installed, is_reference
 from burnish.system.yaml import TreePath
 
@@ -231,17 +234,18 @@ class Translation:
             self.problems.append(self._not_a_mapping(path))
             return
         inner = self._table(path, keys)
-        for key in value:
+        strategies = strategy_names() if names else ()
+        for key in self._keys(path):
             if key in inner:
                 continue
             if key in own:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif names and key in strategy_names():
+            elif key in strategies:
                 self._strategy_block(key, (*path, key))
-            elif names and (key in role_names(self.strategy) or key in self.role_names()):
+            elif names and key in self._role_names:
                 self.put(("roles", key), (*path, key))
-            elif settings is None or not _is_setting(key):
-                named = (*strategy_names(), *self.role_names()) if names else ()
+            elif settings is None or key not in self._setting_keys:
+                named = (*strategies, *self._role_names) if names else ()
                 self._unknown((*path, key), (*inner, *beside, *own, *named))
 
     def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:
@@ -259,16 +263,33 @@ class Translation:
             names, value = self._table(at, block), self.document.at(at)
             if value is not None and not isinstance(value, dict):
                 self.problems.append(self._not_a_mapping(at))
-            for key in self.document.block(at):
+            for key in self._keys(at):
                 if key not in names:
                     self._unknown((*at, key), names)
         return tuple(blocks)
 
-    def role_names(self) -> tuple[str, ...]:
+    def _keys(self, path: TreePath) -> Iterable[str]:
+        """The keys of a block; if it has more than any block, that is the problem with it."""
+        block = self.document.block(path)
+        if len(block) <= MOST_KEYS:
+            return block
+        where = str(self.document.place(*path))
+        self.problems.append(Problem(where=where, message=many_keys(block)))
+        return ()
+
+    @cached_property
+    def _role_names(self) -> tuple[str, ...]:
         """The roles that any strategy asks."""
         own = role_names(self.strategy)
         names = (name for each in strategy_names() for name in role_names(strategy_plugin(each)))
         return tuple(dict.fromkeys((*own, *names)))
+
+    @cached_property
+    def _setting_keys(self) -> frozenset[str]:
+        """The keys of the settings of every strategy that fits several targets."""
+        plugins = map(strategy_plugin, strategy_names())
+        every = (setting_keys(each.Settings) for each in plugins if not each.over)
+        return frozenset(chain.from_iterable(every))
 
     def settle(self) -> None:
         """Raise all collected problems."""
@@ -306,11 +327,14 @@ class Translation:
             self.problems += error.problems
 
     def _unknown(self, path: TreePath, keys: Sequence[str]) -> None:
+        if len(self.problems) >= MOST_PROBLEMS:
+            self.problems.append(MoreProblems.of(1))
+            return
         key, names = str(path[-1]), tuple(dict.fromkeys(keys))
         likely = nearest(key, names)
         remedy = f"did you mean {likely!r}?" if likely else f"known keys: {', '.join(names)}"
-        where = str(self.document.place(*path))
-        self.problems.append(Problem(where=where, message=f"unknown key {key!r}", remedy=remedy))
+        where, message = str(self.document.place(*path)), f"unknown key {shown(key)}"
+        self.problems.append(Problem(where=where, message=message, remedy=remedy))
 
     def _not_a_mapping(self, path: TreePath) -> Problem:
         if not path and self.document.at(path) is None:
@@ -401,8 +425,3 @@ def setting_keys(model: type[BaseModel]) -> tuple[str, ...]:
     """The keys of a strategy's settings that a file may set."""
     closed = {str(path[0]) for path in closed_keys(dict.fromkeys(known_keys(model)), model)}
     return tuple(key for key in known_keys(model) if key not in closed)
-
-
-def _is_setting(key: str) -> bool:
-    plugins = map(strategy_plugin, strategy_names())
-    return any(key in setting_keys(each.Settings) for each in plugins if not each.over)

@@ -8,7 +8,14 @@ from typing import TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused, RunLocked
+from burnish.core.errors import (
+    BurnishError,
+    ConfigError,
+    Problem,
+    ResumeRefused,
+    RunLocked,
+    first_problems,
+)
 from burnish.system import Redactor, YamlTree, read_tree
 from burnish.system.config import dotted, faults_in, problem_of
 from burnish.system.settings import FieldPath, closed_keys
@@ -249,7 +256,7 @@ def validated(
         faults = faults_in(error, dict(data), model)
     # Raised out here, since pydantic's error contains the input with its secrets.
     faults.sort(key=lambda fault: places.line(fault.path))
-    problems = [problem_of(fault, places.where(fault.path)) for fault in faults]
+    problems = first_problems(faults, lambda fault: problem_of(fault, places.where(fault.path)))
     raise ConfigError(list(dict.fromkeys(problems)))
 
 

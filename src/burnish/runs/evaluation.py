@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, (
+from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
     Collection,
+    Iterable,
     Mapping,
     Sequence,
 )

@@ -1,7 +1,7 @@
 """The service as an ASGI application, alone or mounted in another, and its OpenAPI document."""
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, cast
 
@@ -19,7 +19,16 @@ from starlette.types import Receive, Scope, Send
 from burnish.compat.promptiter import Engine, RunRequest, RunResult, Slimming
 from burnish.compat.promptiter.shapes import Snapshot
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, FileTrouble
+from burnish.core.errors import (
+    MOST_PROBLEMS,
+    BurnishError,
+    ConfigError,
+    FileTrouble,
+    MoreProblems,
+    Problem,
+    first_problems,
+)
+from burnish.core.formatting import shorten
 from burnish.pages.document import can_render
 from burnish.projects.clients import AllowedNames
 from burnish.projects.description import Doors, all_doors
@@ -366,22 +375,36 @@ async def _no_file(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if path_of(request.scope).startswith(_REFINEMENT):
-        # FastAPI's shape, without the values: some of them have no JSON.
-        details: list[Json] = [
-            {"type": each["type"], "loc": [*each["loc"]], "msg": each["msg"]}
-            for each in error.errors()
-        ]
-        return _json({"detail": details}, 422)
-    problems: list[Json] = [
-        {
-            "where": ".".join(map(str, each["loc"])),
-            "message": str(each["msg"]),
-            "remedy": _remedy(each["type"], each["loc"]),
-        }
-        for each in error.errors()
+        return _json({"detail": _details(error.errors())}, 422)
+    problems = first_problems(error.errors(), _problem_of)
+    shown: list[Json] = [
+        {"where": each.where, "message": each.message, "remedy": each.remedy} for each in problems
     ]
-    body = problem("invalid_request", "the request is not valid", problems=problems)
+    body = problem("invalid_request", "the request is not valid", problems=shown)
     return _json(body, 422)
+
+
+def _details(errors: Sequence[Any]) -> list[Json]:
+    """The first errors in FastAPI's shape, without the values: some of them have no JSON."""
+    details: list[Json] = [
+        {"type": each["type"], "loc": [*map(_short, each["loc"])], "msg": each["msg"]}
+        for each in errors[:MOST_PROBLEMS]
+    ]
+    if more := len(errors) - len(details):
+        rest = MoreProblems.of(more).message
+        details.append({"type": "more_problems", "loc": ["body"], "msg": rest})
+    return details
+
+
+def _problem_of(error: Any) -> Problem:
+    where = ".".join(str(_short(step)) for step in error["loc"])
+    remedy = _remedy(error["type"], error["loc"])
+    return Problem(where=where, message=str(error["msg"]), remedy=remedy)
+
+
+def _short(step: str | int) -> str | int:
+    """A key for a message; a client may send a very long one."""
+    return step if isinstance(step, int) else shorten(step, 60)
 
 
 def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:

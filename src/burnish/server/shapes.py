@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from burnish.core.content import Json
+from burnish.core.content import MOST_KEYS, Json
 from burnish.core.errors import ConfigError
 from burnish.projects.clients import ClientSettings, client_model
 from burnish.projects.description import all_doors
@@ -15,7 +15,7 @@ from burnish.server.security import Name, NameFilter, public
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import Period, Priority, ServiceRole, TokenScope
 from burnish.system import validate_config
-from burnish.system.settings import Settings
+from burnish.system.settings import Settings, few_keys
 
 if TYPE_CHECKING:
     RunSettings = ClientSettings
@@ -76,6 +76,11 @@ def refuse_kind(kind: str, app: str) -> ConfigError:
 class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_keys(cls, value: Any) -> Any:
+        return few_keys(value)
+
 
 # Strict models take no text for an enumeration.
 _Priority = Annotated[Priority, Field(strict=False)]
@@ -121,7 +126,9 @@ class NewGrid(_RequestModel):
     """The same for all columns; they share its limits."""
     models: list[str] = Field(default_factory=list, max_length=24)
     """Allowed models, and `current` for what the file says."""
-    values: dict[str, _Axis] = Field(default_factory=dict, max_length=8)
+    values: Annotated[dict[str, _Axis], BeforeValidator(few_keys)] = Field(
+        default_factory=dict, max_length=8
+    )
     """By surface, the values to measure."""
     priority: _Priority | None = None
 
@@ -152,7 +159,7 @@ class GridShape(_ResponseModel):
 class NewCandidate(_RequestModel):
     """A candidate of your own for a run to try."""
 
-    values: dict[str, str]
+    values: Annotated[dict[str, str], BeforeValidator(few_keys)]
     """By surface, what to try, as text; the rest is as in whatever leads."""
 
 
@@ -165,7 +172,7 @@ class NewHint(_RequestModel):
 class PinnedSurfaces(_RequestModel):
     """Surfaces to freeze, or to free again."""
 
-    surfaces: list[str]
+    surfaces: Annotated[list[str], Field(max_length=MOST_KEYS)]
 
 
 class NoteShape(_ResponseModel):
@@ -242,7 +249,7 @@ class RunShape(_ResponseModel):
 class NewTags(_RequestModel):
     """The tags that a run gets in place of those that it has."""
 
-    tags: list[str]
+    tags: Annotated[list[str], Field(max_length=MOST_KEYS)]
 
 
 class RunQuery(BaseModel):

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, first_problems
 from burnish.system.redaction import Redactor
 from burnish.system.settings import SchemaPosition
 from burnish.system.yaml import TreePath, YamlTree, read_tree
@@ -90,6 +90,8 @@ def shown(value: object) -> str:
 
 def nearest(word: str, names: Sequence[str]) -> str | None:
     """The known word that was probably meant."""
+    if len(word) > _LONGEST:
+        return None
     spelled = {name.lower().replace("-", "_"): name for name in names}
     close = difflib.get_close_matches(word.lower().replace("-", "_"), list(spelled), n=1)
     return spelled[close[0]] if close else None
@@ -142,11 +144,12 @@ class Fault:
 
 def faults_in(error: ValidationError, data: object, model: type[BaseModel]) -> list[Fault]:
     """Every fault once; of a union only the branch that was probably meant."""
-    return _settle([_locate(one, data, model) for one in error.errors(include_url=False)])
+    top = SchemaPosition.of(model)
+    return _settle([_locate(one, data, top) for one in error.errors(include_url=False)])
 
 
-def _locate(error: ErrorDetails, data: object, model: type[BaseModel]) -> Fault:
-    place, around, value = SchemaPosition.of(model), SchemaPosition.of(model), data
+def _locate(error: ErrorDetails, data: object, top: SchemaPosition) -> Fault:
+    place, around, value = top, top, data
     path: TreePath = ()
     unions: list[tuple[TreePath, str | int]] = []
     for step in error["loc"]:
@@ -215,13 +218,16 @@ def _is_misfit(fault: Fault, where: TreePath) -> bool:
 
 
 def problems_of(faults: Sequence[Fault], *, source: str, tree: YamlTree | None) -> list[Problem]:
-    """A problem for each fault, in the order of the file, without secrets."""
+    """The problems of the first faults in the order of the file, without secrets."""
     placed = [(_line(tree, fault.path), fault) for fault in faults]
     placed.sort(key=lambda pair: pair[0] or 0)
-    return [
-        problem_of(fault, f"{source}{f':{line}' if line else ''} {dotted(fault.path)}".strip())
-        for line, fault in placed
-    ]
+
+    def problem(pair: tuple[int | None, Fault]) -> Problem:
+        line, fault = pair
+        where = f"{source}{f':{line}' if line else ''} {dotted(fault.path)}".strip()
+        return problem_of(fault, where)
+
+    return first_problems(placed, problem)
 
 
 def dotted(path: TreePath) -> str:
@@ -232,6 +238,7 @@ def dotted(path: TreePath) -> str:
 def _step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
+    step = step if len(step) <= _LONGEST else f"{step[:_LONGEST]}…"
     plain = re.fullmatch(r"[\w-]+", step)
     return f".{step}" if plain else f"[{json.dumps(step, ensure_ascii=False)}]"
 
@@ -248,7 +255,7 @@ def problem_of(fault: Fault, where: str) -> Problem:
     redactor, error = Redactor.from_environment(), fault.errors[0]
     if error["type"] == "extra_forbidden":
         key, names = str(fault.path[-1]), fault.known_keys
-        message = f"unknown key {key!r}"
+        message = f"unknown key {shown(key)}"
         remedy = _did_you_mean(nearest(key, names))
         remedy = remedy or (f"known keys: {', '.join(names)}" if names else "remove it")
     else:

@@ -19,6 +19,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    LiteralString,
     Self,
     TypeAlias,
     Union,
@@ -43,6 +44,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
 from burnish.core.content import (
+    MOST_KEYS,
     AboveZero,
     AtLeastOne,
     NoneOrMore,
@@ -68,13 +70,28 @@ __all__ = [
     "Share",
     "Text",
     "closed_keys",
+    "few_keys",
     "field_docs",
+    "many_keys",
     "plain_type",
     "setting_fields",
 ]
 
 Text = Annotated[str, Field(min_length=1)]
 FieldPath: TypeAlias = tuple[str, ...]
+
+
+def few_keys(value: Any) -> Any:
+    """The value, unless it has more keys than any block: each of them would become an error."""
+    if isinstance(value, Mapping) and len(cast("Mapping[str, object]", value)) > MOST_KEYS:
+        raise PydanticCustomError("too_many_keys", many_keys(cast("Mapping[str, object]", value)))
+    return cast("Any", value)
+
+
+def many_keys(block: Mapping[str, object]) -> LiteralString:
+    """What is wrong with a block that has too many keys."""
+    message = f"it has {len(block):,} keys; a block of settings has at most {MOST_KEYS:,}"
+    return cast("LiteralString", message)
 
 
 class Settings(BaseModel):
@@ -91,6 +108,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _spelled_out(cls, value: Any) -> Any:
+        value = few_keys(value)
         is_plain = cls.short and isinstance(value, str | list)
         return cast("Any", {cls.short: value} if is_plain else value)
 
@@ -396,12 +414,16 @@ def _chosen(kind: object, value: object) -> Iterator[object]:
         return  # then the choice is what is wrong, and no key
 
 
-def _annotations(kind: object) -> dict[str, object]:
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return {}
-    config, annotations = kind.model_config, dict[str, object]()
+def _annotations(kind: object) -> Mapping[str, object]:
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    return _annotations_of(kind) if is_model else {}
+
+
+@cache
+def _annotations_of(model: type[BaseModel]) -> Mapping[str, object]:
+    config, annotations = model.model_config, dict[str, object]()
     by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    for name, info in kind.model_fields.items():
+    for name, info in model.model_fields.items():
         alias = info.validation_alias or info.alias
         choices = alias.choices if isinstance(alias, AliasChoices) else [alias] if alias else []
         keys = [str(each.path[0]) if isinstance(each, AliasPath) else each for each in choices]

@@ -42,6 +42,8 @@ _TWICE = re.compile(r'found duplicate key "(.*?)" with value')
 _LINE = re.compile(r"^( *)((?:- +)*)([^\s#].*)$", re.M)
 _PLACED = 20_000
 """Up to this many characters, a fault in JSON gets its line, which is slow."""
+_PLACED_WHOLE = 500_000
+"""Up to this many characters, the values of JSON have lines: it is parsed again, in ten seconds."""
 _LARGEST = {".json": 20}
 """Megabytes of a file, by its ending."""
 _LARGEST_YAML = 5
@@ -323,7 +325,7 @@ class YamlTree:
         first: int | None = getattr(getattr(node, "lc", None), "line", None)
         line = (first or 0) + 1
         for step in path:
-            key = _key_for(node, step)
+            key = self._key_for(node, step)
             if key is None:
                 return None
             lines: Mapping[object, Sequence[int]] = (
@@ -333,6 +335,24 @@ class YamlTree:
             line = lines[key[0]][0] + 1 if key[0] in lines else line
             node = node[key[0]]
         return line
+
+    def _key_for(self, node: object, step: str | int) -> tuple[object] | None:
+        """The key in the node's own spelling (8080 for '8080'), in a tuple since it may be None."""
+        if isinstance(node, list) and isinstance(step, int):
+            return (step,) if 0 <= step < len(cast("list[object]", node)) else None
+        if not isinstance(node, Mapping):
+            return None
+        keys = self._spellings.get(id(cast("object", node)))
+        if keys is None:
+            every = reversed(list(cast("Mapping[object, object]", node)))
+            keys = {name: key for key in every if (name := _plain_key(key)) is not None}
+            self._spellings[id(cast("object", node))] = keys
+        return (keys[str(step)],) if str(step) in keys else None
+
+    @cached_property
+    def _spellings(self) -> dict[int, dict[str, object]]:
+        """By mapping of `_places`, its keys by their plain text."""
+        return {}
 
     def dump(self) -> str:
         """The tree as text, with the original comments, order and quotes."""
@@ -344,6 +364,8 @@ class YamlTree:
     def _places(self) -> object:
         if not _is_json(self.path):
             return self.root
+        if len(self.text) > _PLACED_WHOLE:
+            return None
         try:
             return _parse_json_places(self.text, source=self.path.name)
         except ConfigError:
@@ -398,16 +420,6 @@ def _parse(path: Path, text: str) -> YamlTree:
 
 def _is_json(path: Path) -> bool:
     return path.suffix.lower() == ".json"
-
-
-def _key_for(node: object, step: str | int) -> tuple[object] | None:
-    """The key in the node's own spelling (8080 for '8080'), in a tuple since it may be None."""
-    if isinstance(node, list) and isinstance(step, int):
-        return (step,) if 0 <= step < len(cast("list[object]", node)) else None
-    if isinstance(node, Mapping):
-        keys = cast("Mapping[object, object]", node)
-        return next(((key,) for key in keys if _plain_key(key) == str(step)), None)
-    return None
 
 
 def value_in(text: str, file: str, place: str) -> Value:

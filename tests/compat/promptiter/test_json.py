@@ -77,7 +77,32 @@ def test_unknown_keys_are_refused_or_warned_of() -> None:
         read_request(body, strict=True)
     read, warnings = read_request(body, strict=False)
     assert read.max_rounds == 1
-    assert [told.split("'")[1] for told in warnings] == ["Speed", "validation[0].weight"]
+    assert warnings == ["unknown fields are ignored: 'Speed', 'validation[0].weight'"]
+    assert read_request({"Speed": 9}, strict=False)[1] == ["unknown field 'Speed' is ignored"]
+
+
+def test_a_flood_of_unknown_keys_is_one_line_or_refused() -> None:
+    some: Any = {f"k{n}": n for n in range(500)}
+    with pytest.raises(ConfigError) as refused:
+        read_request(some, strict=True)
+    assert len(refused.value.problems) == 11
+    assert refused.value.problems[-1].message == "and 490 more problems"
+    _, (warning,) = read_request(some, strict=False)
+    assert warning.endswith("'k9' and 490 more")
+    for place in ("MaxRounds", "Burnish", "stopPolicy"):
+        many: Any = {place: {f"k{n}": n for n in range(1_001)}}
+        block = many[place] if place == "MaxRounds" else many
+        with pytest.raises(ConfigError, match=r"it has 1,001 keys; .* at most 1,000"):
+            read_request(block, strict=False)
+    sets: Any = {"train": [7] * 5_000}
+    with pytest.raises(ConfigError, match="it has 5,000 eval sets; a run has at most 1,000"):
+        read_request(sets, strict=False)
+
+
+def test_one_set_may_select_any_number_of_cases() -> None:
+    cases = [f"c{n}" for n in range(20_000)]
+    body: Any = {"train": [{"evalSetId": "t", "evalCaseIds": cases}]}
+    assert read_request(body, strict=True)[0].train[0].eval_case_ids == tuple(cases)
 
 
 @pytest.mark.parametrize(

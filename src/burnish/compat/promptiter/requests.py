@@ -1,6 +1,6 @@
 """PromptIter's run requests, and how they change the description of a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -19,7 +19,7 @@ from burnish.core.content import (
     Repeats,
     codec,
 )
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import MOST_PROBLEMS, ConfigError, Problem, first_problems
 from burnish.core.surfaces import Value
 from burnish.datasets.evalset_shapes import folded
 from burnish.projects.clients import NOTHING_ALLOWED, admit
@@ -41,6 +41,9 @@ class _Strict(Wire):
 
 _Items = Field(default=(), strict=False)
 """A list is a tuple here."""
+_MOST_SETS = 1_000
+"""Eval sets of a split; each of them has any number of cases."""
+_SETS = frozenset({"train", "validation", "trainevalsetids", "validationevalsetids"})
 
 
 class LossHint(CamelWire):
@@ -191,21 +194,38 @@ class RunRequest(_Strict):
 def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
     """Read a request from JSON; also returns warnings.
 
-    Unknown keys are errors if `strict`, else they are ignored with a warning each. Teacher and
-    judge are code, which JSON cannot carry.
+    Unknown keys are errors if `strict`, else they are ignored with a warning that names the first
+    ten. Teacher and judge are code, which JSON cannot carry.
     """
     if not isinstance(data, dict):
         raise ConfigError([Problem(where="run", message="the request must be an object")])
-    unknown = [f"unknown field '{path}'" for path in unknown_keys(data, RunRequest)]
+    for key, value in data.items():
+        if isinstance(value, list) and len(value) > _MOST_SETS and folded(key) in _SETS:
+            message = f"it has {len(value):,} eval sets; a run has at most {_MOST_SETS:,}"
+            raise ConfigError.of(key, message)
+    unknown = unknown_keys(data, RunRequest)
     carried = [
         Problem(where=key, message="a runner cannot be sent as JSON", remedy="leave it out")
         for key, value in data.items()
         if key.lower() in {"teacher", "judge"} and value is not None
     ]
-    refused = [Problem(where="run", message=message) for message in unknown] if strict else []
+    refused = first_problems(unknown, _unknown_field) if strict else []
     if refused or carried:
-        raise ConfigError([*refused, *carried])
-    return RunRequest.from_json(data), [f"{message} is ignored" for message in unknown]
+        raise ConfigError([*carried, *refused])
+    return RunRequest.from_json(data), [unknown_fields(unknown)] if unknown else []
+
+
+def _unknown_field(path: str) -> Problem:
+    return Problem(where="run", message=f"unknown field '{path}'")
+
+
+def unknown_fields(paths: Sequence[str]) -> str:
+    """The warning about fields that are ignored, of which it names the first ones."""
+    if len(paths) == 1:
+        return f"unknown field '{paths[0]}' is ignored"
+    names = ", ".join(f"'{path}'" for path in paths[:MOST_PROBLEMS])
+    more = len(paths) - MOST_PROBLEMS
+    return f"unknown fields are ignored: {names}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def _by_id(name: str) -> EvalSetInput:

@@ -12,9 +12,11 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
-from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.content import MOST_KEYS, Json
+from burnish.core.errors import ConfigError, Problem, first_problems
+from burnish.core.formatting import shorten
 from burnish.core.surfaces import (
     ChoiceSurface,
     Demonstration,
@@ -26,7 +28,7 @@ from burnish.core.surfaces import (
 )
 from burnish.core.surfaces import Surface as CoreSurface
 from burnish.datasets.evalset_shapes import as_python, folded
-from burnish.system.settings import SchemaPosition
+from burnish.system.settings import SchemaPosition, many_keys
 
 _OUR_NAMES = {
     "step_id": "step",
@@ -86,7 +88,7 @@ class Wire(BaseModel):
         try:
             return cls.model_validate(_pruned(as_python(data, cls), SchemaPosition.of(cls)))
         except ValidationError as error:
-            raise ConfigError(list(_problems(error, cls.where))) from None
+            raise ConfigError(_problems(error, cls.where)) from None
 
 
 class CamelWire(Wire):
@@ -96,13 +98,14 @@ class CamelWire(Wire):
 
 
 def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
-    """The paths of keys that the model does not have."""
+    """The paths of keys that the model does not have; refuses blocks with too many keys."""
     return list(_unknown(data, SchemaPosition.of(model), ""))
 
 
 def _pruned(data: Json, place: SchemaPosition) -> Json:
     if isinstance(data, list):
-        return [_pruned(item, place.below(0)) for item in data]
+        below = place.below(0)
+        return [_pruned(item, below) for item in data]
     if not isinstance(data, dict) or not (keys := place.keys):
         return data
     return {key: _pruned(item, place.below(key)) for key, item in data.items() if key in keys}
@@ -110,26 +113,29 @@ def _pruned(data: Json, place: SchemaPosition) -> Json:
 
 def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
     if isinstance(data, list):
+        below = place.below(0)
         for index, item in enumerate(data):
-            yield from _unknown(item, place.below(index), f"{at}[{index}]")
+            yield from _unknown(item, below, f"{at}[{index}]")
         return
     keys = {folded(key): key for key in place.keys}
     if not isinstance(data, dict) or not keys:
         return
+    if len(data) > MOST_KEYS:
+        raise ConfigError.of(at or "run", many_keys(data))
     for key, item in data.items():
-        path = f"{at}.{key}" if at else key
+        path = f"{at}.{shorten(key, 60)}" if at else shorten(key, 60)
         if folded(key) not in keys:
             yield path
         else:
             yield from _unknown(item, place.below(keys[folded(key)]), path)
 
 
-def _problems(error: ValidationError, where: str) -> Iterator[Problem]:
-    for each in error.errors():
-        path = ".".join(
-            _pascal(part) if isinstance(part, str) else str(part) for part in each["loc"]
-        )
-        yield Problem(where=path or where, message=each["msg"])
+def _problems(error: ValidationError, where: str) -> list[Problem]:
+    def problem(each: ErrorDetails) -> Problem:
+        parts = (_pascal(part) if isinstance(part, str) else str(part) for part in each["loc"])
+        return Problem(where=".".join(parts) or where, message=each["msg"])
+
+    return first_problems(error.errors(include_url=False, include_input=False), problem)
 
 
 Id: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True)]

@@ -13,8 +13,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from burnish.compat.promptiter import RunResult, Slimming, read_request
-from burnish.core.content import Json
+from burnish.compat.promptiter.requests import unknown_fields
+from burnish.core.content import MOST_KEYS, Json
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.core.formatting import shorten
 from burnish.server.apps import assembled
 from burnish.server.guards import (
     CLIENT,
@@ -38,6 +40,7 @@ from burnish.server.stores.records import (
     json_pieces,
 )
 from burnish.server.work import App
+from burnish.system.settings import many_keys
 
 # -- The result of a run ---------------------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class PromptIterRoutes:
         data = _run_of(await request.body())
         _, warnings = read_request(data, strict=False)
         for warning in warnings:
-            log.warning("a request for the app %s: %r", app.name, warning[:300])
+            log.warning("a request for the app %s: %r", app.name, warning)
         # Mounted without the guard, there are only programs that have the manager anyway.
         client = request.scope.get(CLIENT)
         job: Json = {"kind": "promptiter", "promptiter": data}
@@ -272,10 +275,11 @@ def _run_of(body: bytes) -> Json:
         raise _Refused(400, "invalid request body: not JSON") from None
     if not isinstance(data, dict):
         raise _Refused(400, "invalid request body: an object is expected")
+    if len(data) > MOST_KEYS:
+        raise _Refused(400, f"invalid request body: {many_keys(data)}")
     run = next((value for key, value in data.items() if key.lower() == "run"), None)
-    for key in data:
-        if key.lower() != "run":
-            log.warning("unknown field %r is ignored", key[:100])
+    if unknown := [shorten(key, 60) for key in data if key.lower() != "run"]:
+        log.warning("a request: %r", unknown_fields(unknown))
     if run is None:
         raise _Refused(400, "run request is empty")
     return run
