@@ -25,6 +25,7 @@ from burnish.models.chat import RETRIES, Backend, ModelClient, Prices
 from burnish.models.providers import Price, Provider, all_providers, find_provider
 from burnish.models.references import ModelRef, ModelSettings, key_reference, referred
 from burnish.system.settings import Settings
+from burnish.system.variables import expanded_secrets
 
 
 def _provider(name: str) -> str:
@@ -224,10 +225,12 @@ class Models:
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
+        self._addresses: set[str] = set()
 
     def client(self, ref: ModelRef, settings: ModelSettings | None = None) -> ModelClient:
         """A client for a model; `settings` are defaults for what the reference leaves open."""
         self._keys.update(referred(ref.api_key))
+        self._addresses.add(ref.base_url)
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}
             ref = replace(ref, settings=replace(ref.settings, **merged))
@@ -240,9 +243,11 @@ class Models:
         )
 
     def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
-        """The values of the keys that the models name, whatever their variables are called."""
+        """The values of the keys that the models name, whatever their variables are called, and
+        what variables bring into their addresses."""
         env = os.environ if environ is None else environ
-        return sorted(env[name] for name in self._keys if env.get(name, "").strip())
+        keys = {env[name] for name in self._keys if env.get(name, "").strip()}
+        return sorted({*keys, *expanded_secrets([*self._addresses], env)})
 
     async def close(self) -> None:
         for backend in self._made.values():

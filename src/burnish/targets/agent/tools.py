@@ -21,8 +21,9 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.factory import ModelBlock, Models
 from burnish.models.references import ModelRef, read_dotenv, split_reference
-from burnish.system import expand_variables
+from burnish.system import Redactor, expand_variables
 from burnish.system.user_code import leaving_no_bytecode
+from burnish.system.variables import refuse_login
 from burnish.targets.agent.blocks import (
     AgentTool,
     FunctionTool,
@@ -30,6 +31,7 @@ from burnish.targets.agent.blocks import (
     McpTool,
     PromptTool,
     VectorstoreTool,
+    secrets_of_agent,
 )
 from burnish.targets.agent.conversation import LoggedToolset, RunLog
 from burnish.targets.agent.files import LoadedAgent, template_of
@@ -262,6 +264,8 @@ def check_server(tool: McpTool, folder: Path) -> list[Problem]:
         return [Problem(where=where, message=message)]
     if tool.env_file and not (folder / tool.env_file).is_file():
         return [Problem(where=where, message=f"{tool.env_file} is not a file")]
+    if tool.transport == "http":
+        _address(tool)
     return []
 
 
@@ -281,7 +285,7 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
     }
     if tool.transport == "http":
         headers = {name: _expanded(value) for name, value in tool.headers.items()}
-        return MCPToolset(_expanded(str(tool.url)), headers=headers or None, **limits)
+        return MCPToolset(_address(tool), headers=headers or None, **limits)
     transport = StdioTransport(
         command=str(tool.command),
         args=[_expanded(arg) for arg in tool.args],
@@ -291,6 +295,12 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
         log_file=Path(os.devnull),
     )
     return MCPToolset(transport, **limits)
+
+
+def _address(tool: McpTool) -> str:
+    address = _expanded(str(tool.url))
+    refuse_login(address, f"tool {tool.name}", "write a header such as Authorization: ${LOGIN}")
+    return address
 
 
 def _environment(tool: McpTool, folder: Path) -> dict[str, str]:
@@ -379,7 +389,9 @@ class Toolbox:
                 try:
                     await self._open.enter_async_context(server)
                 except Exception as error:  # a server of the user's own may fail in any way
-                    message = f"the MCP server did not start: {type(error).__name__}: {error}"
+                    secrets = secrets_of_agent(self._agent.described, self._agent.folder)
+                    cause = Redactor.from_environment(extra=secrets).text(str(error))
+                    message = f"the MCP server did not start: {type(error).__name__}: {cause}"
                     problem = Problem(where=f"tool {block.name}", message=message)
                     raise ConfigError([problem]) from error
                 self._servers[block.name] = _offered_tools(server, block)
