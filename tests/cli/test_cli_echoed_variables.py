@@ -199,3 +199,15 @@ def test_a_new_project_with_a_login_in_its_address_is_refused(
     assert "a user and password in it" in said.err
     assert "open-sesame" not in said.out + said.err
     assert not (tmp_path / "shop").exists()
+
+
+def test_a_candidate_with_a_login_in_its_address_is_refused(
+    burnish: Burnish, tmp_path: Path
+) -> None:
+    for name, address in {"ours.yaml": "http://127.0.0.1:9", "theirs.yaml": LOGIN}.items():
+        (tmp_path / name).write_text(AGENT.replace("URL", address), encoding="utf-8")
+    said = burnish("eval", "ours.yaml", "--candidate", "theirs.yaml", "-o", "grid")
+    assert said.code == 3, said
+    assert "a user and password in it" in said.err
+    assert "open-sesame" not in said.out + said.err
+    assert not (tmp_path / "grid").exists()

@@ -1,9 +1,11 @@
-"""Which values of variables are secrets of a run, and which addresses have a login in them."""
+"""`${VAR}`: its expansion, which values are secrets of a run, and addresses with a login."""
 
 from typing import Any
 
 import pytest
 
+from burnish.core.errors import ConfigError
+from burnish.system import expand_variables
 from burnish.system.variables import expanded_secrets, has_login
 
 ENVIRON = {
@@ -18,6 +20,19 @@ ENVIRON = {
     "SLASHES": "//open-sesame/4711",
     "HOME": "/home/somebody",
 }
+
+
+def test_variables_are_expanded() -> None:
+    environ = {"HOST": "h", "EMPTY": ""}
+    assert expand_variables("http://${HOST}/$HOST${EMPTY} ${1}", environ) == "http://h/$HOST ${1}"
+
+
+def test_all_missing_variables_are_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        expand_variables("${A_KEY} ${B_KEY} ${A_KEY} ${HOME}", {"HOME": "/"})
+    assert len(caught.value.problems) == 2
+    assert "A_KEY is not set" in str(caught.value)
+    assert "export B_KEY=" in str(caught.value)
 
 
 @pytest.mark.parametrize(

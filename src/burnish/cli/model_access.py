@@ -38,6 +38,7 @@ from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.reports.terminal import Columns
 from burnish.runs.directory import index_folder
+from burnish.system import Redactor
 
 _MARKS = {"ok": "✓", "absent": "–", "wrong": "✗"}
 
@@ -87,7 +88,7 @@ def _remedy(ref: ModelRef, error: Exception) -> str:
 
 
 def _print(ref: ModelRef, lines: list[Reliance]) -> None:
-    where = ref.base_url or ref.row.address
+    where = Redactor.from_environment().text(ref.base_url or ref.row.address)
     typer.echo(f"{ref.label} at {where}" if where else ref.label)
     for line in lines:
         typer.echo(f"  {_MARKS[line.state]} {line.subject:12}  {line.message}")

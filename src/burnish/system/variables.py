@@ -113,4 +113,4 @@ def _names_host(before: str, after: str) -> bool:
 
 
 def _long_ones(*values: str) -> Iterator[str]:
-    yield from (value for value in values if len(value) >= LEAST_SECRET)
+    yield from (value for value in dict.fromkeys(values) if len(value) >= LEAST_SECRET)

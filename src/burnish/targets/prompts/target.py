@@ -523,8 +523,9 @@ class PromptsTarget:
         return Description(kind="prompts", config=config)
 
     def secrets(self) -> Sequence[str]:
-        """What the agent sends and nobody may store."""
-        return self.agent.secrets() if isinstance(self.agent, KnowsSecrets) else ()
+        """What the agent and the stores of prompts are sent and nobody may store."""
+        own = self.agent.secrets() if isinstance(self.agent, KnowsSecrets) else ()
+        return [*own, *self.prompts.secrets()]
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:
