@@ -127,6 +127,15 @@ def test_an_address_with_an_unset_variable() -> None:
         check("openai:m", base_url="http://${NOT_SET_ANYWHERE}/v1")
 
 
+@pytest.mark.parametrize("base_url", ["https://kim:open-sesame@host/v1", "https://${LOGIN}/v1"])
+def test_an_address_with_a_login(monkeypatch: pytest.MonkeyPatch, base_url: str) -> None:
+    monkeypatch.setenv("LOGIN", "kim:open-sesame@host")
+    with pytest.raises(ModelRefused, match="a user and password in it") as raised:
+        check("openai:m", base_url=base_url)
+    assert "open-sesame" not in f"{raised.value} {raised.value.remedy}"
+    assert "api_key: ${NAME}" in raised.value.remedy
+
+
 @pytest.mark.parametrize(
     ("more", "missing"),
     [

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.system import expand_variables, load_config, validate_config
+from burnish.system import load_config, validate_config
 from burnish.system.settings import Settings
 
 
@@ -287,16 +287,3 @@ def test_a_model_of_a_list_may_be_a_list(tmp_path: Path) -> None:
         "toy.yaml:1 [0].name: required, but missing — add it",
         "toy.yaml:1 [0].nme: unknown key 'nme' — did you mean 'name'?",
     ]
-
-
-def test_variables_are_expanded() -> None:
-    environ = {"HOST": "h", "EMPTY": ""}
-    assert expand_variables("http://${HOST}/$HOST${EMPTY} ${1}", environ) == "http://h/$HOST ${1}"
-
-
-def test_all_missing_variables_are_named() -> None:
-    with pytest.raises(ConfigError) as caught:
-        expand_variables("${A_KEY} ${B_KEY} ${A_KEY} ${HOME}", {"HOME": "/"})
-    assert len(caught.value.problems) == 2
-    assert "A_KEY is not set" in str(caught.value)
-    assert "export B_KEY=" in str(caught.value)

@@ -169,6 +169,13 @@ class Target(Protocol):
 
 
 @runtime_checkable
+class KnowsSecrets(Protocol):
+    """Whoever sends values that must not be stored: a target, or the models."""
+
+    def secrets(self) -> Sequence[str]: ...
+
+
+@runtime_checkable
 class Rehearsable(Protocol):
     """A target that can show what a run would do, with journaled effects only."""
 

@@ -22,8 +22,9 @@ from burnish.datasets.agent_cases import CASES, CaseFile, Complaints, listed, ma
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.formats import format_of, holds_evalset, read_cases
 from burnish.datasets.rows import ALIASES, names_in, raw_header, raw_objects, raw_rows
-from burnish.system.config import dotted, nearest, variables_in
+from burnish.system.config import dotted, nearest
 from burnish.system.files import read_text
+from burnish.system.variables import variables_in
 from burnish.system.yaml import FLATTER, TreePath, read_tree
 
 _MOST_YAML = 500_000

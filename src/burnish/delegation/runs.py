@@ -5,7 +5,6 @@ REFINEMENT.md says what a session tried, the results, and how far to trust its l
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -46,7 +45,7 @@ from burnish.delegation.refine.sessions import (
 )
 from burnish.delegation.result import WEIGHTS, DelegationResult
 from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, SuiteTask
-from burnish.delegation.team import LEAST_SECRET, Workflow
+from burnish.delegation.team import Workflow
 from burnish.delegation.training.setup import find_registry
 from burnish.delegation.training.target import TrainingLog
 from burnish.delegation.workflow_spec import CommandEngineBlock, WorkflowSpec
@@ -74,7 +73,7 @@ from burnish.runs.events import Listener as RunListener
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.system import Redactor
-from burnish.system.config import variables_in
+from burnish.system.variables import expanded_secrets
 
 # -- REFINEMENT.md ---------------------------------------------------------------------------------
 
@@ -218,10 +217,7 @@ def describe_task(
 def _values(document: Document, spec: WorkflowSpec) -> Iterator[str]:
     loop = spec.loop
     names = loop.env if isinstance(loop, CommandEngineBlock) else ()
-    for name in (*variables_in(document.tree.text), *names):
-        value = os.environ.get(name, "")
-        if len(value) >= LEAST_SECRET:
-            yield value
+    yield from expanded_secrets([document.tree.data, *(f"${{{name}}}" for name in names)])
 
 
 def _open_delegation(setup: Setup, folder: Path) -> Run:

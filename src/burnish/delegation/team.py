@@ -1,6 +1,5 @@
 """From a workflow file to a team that is ready to work."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,7 +59,9 @@ from burnish.runs.plugins import reached
 from burnish.system import read_text
 from burnish.system.files import state_folder
 from burnish.system.sandbox import CommandLimits, Mode
+from burnish.system.variables import expanded_secrets
 from burnish.system.yaml import TreePath
+from burnish.targets.agent.blocks import tool_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +172,6 @@ _NOBODY = "name a model, such as `models: {manager: openai:gpt-4o, worker: opena
 _WRONG = ModelRef(provider="", name="")
 """Stands for a model whose name is invalid and already reported."""
 _TIERS = ("low", "mid", "high")
-LEAST_SECRET = 8
-"""The minimum length of a value that may be a key; `1` and `true` are not."""
 T = TypeVar("T")
 
 
@@ -205,11 +204,12 @@ class Team:
         return {name: getattr(self.spec, f"refinement_tier_{name}") for name in _TIERS}
 
     def secrets(self) -> tuple[str, ...]:
-        """Keys of models, and the variables of a program, which may hold its key."""
+        """Keys of models, and what tools and a program get in variables: it may be a key."""
         loop = self.spec.loop
         names = loop.env if isinstance(loop, CommandEngineBlock) else ()
-        values = [os.environ.get(name, "") for name in names]
-        return (*self.models.secrets(), *(value for value in values if len(value) >= LEAST_SECRET))
+        passed = expanded_secrets([f"${{{name}}}" for name in names])
+        tools: list[Json] = [tool.model_dump(mode="json") for tool in self.spec.tools]
+        return (*self.models.secrets(), *passed, *tool_secrets(tools, self.folder))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import all_providers
 from burnish.system import read_text
-from burnish.system.config import variables_in
+from burnish.system.variables import variables_in
 
 DOTENV = ".env"
 WHERE = f"in the environment or in {DOTENV}"

@@ -34,6 +34,7 @@ from burnish.models.references import (
     missing_key,
 )
 from burnish.system import Redactor
+from burnish.system.variables import has_login, secrets_in
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -92,7 +93,7 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown."""
-        return (self.own_key,) if self.own_key else ()
+        return (*([self.own_key] if self.own_key else ()), *secrets_in(self.address))
 
 
 def endpoint_of(ref: ModelRef) -> Endpoint:
@@ -150,6 +151,9 @@ def _parts(ref: ModelRef) -> SplitResult:
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         sane, parts = False, SplitResult("", "", "", "", "")
+    if has_login(written):
+        remedy = "leave them out, and give the model an api_key: ${NAME}"
+        raise _refused(ref, "has a base_url with a user and password in it", remedy)
     if not (sane and written.isprintable() and " " not in written):
         name = f" in {variable}" if variable in ref.row.address_variables else ""
         remedy = "write it as https://host/v1 or http://host:port/v1"

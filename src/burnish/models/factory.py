@@ -33,6 +33,7 @@ from burnish.models.references import (
     usual_address,
 )
 from burnish.system.settings import Settings
+from burnish.system.variables import expanded_secrets
 
 
 def _provider(name: str) -> str:
@@ -270,6 +271,7 @@ class Models:
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
         self._uses: dict[ModelRef, ModelUse] = {}
+        self._addresses: set[str] = set()
 
     def for_run(self) -> Self:
         """The same models; what is made of them from now on is noted here alone."""
@@ -285,6 +287,7 @@ class Models:
         `role` is what it is asked for, in plans and messages.
         """
         self._keys.update(referred(ref.api_key))
+        self._addresses.add(ref.base_url)
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}
             ref = replace(ref, settings=replace(ref.settings, **merged))
@@ -305,9 +308,11 @@ class Models:
         return tuple(self._uses.values())
 
     def secrets(self, environ: Mapping[str, str] | None = None) -> list[str]:
-        """The values of the keys that the models name, whatever their variables are called."""
+        """The values of the keys that the models name, whatever their variables are called, and
+        what variables bring into their addresses."""
         env = os.environ if environ is None else environ
-        return sorted(env[name] for name in self._keys if env.get(name, "").strip())
+        keys = {env[name] for name in self._keys if env.get(name, "").strip()}
+        return sorted({*keys, *expanded_secrets([*self._addresses], env)})
 
     async def close(self) -> None:
         for backend in self._made.values():

@@ -222,8 +222,10 @@ class Grower:
         home.mkdir(parents=True, exist_ok=True)
         with FileLock.acquire(home / "grow.lock", holding="growing cases here"):
             journal = Journal(home)
+            redactor = Redactor.from_environment(extra=models.secrets())
+            effects = JournaledEffects(journal, redactor=redactor)
             try:
-                return asyncio.run(self._closing(models, self._grow(sources, role, journal)))
+                return asyncio.run(self._closing(models, self._grow(sources, role, effects)))
             except KeyboardInterrupt:
                 raise Interrupted("interrupted; the same command goes on") from None
             finally:
@@ -239,10 +241,9 @@ class Grower:
         self,
         sources: Sequence[GrowthSource],
         role: ModelRole[WriterRequest, WriterAnswer],
-        journal: Journal,
+        effects: JournaledEffects,
     ) -> Growth:
         options, splits = self.options, self._splits()
-        effects = JournaledEffects(journal, redactor=Redactor.from_environment())
         scope = effects.scope(trial=0)
         budget = Budget(max_calls=options.max_calls, max_usd=options.max_usd)
         jobs = [(source, kind) for source in sources for kind in options.kinds]

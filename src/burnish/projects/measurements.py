@@ -41,7 +41,7 @@ from burnish.reports.evaluation_page import (
 )
 from burnish.reports.rendering import to_markdown, write_report
 from burnish.runs.build import RunDescription, build
-from burnish.runs.directory import Header, RunRecord, forget_run
+from burnish.runs.directory import Header, RunDirectory, RunRecord, forget_run
 from burnish.runs.draft import Draft
 from burnish.runs.driver import Ending
 from burnish.runs.evaluation import Conditions
@@ -61,7 +61,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup, fork, resume, start
 from burnish.runs.spec import AnySpec, StrategySettings
 from burnish.strategies.measure import Measure
-from burnish.system import Redactor, YamlTree
+from burnish.system import YamlTree
 from burnish.system.settings import Access, Door, SettingField
 
 
@@ -187,16 +187,16 @@ class MeasurePlugin(StrategyPlugin):
     def result_files(self, run: Run) -> ResultFiles | None:
         strategy = run.setup.strategy
         assert isinstance(strategy, Measure)
-        return EvaluationFile(run.setup, strategy, run.directory.folder)
+        return EvaluationFile(run.setup, strategy, run.directory)
 
 
 class EvaluationFile:
     """Writes `evaluation.json` at the end of a measurement."""
 
-    def __init__(self, conditions: Conditions, measure: Measure, folder: Path) -> None:
+    def __init__(self, conditions: Conditions, measure: Measure, directory: RunDirectory) -> None:
         self._conditions = conditions
         self._measure = measure
-        self._folder = folder
+        self._directory = directory
 
     def event(self, event: Event) -> None:
         """Nothing is written before the end."""
@@ -209,7 +209,8 @@ class EvaluationFile:
         measure, conditions = self._measure, self._conditions
         if measure.evaluation is None:
             return
-        run = RunRecord.read(self._folder)
+        folder = self._directory.folder
+        run = RunRecord.read(folder)
         report = EvalReport.from_measurement(
             measure.evaluation,
             conditions.dataset.train,
@@ -224,9 +225,9 @@ class EvaluationFile:
             bill=Bill(spent=run.spent, billed=run.billed, active_seconds=run.active_seconds),
             thresholds={metric.name: threshold_of(metric) for metric in conditions.metrics},
             needs={m.name: m.needs for m in conditions.metrics if isinstance(m, DescribedMetric)},
-            redactor=replace(Redactor.from_environment(), shapes=run.header.redact),
+            redactor=self._directory.redactor,
         )
-        (report.with_noise() if measure.noise else report).write(self._folder / NAME)
+        (report.with_noise() if measure.noise else report).write(folder / NAME)
 
 
 def threshold_of(metric: object) -> float | None:

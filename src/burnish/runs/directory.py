@@ -136,8 +136,17 @@ class Header:
         return header
 
     def redacted(self, redactor: Redactor) -> "Header":
-        """The header without secrets."""
-        return codec(Header).decode(redactor.json(codec(Header).encode(self)))
+        """The header without secrets.
+
+        A resume builds the run from its description, which has `${VAR}` as written. So a word
+        that is also the value of a variable stays there.
+        """
+        data = codec(Header).encode(self)
+        assert isinstance(data, dict)
+        clean = redactor.json({**data, "project": None})
+        assert isinstance(clean, dict)
+        project = Redactor.from_environment().json(data["project"])
+        return codec(Header).decode({**clean, "project": project})
 
     def require_same(self, inputs: Mapping[str, str]) -> None:
         """Refuse a resume when anything that decisions depend on has changed."""

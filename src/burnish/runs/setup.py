@@ -20,7 +20,7 @@ from burnish.core.errors import (
 )
 from burnish.core.evaluations import Evaluation, Objective, Penalties
 from burnish.core.money import Spend
-from burnish.core.protocols import KEY_SCHEMA, Role, Target
+from burnish.core.protocols import KEY_SCHEMA, KnowsSecrets, Role, Target
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Decision, Proposal
 from burnish.journal.limits import Budget
@@ -35,6 +35,7 @@ from burnish.runs.events import Exported, Exporter, in_folders
 from burnish.runs.run import Run
 from burnish.runs.spec import OutputSpec
 from burnish.system import Redactor, make_folder, remove_stale_temporaries
+from burnish.system.variables import expanded_secrets
 from burnish.version import VERSION
 
 
@@ -71,11 +72,6 @@ class Strategy(Protocol):
         ...
 
 
-@runtime_checkable
-class _KnowsSecrets(Protocol):
-    def secrets(self) -> Sequence[str]: ...
-
-
 def _locations(uses: Iterable[ModelUse]) -> list[Json]:
     """The models that are not at their provider's own address, and where they are."""
     places = {(use.model.label, use.model.location) for use in uses if use.model.location}
@@ -95,9 +91,12 @@ class Setup(Conditions):
     strategy: Strategy
 
     def secrets(self) -> list[str]:
-        """The API keys of all resources."""
-        holders = [each for each in self.resources if isinstance(each, _KnowsSecrets)]
-        return [secret for each in holders for secret in each.secrets()]
+        """What the target, its models and the files of cases send and nobody may store."""
+        holders = (self.target, *self.resources)
+        held = [s for each in holders if isinstance(each, KnowsSecrets) for s in each.secrets()]
+        cases = (case for split in Split for case in self.dataset.cases(split))
+        urls = (file.url for case in cases for turn in case.turns for file in turn.attachments)
+        return list(dict.fromkeys((*held, *(s for url in urls for s in expanded_secrets(url)))))
 
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decisions depend on, so without budget and concurrency."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from burnish.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from burnish.system.config import expand_variables, load_config, validate_config
+    from burnish.system.config import load_config, validate_config
     from burnish.system.files import (
         FileLock,
         append_line,
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     )
     from burnish.system.processes import ChildProcesses, end_leftovers
     from burnish.system.redaction import Redactor
+    from burnish.system.variables import expand_variables
     from burnish.system.yaml import YamlTree, read_tree, to_plain
 
 _HOMES = {
-    "config": ("expand_variables", "load_config", "validate_config"),
+    "config": ("load_config", "validate_config"),
     "files": (
         "FileLock",
         "append_line",
@@ -47,6 +48,7 @@ _HOMES = {
     ),
     "processes": ("ChildProcesses", "end_leftovers"),
     "redaction": ("Redactor",),
+    "variables": ("expand_variables",),
     "yaml": ("YamlTree", "read_tree", "to_plain"),
 }
 

@@ -287,8 +287,6 @@ def _without_secret(error: ErrorDetails, path: TreePath, redactor: Redactor) -> 
 
 M = TypeVar("M", bound=BaseModel)
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-
 
 def load_config(path: Path, model: type[M]) -> M:
     """Read a YAML or JSON file into `model`, or raise one ConfigError with every problem."""
@@ -313,23 +311,3 @@ def validate_config(
         faults = faults_in(error, cast("object", data), model)
     # Raised out here, since pydantic's error would bring the input along, secrets included.
     raise ConfigError(problems_of(faults, source=source, tree=tree))
-
-
-def expand_variables(text: str, environ: Mapping[str, str]) -> str:
-    """The text with each `${NAME}` replaced by that variable's value."""
-    missing = [
-        Problem(
-            message=f"the environment variable {name} is not set",
-            remedy=f"set it before you start: export {name}=…",
-        )
-        for name in dict.fromkeys(variables_in(text))
-        if name not in environ
-    ]
-    if missing:
-        raise ConfigError(missing)
-    return _VARIABLE.sub(lambda match: environ[match[1]], text)
-
-
-def variables_in(text: str) -> list[str]:
-    """The names that `expand_variables` would replace in a text."""
-    return _VARIABLE.findall(text)

@@ -18,8 +18,8 @@ from sqlalchemy import URL, Connection, Engine, NullPool, Select, StaticPool, cr
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra
-from burnish.system.config import expand_variables
 from burnish.system.files import is_network_file_system
+from burnish.system.variables import expand_variables
 
 T = TypeVar("T")
 

@@ -261,6 +261,9 @@ class RemoteTarget:
         }
         return Description(kind="remote", config=config)
 
+    def secrets(self) -> Sequence[str]:
+        return self.agent.secrets()
+
     def check(self, candidate: Candidate) -> Sequence[Problem]:
         known = self.baseline.values
         return [

@@ -15,6 +15,7 @@ from burnish.models.providers import all_providers, find_provider
 from burnish.models.references import ModelRef
 from burnish.system.config import near
 from burnish.system.files import read_text
+from burnish.system.variables import refuse_login
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,10 @@ class ModelChoice:
     """The variable with the key for `base_url`, if it needs one."""
     needs: tuple[str, ...] = ()
     """What to do before it can be called."""
+
+    def __post_init__(self) -> None:
+        instead = "name the variable with the key: --key-variable"
+        refuse_login(self.base_url, "--base-url", instead)
 
     @property
     def keys(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ from burnish.projects.starters.files import (
     suite_text,
     workflow_text,
 )
+from burnish.system.variables import refuse_login
 
 _PROJECT = "burnish.yaml"
 AGENT = "agent.yaml"
@@ -223,6 +224,7 @@ class HttpStarter(CalledStarter):
         if not request.url:
             message, remedy = "an endpoint needs an address", "add --url http://…"
             raise ConfigError([Problem(where="--have http", message=message, remedy=remedy)])
+        refuse_login(request.url, "--url", "add a header to the file that is made")
         body = _json(request.body) if request.body else {"input": "{{input}}"}
         block: dict[str, object] = {"url": request.url, "body": body}
         if request.response_path:

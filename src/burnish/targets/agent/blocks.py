@@ -31,7 +31,9 @@ from burnish.core.surfaces import DemonstratedCall, Demonstration
 from burnish.metrics.files import EvaluationsBlock
 from burnish.models.factory import ModelBlock, spelled_out
 from burnish.models.providers import find_provider
+from burnish.models.references import read_dotenv
 from burnish.system import expand_variables, read_tree
+from burnish.system.variables import expanded_secrets, secrets_in
 from burnish.system.yaml import TreePath, YamlTree, parse_tree
 
 _FILES = ("config.yml", "config.yaml")
@@ -399,6 +401,26 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     except ConfigError:
         return text
     return value if isinstance(value, bool | int | float) else text
+
+
+def secrets_of_agent(data: Mapping[str, Json], folder: Path) -> Iterator[str]:
+    """What variables bring into the addresses of models and into tools, in a file as written."""
+    models = [data.get(key) for key in ("model", "embedding_provider", "user_simulator")]
+    for block in models:
+        if isinstance(block, dict):
+            yield from expanded_secrets([block.get(key) for key in _ADDRESS])
+    yield from tool_secrets(data.get("tools"), folder)
+
+
+def tool_secrets(tools: Json, folder: Path) -> Iterator[str]:
+    """What variables, and the files of variables, bring into servers of tools as written."""
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, dict) or tool.get("type") != "mcp":
+            continue
+        yield from expanded_secrets([tool.get(key) for key in ("url", "args", "headers", "env")])
+        file = folder / str(tool.get("env_file") or "")
+        if file.is_file():
+            yield from (secret for v in read_dotenv(file).values() for secret in secrets_in(v))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from burnish.journal.limits import RetryPolicy, retry
 from burnish.system import Redactor, expand_variables, read_bytes, write_atomic
 from burnish.system.files import Unreadable, file_trouble, state_folder
+from burnish.system.variables import has_login, secrets_in
 from burnish.targets.user_code import is_web_address, web_client
 
 if TYPE_CHECKING:
@@ -349,6 +350,9 @@ class DownloadFailed(ConnectionError):
 def full_address(url: str) -> str:
     """Expand the variables of an address; Unreadable if it cannot be fetched."""
     full = expand_variables(url, os.environ)
+    if has_login(full):
+        remedy = "Leave them out; what a server needs to know belongs in the query, as ${NAME}."
+        raise Unreadable("its address has a user and password in it", remedy=remedy)
     if not is_web_address(full):
         remedy = "Give an address that starts with http:// or https://."
         raise Unreadable("it is not a web address", remedy=remedy)
@@ -417,7 +421,7 @@ async def _fetched(address: str, shown: str) -> bytes:
         raise Unreadable(cause, remedy="Give an http:// or https:// address.") from error
     except (httpx2.HTTPError, OSError) as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
-        cause = Redactor.from_environment().text(cause)[:300]
+        cause = Redactor.from_environment(extra=secrets_in(address)).text(cause)[:300]
         raise DownloadFailed(f"{shown} could not be downloaded: {cause}") from error
 
 

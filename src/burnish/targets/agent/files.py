@@ -23,7 +23,7 @@ from burnish.datasets.formats import read_cases
 from burnish.models.factory import model_keys
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree, read_bytes, read_text, read_tree, validate_config
-from burnish.system.config import variables_in
+from burnish.system.variables import variables_in
 from burnish.system.yaml import parse_tree
 from burnish.targets.agent.blocks import (
     DEMONSTRATIONS,

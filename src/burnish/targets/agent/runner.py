@@ -24,6 +24,7 @@ from burnish.targets.agent.blocks import (
     HierarchicalTool,
     VectorstoreTool,
     demonstrations_of,
+    secrets_of_agent,
 )
 from burnish.targets.agent.files import LoadedAgent, edit, response_schema
 
@@ -109,6 +110,10 @@ class AgentRunner:
         }
         contents: dict[str, Json] = {**self.agent.contents, "sources": {**self._sources}}
         return Description(kind="agent", config={"agent": about, "contents": contents})
+
+    def secrets(self) -> Sequence[str]:
+        """What its tools and models are sent and nobody may store."""
+        return [*secrets_of_agent(self.agent.described, self.agent.folder)]
 
     @property
     def notes(self) -> list[str]:

@@ -22,8 +22,9 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.models.dotenv import read_dotenv, require_own_keys
 from burnish.models.factory import EMBEDDINGS, ModelBlock, Models
 from burnish.models.references import ModelRef, split_reference
-from burnish.system import expand_variables
+from burnish.system import Redactor, expand_variables
 from burnish.system.user_code import leaving_no_bytecode
+from burnish.system.variables import refuse_login
 from burnish.targets.agent.blocks import (
     AgentTool,
     FunctionTool,
@@ -31,6 +32,7 @@ from burnish.targets.agent.blocks import (
     McpTool,
     PromptTool,
     VectorstoreTool,
+    secrets_of_agent,
 )
 from burnish.targets.agent.conversation import LoggedToolset, RunLog
 from burnish.targets.agent.files import LoadedAgent, template_of
@@ -263,6 +265,8 @@ def check_server(tool: McpTool, folder: Path) -> list[Problem]:
         return [Problem(where=where, message=message)]
     if tool.env_file and not (folder / tool.env_file).is_file():
         return [Problem(where=where, message=f"{tool.env_file} is not a file")]
+    if tool.transport == "http":
+        _address(tool)
     return []
 
 
@@ -283,7 +287,7 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
     if tool.transport == "http":
         require_own_keys(str(tool.url), tool.headers.values())
         headers = {name: _expanded(value) for name, value in tool.headers.items()}
-        return MCPToolset(_expanded(str(tool.url)), headers=headers or None, **limits)
+        return MCPToolset(_address(tool), headers=headers or None, **limits)
     transport = StdioTransport(
         command=str(tool.command),
         args=[_expanded(arg) for arg in tool.args],
@@ -293,6 +297,12 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
         log_file=Path(os.devnull),
     )
     return MCPToolset(transport, **limits)
+
+
+def _address(tool: McpTool) -> str:
+    address = _expanded(str(tool.url))
+    refuse_login(address, f"tool {tool.name}", "write a header such as Authorization: ${LOGIN}")
+    return address
 
 
 def _environment(tool: McpTool, folder: Path) -> dict[str, str]:
@@ -381,7 +391,9 @@ class Toolbox:
                 try:
                     await self._open.enter_async_context(server)
                 except Exception as error:  # a server of the user's own may fail in any way
-                    message = f"the MCP server did not start: {type(error).__name__}: {error}"
+                    secrets = secrets_of_agent(self._agent.described, self._agent.folder)
+                    cause = Redactor.from_environment(extra=secrets).text(str(error))
+                    message = f"the MCP server did not start: {type(error).__name__}: {cause}"
                     problem = Problem(where=f"tool {block.name}", message=message)
                     raise ConfigError([problem]) from error
                 self._servers[block.name] = _offered_tools(server, block)

@@ -19,6 +19,7 @@ from burnish.metrics.document_matching import path_problem
 from burnish.metrics.text_matching import spelled
 from burnish.models.dotenv import require_own_keys
 from burnish.system import Redactor, expand_variables
+from burnish.system.variables import expanded_secrets, refuse_login
 from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_BODY = 8 * 1024 * 1024
+_INSTEAD_OF_A_LOGIN = "write a header such as Authorization: Basic ${LOGIN}"
 
 
 def _text(response: "Response") -> str:
@@ -201,11 +203,16 @@ class HttpTarget(CallingTarget):
             _expanded(text)
         require_own_keys(self.url, texts)
         url = _expanded(self.url)
+        refuse_login(url, "url", _INSTEAD_OF_A_LOGIN)
         if not is_web_address(url) or not url.isprintable() or " " in url:
             message = f"'{self.url}' is not a web address"
             remedy = "write it as https://host/path or http://host:port/path"
             raise ConfigError([Problem(where="url", message=message, remedy=remedy)])
         return url, {name: _expanded(value) for name, value in self.headers.items()}
+
+    def secrets(self) -> Sequence[str]:
+        """What variables bring into the address, the headers and the body."""
+        return [*expanded_secrets([self.url, [*self.headers.values()], self.body])]
 
     @property
     def sent_prompts(self) -> set[str]:
@@ -270,16 +277,19 @@ class HttpTarget(CallingTarget):
         except TimeoutError:
             raise TimeoutError(f"{self.url} did not answer within {self.timeout:g} s") from None
         except (httpx2.TransportError, OSError) as error:
-            message = hidden(f"{self.url}: {error}", headers.values())
+            message = self._hidden(f"{self.url}: {error}", headers)
             raise AgentUnreachable(message) from None
         text = _text(response)
         if response.is_success:
             return self.outcome_of(text)
-        squeezed = " ".join(text.split())
-        excerpt = squeezed if len(squeezed) <= 300 else f"{squeezed[:300]}…"
-        place = response.headers.get("location", "")
-        words = hidden(excerpt, headers.values())
+        # Before it is cut: half a key is in no list.
+        squeezed = self._hidden(" ".join(text.split()), headers)
+        words = squeezed if len(squeezed) <= 300 else f"{squeezed[:300]}…"
+        place = self._hidden(response.headers.get("location", ""), headers)
         return self._rejection(response.status_code, words, place)
+
+    def _hidden(self, text: str, headers: Mapping[str, str]) -> str:
+        return hidden(text, (*headers.values(), *self.secrets()))
 
     def _rejection(self, status: int, words: str, place: str) -> Outcome:
         message = f"{self.url} answered HTTP {status}{f': {words}' if words else ''}"

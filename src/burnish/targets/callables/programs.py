@@ -23,6 +23,7 @@ from burnish.system import ChildProcesses, expand_variables
 from burnish.system.files import state_folder
 from burnish.system.processes import own_children
 from burnish.system.user_code import load_function
+from burnish.system.variables import expanded_secrets
 from burnish.targets.callables.http import hidden, written_out
 from burnish.targets.callables.target import (
     AgentUnreachable,
@@ -209,6 +210,10 @@ class CommandTarget(CallingTarget):
         prompts = {} if current is None else {"BURNISH_PROMPTS": str(current.folder)}
         return {**os.environ, **own, **prompts}
 
+    def secrets(self) -> Sequence[str]:
+        """What variables bring into its environment."""
+        return [*expanded_secrets([*self.env.values()])]
+
     @asynccontextmanager
     async def conversation(self) -> AsyncGenerator[Reply, None]:
         yield self._reply
@@ -225,8 +230,8 @@ class CommandTarget(CallingTarget):
             return agent_failure(f"the command wrote more than {LONGEST_OUTPUT} bytes", "TooLong")
         if ran.code == 0:
             return of_text(ran.stdout.rstrip("\r\n"), self.response_path)
-        secrets = (expand_variables(value, os.environ) for value in self.env.values())
-        last_words = hidden(ran.stderr, secrets)
+        sent = (expand_variables(value, os.environ) for value in self.env.values())
+        last_words = hidden(ran.stderr, (*sent, *self.secrets()))
         how = f"exit code {ran.code}" if ran.code >= 0 else f"signal {-ran.code}"
         message = f"the command ended with {how}{f': {last_words}' if last_words else ''}"
         if ran.code == 75:  # EX_TEMPFAIL: by it a command asks to be tried again

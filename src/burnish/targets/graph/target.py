@@ -220,6 +220,10 @@ class GraphTarget:
             described.append(about)
         return described
 
+    def secrets(self) -> Sequence[str]:
+        """What the tools of its agents are sent and nobody may store."""
+        return [secret for runner in self._agents.values() for secret in runner.secrets()]
+
     @property
     def notes(self) -> list[str]:
         """What the user should know before the start."""

@@ -17,7 +17,14 @@ from burnish.core.cases import Case, Outcome, Trace
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, Problem, RollbackError
 from burnish.core.money import Spend
-from burnish.core.protocols import Description, Receipt, Scope, Target, calls_function
+from burnish.core.protocols import (
+    Description,
+    KnowsSecrets,
+    Receipt,
+    Scope,
+    Target,
+    calls_function,
+)
 from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.journal.executors import is_infrastructure
 from burnish.system.borrowed_files import Borrowing, make_private_folder
@@ -514,6 +521,11 @@ class PromptsTarget:
             "mode": self.mode,
         }
         return Description(kind="prompts", config=config)
+
+    def secrets(self) -> Sequence[str]:
+        """What the agent and the stores of prompts are sent and nobody may store."""
+        own = self.agent.secrets() if isinstance(self.agent, KnowsSecrets) else ()
+        return [*own, *self.prompts.secrets()]
 
     @property
     def surfaces(self) -> Sequence[TextSurface]:

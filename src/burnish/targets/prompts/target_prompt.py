@@ -11,6 +11,7 @@ from burnish.core.surfaces import TextSurface, placeholders_in
 from burnish.system.borrowed_files import undone_if_killed
 from burnish.system.files import state_folder
 from burnish.system.restoration import borrowed_folder, borrower_of
+from burnish.system.variables import expanded_secrets
 from burnish.targets.prompts.fields import (
     CallbackField,
     Field,
@@ -73,6 +74,7 @@ class TargetPrompt:
 
     def __init__(self) -> None:
         self._fields: dict[str, Field] = {}
+        self._references: list[str] = []
 
     def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
         """Add a field that is a whole file."""
@@ -103,11 +105,16 @@ class TargetPrompt:
         from burnish.targets.prompts.stores import prompt_store
 
         store = prompt_store(reference, folder=folder)
+        self._references.append(reference)
         self.add_callback(name, read=store.read, write=store.write)
         self._fields[name] = CallbackField(
             name=name, read=store.read, write=store.write, source=store.place
         )
         return self
+
+    def secrets(self) -> list[str]:
+        """What variables bring into the addresses of stores."""
+        return [*expanded_secrets([*self._references])]
 
     def names(self) -> list[str]:
         """The names of the fields, in the order in which they were added."""
