@@ -1,6 +1,7 @@
 """The own models of agents of pydantic-ai: their endpoint, their key, and what is refused."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from anthropic import AsyncAnthropic
@@ -53,7 +54,7 @@ def _openai(address: str | None = None, key: str | None = None) -> OpenAIChatMod
     return OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=address, api_key=key))
 
 
-def _azure(**more: str) -> Model:
+def _azure(**more: Any) -> Model:
     client = AsyncAzureOpenAI(api_version="2024-10-21", **more)
     # Whoever wraps Azure's client as one of OpenAI's does not make it OpenAI's.
     return OpenAIChatModel("gpt-4o", provider=OpenAIProvider(openai_client=client))
