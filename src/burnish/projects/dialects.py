@@ -234,18 +234,17 @@ class Translation:
             self.problems.append(self._not_a_mapping(path))
             return
         inner = self._table(path, keys)
-        strategies = strategy_names() if names else ()
         for key in self._keys(path):
             if key in inner:
                 continue
             if key in own:
                 self.put(("strategy", "settings", key), (*path, key))
-            elif key in strategies:
+            elif names and key in strategy_names():
                 self._strategy_block(key, (*path, key))
-            elif names and key in self._role_names:
+            elif names and (key in role_names(self.strategy) or key in self._role_names):
                 self.put(("roles", key), (*path, key))
             elif settings is None or key not in self._setting_keys:
-                named = (*strategies, *self._role_names) if names else ()
+                named = (*strategy_names(), *self._role_names) if names else ()
                 self._unknown((*path, key), (*inner, *beside, *own, *named))
 
     def _table(self, path: TreePath, keys: Mapping[str, str]) -> tuple[str, ...]:

@@ -415,8 +415,9 @@ def _chosen(kind: object, value: object) -> Iterator[object]:
 
 
 def _annotations(kind: object) -> Mapping[str, object]:
-    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
-    return _annotations_of(kind) if is_model else {}
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return {}
+    return _annotations_of(kind)
 
 
 @cache
