@@ -64,6 +64,7 @@ class _World:
         return Task(
             folder=self.project,
             include=(FILE,),
+            scratch=("out.json",),
             runner=Runner(command="python run.py cases/train.json"),
             scoring=_scoring("train"),
             holdout=_held("holdout"),

@@ -72,6 +72,7 @@ class _SealedWorld:
         task = Task(
             folder=project,
             include=(FILE,),
+            scratch=("out.json",),
             runner=Runner(command=f"{peek}python run.py cases/train.json"),
             scoring=_scoring("train"),
             holdout=_held("holdout"),
