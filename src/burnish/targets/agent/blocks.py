@@ -29,9 +29,9 @@ from burnish.core.content import (
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import DemonstratedCall, Demonstration
 from burnish.metrics.files import EvaluationsBlock
+from burnish.models.dotenv import read_dotenv
 from burnish.models.factory import ModelBlock, spelled_out
 from burnish.models.providers import find_provider
-from burnish.models.references import read_dotenv
 from burnish.system import expand_variables, read_tree
 from burnish.system.variables import expanded_secrets, secrets_in
 from burnish.system.yaml import TreePath, YamlTree, parse_tree

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import Provider, find_provider
-from burnish.models.references import ModelRef, key_for, key_reference, usual_address
+from burnish.models.references import ModelRef, address_variable, key_for, key_reference
 
 _PLACEHOLDERS = ("api-key-not-set", "dummy", "ollama")
 """Keys that libraries send themselves to servers that need none."""
@@ -107,7 +107,8 @@ def _base_url(row: Provider, address: str) -> str:
             " it, which burnish does not take over"
         )
     # Libraries may add the end of the provider's path themselves.
-    return "" if f"{usual_address(row)}/".startswith(f"{written}/") else written
+    is_usual = f"{row.address}/".startswith(f"{written}/")
+    return "" if is_usual and not address_variable(row) else written
 
 
 def _api_key(ref: ModelRef, key: str) -> str:
