@@ -248,12 +248,17 @@ def print_comparison(names: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         _echo_json(_comparison(first, others))
         return
+    cases = [[*_split_deltas(first, other)] for other in others]
     _print_sides(runs)
-    for other in others:
+    for other, splits in zip(others, cases, strict=True):
         if len(others) > 1:
             _echo(f"\n{first.header.id} and {other.header.id}")
-        for split in _SPLITS:
-            _print_cases(split, compare_cases(first, other, split))
+        for split, deltas in splits:
+            _print_cases(split, deltas)
+
+
+def _split_deltas(left: RunRecord, right: RunRecord) -> Iterator[tuple[str, list[CaseDelta]]]:
+    return ((split, compare_cases(left, right, split)) for split in _SPLITS)
 
 
 def _comparison(first: RunRecord, others: Sequence[RunRecord]) -> dict[str, Json]:
@@ -266,11 +271,8 @@ def _comparison(first: RunRecord, others: Sequence[RunRecord]) -> dict[str, Json
 
 def _case_deltas(left: RunRecord, right: RunRecord) -> dict[str, Json]:
     return {
-        split: [
-            {"case": d.case, "left": d.left, "right": d.right, "word": d.word}
-            for d in compare_cases(left, right, split)
-        ]
-        for split in _SPLITS
+        split: [{"case": d.case, "left": d.left, "right": d.right, "word": d.word} for d in deltas]
+        for split, deltas in _split_deltas(left, right)
     }
 
 
@@ -334,10 +336,11 @@ def print_run(name: str, *, as_json: bool) -> None:
         _echo_json(_facts(run))
         return
     reason = strategy_plugin(run.header.strategy).reason(run)
-    _echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
-    lines = LineView(_echo, width=_width)
+    shown = [f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}"]
+    lines = LineView(shown.append, width=_width)
     for event in run.events:
         lines.event(event)
+    _echo("\n".join(shown))
     typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
     if run.billed != run.spent:
         typer.echo(f"billed   {spending(run.billed)}")
@@ -391,8 +394,8 @@ def print_trial(name: str, number: int, *, as_json: bool) -> None:
         ledger_line = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
         _echo_json(json.loads(ledger_line))
         return
-    for line in trial_page(run, row, width=_width()):
-        _echo(line)
+    # Whole, or one error: it reads scores that may be damaged.
+    _echo("\n".join(trial_page(run, row, width=_width())))
 
 
 def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:

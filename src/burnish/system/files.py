@@ -39,7 +39,8 @@ _CAUSES = {
 }
 _SPARE_NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
 _MOUNTS = Path("/proc/self/mounts")
-_STREAMS = (("/", "dev"), ("/", "proc"))
+_STREAM = re.compile(r"/dev/(fd/)?[^/]+$|/proc/")
+"""Names of pipes and devices that are meant: /dev/stdin, and what a shell makes of `<(…)`."""
 _NOT_REGULAR = "it is not a regular file"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _REMOTE = re.compile(
@@ -220,7 +221,7 @@ def _copy(path: Path, spare: Path) -> None:
 def read_bytes(path: Path) -> bytes:
     """Read a file. A pipe or a device, which may block or never end, must be named in /dev."""
     with translated("read", path):
-        return path.read_bytes() if path.parts[:2] in _STREAMS else _read_regular(path)
+        return path.read_bytes() if _STREAM.match(str(path)) else _read_regular(path)
 
 
 def _read_regular(path: Path) -> bytes:
