@@ -1,8 +1,10 @@
 """Damaged run folders: one message, exit code 1, nothing changed; the others stay usable."""
 
+import json
 import random
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,33 @@ def without_last_trial(folder: Path) -> None:
     db.close()
 
 
+def with_other_scores(folder: Path) -> None:
+    """Still a trial, whose scores of cases nobody reads before they are looked at."""
+    with sqlite3.connect(folder / "journal.db") as db:
+        for number, body in db.execute("SELECT number, body FROM trials").fetchall():
+            plain = body[1:] if body[:1] == b"j" else zlib.decompress(body[1:])
+            broken = b"j" + plain.replace(b'"scores":{"', b'"scores":{"x" "')
+            db.execute("UPDATE trials SET body = ? WHERE number = ?", (broken, number))
+    db.close()
+
+
+def with_other_event(folder: Path) -> None:
+    with sqlite3.connect(folder / "journal.db") as db:
+        for number, body in db.execute("SELECT id, body FROM events").fetchall():
+            event = json.loads(body)
+            if event["kind"] == "run_finished":
+                other = {**event, "data": {"reason": [], "trials": "many"}}
+                row = (json.dumps(other).encode(), number)
+                db.execute("UPDATE events SET body = ? WHERE id = ?", row)
+    db.close()
+
+
+def without_table(folder: Path) -> None:
+    with sqlite3.connect(folder / "journal.db") as db:
+        db.execute("DROP TABLE trials")
+    db.close()
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty header": (lambda f: (f / "run.json").write_bytes(b""), "run.json"),
     "cut header": (lambda f: (f / "run.json").write_bytes(b'{"id": "x'), "run.json"),
@@ -57,6 +86,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "newer journal": (newer_journal, "newer burnish"),
     "no journal": (lambda f: (f / "journal.db").unlink(), "journal"),
     "a damaged row": (without_row, "journal"),
+    "no table": (without_table, "journal"),
     "a lost trial": (without_last_trial, "its last trial is 1, and trials.jsonl shows trial 2"),
 }
 LOOKING = (("show",), ("show", "--json"), ("show", "--trial", "1"), ("report",))
@@ -93,6 +123,7 @@ def test_a_damaged_run_is_refused_and_left_alone(
     before = tree(folder)
     for command in LOOKING:
         refused(burnish("runs", command[0], "run", *command[1:]), DAMAGE[how][1])
+    refused(burnish("why", "run"), DAMAGE[how][1])
     refused(burnish("runs", "compare", str(whole), "run"), DAMAGE[how][1])
     if how != "a damaged row":
         refused(burnish("runs", "resume", "run"), DAMAGE[how][1])
@@ -102,6 +133,28 @@ def test_a_damaged_run_is_refused_and_left_alone(
     assert set(after) - set(before) <= {"journal.db-wal", "journal.db-shm"}
     assert burnish("runs", "rm", "-y", "run").code == 0
     assert not folder.exists()
+
+
+def test_damaged_scores_are_refused_where_they_are_looked_at(
+    burnish: Burnish, tmp_path: Path, whole: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    with_other_scores(tmp_path / "run")
+    assert burnish("runs", "list").code == 0
+    assert burnish("runs", "show", "run").code == 0
+    refused(burnish("why", "run"), "journal.db is damaged")
+    refused(burnish("runs", "show", "run", "--trial", "2"), "journal.db is damaged")
+    refused(burnish("runs", "compare", str(whole), "run"), "journal.db is damaged")
+    refused(burnish("runs", "resume", "run"), "journal.db is damaged")
+
+
+def test_a_damaged_event_is_refused_where_it_is_looked_at(
+    burnish: Burnish, tmp_path: Path, whole: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "run", symlinks=True)
+    with_other_event(tmp_path / "run")
+    for command in (["runs", "show"], ["runs", "report"], ["why"]):
+        refused(burnish(*command, "run"), "the event 'session:1:end' of the journal is damaged")
 
 
 def test_a_run_with_a_lost_trial_can_be_forked(

@@ -12,7 +12,7 @@ from burnish.cli.adopt import _inside  # pyright: ignore[reportPrivateUsage]
 from burnish.cli.program import run as burnish
 from burnish.core.errors import ConfigError
 from burnish.journal.limits import Budget
-from burnish.projects.adopt import Plan, plan_undo
+from burnish.projects.adopt import Plan, adopting, plan_undo
 from burnish.projects.adopt_files import Adopted, AdoptedFile, digest, hunks
 from burnish.runs.directory import RunRecord, index_folder
 from tests.runs.small import add_letters, driven, small
@@ -67,6 +67,48 @@ async def test_a_link_in_the_project_does_not_lead_outside(
     _undoable(folder, project / "prompt.md")
     with pytest.raises(ConfigError, match="outside of"):
         plan_undo(RunRecord.read(folder))
+
+
+async def test_a_record_from_elsewhere_removes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, outside = tmp_path / "project", tmp_path / "user" / "a" / "b"
+    project.mkdir()
+    outside.mkdir(parents=True)
+    leftover = outside.parent / ".4194305-0123456789abcdef.burnish-tmp"
+    leftover.write_text("")
+    monkeypatch.chdir(project)
+    folders = (str(outside), str(outside.parent))
+    added = AdoptedFile(
+        path=str(outside / "x.md"), before="", after="", hunks=(), added=True, folders=folders
+    )
+    Adopted(trial=1, candidate="x", at="now", files=(added,)).write(folder)
+    run = RunRecord.read(folder)
+    with adopting(run):
+        pass
+    with pytest.raises(ConfigError, match="not from this machine"):
+        plan_undo(run)
+    with pytest.raises(ConfigError, match="outside of"):
+        plan_undo(run, file=project / "agent.yaml")
+    assert outside.is_dir()
+    assert leftover.exists()
+
+
+async def test_a_record_never_leads_out_of_the_project_by_its_folders(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (tmp_path / "empty").mkdir()
+    project.mkdir()
+    monkeypatch.chdir(project)
+    home = f"{project}/new/../../empty"
+    added = AdoptedFile(
+        path=f"{home}/../project/x.md", before="", after="", hunks=(), added=True, folders=(home,)
+    )
+    Adopted(trial=1, candidate="x", at="now", files=(added,)).write(folder)
+    with adopting(RunRecord.read(folder)):
+        pass
+    assert (tmp_path / "empty").is_dir()
 
 
 async def test_in_the_current_folder_it_may(

@@ -28,7 +28,7 @@ from burnish.cli.progress import (
 from burnish.core.cases import Split
 from burnish.core.content import MOST_REPEATS
 from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound
-from burnish.core.formatting import counted, shorten, spending
+from burnish.core.formatting import counted, shorten, spending, visible_json
 from burnish.core.trials import FINISHED
 from burnish.pages.document import can_render
 from burnish.projects.description import SET
@@ -343,7 +343,7 @@ def write_outputs(
     if request.junit_file is not None:
         write_atomic(request.junit_file, junit())
     if request.json_file == _STDOUT:
-        sys.stdout.write(json_text())
+        sys.stdout.write(visible_json(json_text()))
         sys.stdout.flush()
     elif request.json_file is not None:
         write_atomic(Path(request.json_file), json_text())
@@ -354,7 +354,7 @@ def write_outputs(
         ReportFormat.GITHUB: github,
         ReportFormat.JUNIT: lambda: junit().decode(),
         ReportFormat.MARKDOWN: markdown,
-        ReportFormat.JSON: json_text,
+        ReportFormat.JSON: lambda: visible_json(json_text()),
     }
     if (text := printed.get(request.format)) is not None:
         sys.stdout.write(f"{text().rstrip()}\n")

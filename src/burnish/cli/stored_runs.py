@@ -14,7 +14,16 @@ from burnish.cli.options import user_name
 from burnish.cli.progress import resume_command
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
-from burnish.core.formatting import counted, duration, money, number, shorten, spending, visible
+from burnish.core.formatting import (
+    counted,
+    duration,
+    money,
+    number,
+    shorten,
+    spending,
+    visible,
+    visible_json,
+)
 from burnish.core.money import NOTHING, Spend
 from burnish.datasets.splits import listed
 from burnish.delegation.record import is_of_burnish
@@ -103,14 +112,14 @@ def _send(folder: Path, note: Note) -> None:
     record = RunRecord.read(folder)
     send(record, note, cases=stored_cases(record))
     when = "between two trials" if record.driven else "when the run is resumed"
-    typer.echo(f"sent to {record.header.id}: it is taken in {when}")
+    _echo(f"sent to {record.header.id}: it is taken in {when}")
     left = len(waiting(folder))
     if left > 1:
         typer.echo(f"{counted(left, 'note')} wait now; the first one sent comes first")
     if not record.driven:
         at_limit = record.status == "finished" and record.ending is not None
         limit = f", with a limit above {record.ending.reason}" if at_limit and record.ending else ""
-        typer.echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
+        _echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
 
 
 def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
@@ -120,7 +129,7 @@ def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
         runs, broken = [run for run in runs if {*tags} <= {*tags_of(run.folder, run.header)}], []
     if as_json:
         for run in runs:
-            typer.echo(json.dumps(_facts(run), ensure_ascii=False))
+            _echo_json(_facts(run), indent=None)
     elif runs:
         rows: dict[tuple[str, ...], str] = {}
         for run in runs:
@@ -136,7 +145,7 @@ def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
     elif not broken:
         typer.echo("no runs yet; `burnish optimize FILE` makes one")
     for folder, error in broken:
-        typer.echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
+        typer.echo(visible(f"! {folder}: {shorten(str(error), 200)}"), err=True)
 
 
 def _row(run: RunRecord, runs: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -161,7 +170,7 @@ def send_run(name: str, to: str, *, uri: str | None, project: str | None) -> Non
         raise ConfigError([Problem(where="--to", message=message)])
     folder = find_run(name)
     export_run(folder, to, TrackingSpec(to=(to,), uri=uri, project=project))
-    typer.echo(f"sent     {folder.name} to {to}")
+    _echo(f"sent     {folder.name} to {to}")
 
 
 _SHADES = {
@@ -237,14 +246,19 @@ def print_comparison(names: Sequence[str], *, as_json: bool) -> None:
     """Runs side by side, and the cases of the first with those of each other one."""
     first, *others = runs = [RunRecord.read(find_run(name)) for name in names]
     if as_json:
-        typer.echo(json.dumps(_comparison(first, others), ensure_ascii=False, indent=2))
+        _echo_json(_comparison(first, others))
         return
+    cases = [[*_split_deltas(first, other)] for other in others]
     _print_sides(runs)
-    for other in others:
+    for other, splits in zip(others, cases, strict=True):
         if len(others) > 1:
-            typer.echo(f"\n{first.header.id} and {other.header.id}")
-        for split in _SPLITS:
-            _print_cases(split, compare_cases(first, other, split))
+            _echo(f"\n{first.header.id} and {other.header.id}")
+        for split, deltas in splits:
+            _print_cases(split, deltas)
+
+
+def _split_deltas(left: RunRecord, right: RunRecord) -> Iterator[tuple[str, list[CaseDelta]]]:
+    return ((split, compare_cases(left, right, split)) for split in _SPLITS)
 
 
 def _comparison(first: RunRecord, others: Sequence[RunRecord]) -> dict[str, Json]:
@@ -257,11 +271,8 @@ def _comparison(first: RunRecord, others: Sequence[RunRecord]) -> dict[str, Json
 
 def _case_deltas(left: RunRecord, right: RunRecord) -> dict[str, Json]:
     return {
-        split: [
-            {"case": d.case, "left": d.left, "right": d.right, "word": d.word}
-            for d in compare_cases(left, right, split)
-        ]
-        for split in _SPLITS
+        split: [{"case": d.case, "left": d.left, "right": d.right, "word": d.word} for d in deltas]
+        for split, deltas in _split_deltas(left, right)
     }
 
 
@@ -300,7 +311,7 @@ def _print_cases(split: str, deltas: list[CaseDelta]) -> None:
     moved = [delta for delta in deltas if delta.word != "same"]
     for delta in moved[:_SHOWN]:
         scores = f"{number(delta.left)} → {number(delta.right)}"
-        typer.echo(f"  {delta.word:<4} {visible(delta.case)}  {scores}")
+        _echo(f"  {delta.word:<4} {delta.case}  {scores}")
     if len(moved) > _SHOWN:
         typer.echo(f"  … and {len(moved) - _SHOWN} more")
 
@@ -310,6 +321,11 @@ def _echo(line: str) -> None:
     typer.echo(visible(line))
 
 
+def _echo_json(data: Json, *, indent: int | None = 2) -> None:
+    """The same in JSON."""
+    typer.echo(visible_json(json.dumps(data, ensure_ascii=False, indent=indent)))
+
+
 def print_run(name: str, *, as_json: bool) -> None:
     """One run: result, trials, money; of a grid, its columns."""
     if (grid := find_grid(name)) is not None:
@@ -317,26 +333,27 @@ def print_run(name: str, *, as_json: bool) -> None:
         return
     run = RunRecord.read(find_run(name))
     if as_json:
-        typer.echo(json.dumps(_facts(run), ensure_ascii=False, indent=2))
+        _echo_json(_facts(run))
         return
     reason = strategy_plugin(run.header.strategy).reason(run)
-    _echo(f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}")
-    lines = LineView(_echo, width=_width)
+    shown = [f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}"]
+    lines = LineView(shown.append, width=_width)
     for event in run.events:
         lines.event(event)
+    _echo("\n".join(shown))
     typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
     if run.billed != run.spent:
         typer.echo(f"billed   {spending(run.billed)}")
-    typer.echo(f"folder   {run.folder}")
+    _echo(f"folder   {run.folder}")
     if tags := tags_of(run.folder, run.header):
-        typer.echo(f"tags     {', '.join(tags)}")
+        _echo(f"tags     {', '.join(tags)}")
     if run.status in {"killed", "interrupted", "failed"}:
-        typer.echo(f"go on    {resume_command(run.folder)}")
+        _echo(f"go on    {resume_command(run.folder)}")
 
 
 def _print_grid(report: GridReport, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(report.to_text(), nl=False)
+        typer.echo(visible_json(report.to_text()), nl=False)
         return
     from burnish.cli.measurement_series import print_columns
 
@@ -358,12 +375,11 @@ def print_explanation(name: str, *, as_json: bool) -> None:
         )
     found = explain(run, resume=resume_command(run.folder))
     if as_json:
-        facts = codec(Explanation).encode(found)
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        _echo_json(codec(Explanation).encode(found))
         return
     for line in to_markdown(explanation_sections(found)).splitlines():
         indent = "  " if line.startswith("- ") else ""
-        typer.echo(fill(visible(line), _width(), subsequent_indent=indent, break_on_hyphens=False))
+        typer.echo(fill(line, _width(), subsequent_indent=indent, break_on_hyphens=False))
 
 
 def print_trial(name: str, number: int, *, as_json: bool) -> None:
@@ -376,10 +392,10 @@ def print_trial(name: str, number: int, *, as_json: bool) -> None:
         raise ConfigError([Problem(where="--trial", message=message, remedy=there)])
     if as_json:
         ledger_line = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
-        typer.echo(json.dumps(json.loads(ledger_line), ensure_ascii=False, indent=2))
+        _echo_json(json.loads(ledger_line))
         return
-    for line in trial_page(run, row, width=_width()):
-        _echo(line)
+    # Whole, or one error: it reads scores that may be damaged.
+    _echo("\n".join(trial_page(run, row, width=_width())))
 
 
 def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
@@ -390,7 +406,7 @@ def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
         rows = (row for row in journal.effects() if trial is None or row.trial == trial)
         if as_json:
             for row in rows:
-                typer.echo(json.dumps(codec(EffectRow).encode(row), ensure_ascii=False))
+                _echo_json(codec(EffectRow).encode(row), indent=None)
             return
         names = ("key", "trial", "kind", "draw", "state", "spent", "made of")
         table = Columns(*names, cut=("made of",))
@@ -424,7 +440,7 @@ def remove(name: str, *, yes: bool) -> None:
     if problem := _not_ours(folder) if grid is None else _not_of_grid(grid):
         remedy = "remove it yourself if you want to"
         raise ConfigError([Problem(where=str(folder), message=problem, remedy=remedy)])
-    if not yes and not typer.confirm(f"remove {folder} and everything in it?"):
+    if not yes and not typer.confirm(visible(f"remove {folder} and everything in it?")):
         typer.echo("nothing was removed")
         return
     try:
@@ -436,7 +452,7 @@ def remove(name: str, *, yes: bool) -> None:
         ) from error
     for run in (folder, *inside):
         forget_run(run)
-    typer.echo(f"removed {folder}")
+    _echo(f"removed {folder}")
 
 
 def _not_ours(folder: Path) -> str:
@@ -470,10 +486,10 @@ def show_old_delegation(name: str, *, as_json: bool) -> bool:
             return False
         data, lines = session.to_json(), _refinement(folder, session)
     if as_json:
-        typer.echo(json.dumps(dict(data), ensure_ascii=False, indent=2))
+        _echo_json(dict(data))
         return True
     for line in lines:
-        typer.echo(line)
+        _echo(line)
     return True
 
 

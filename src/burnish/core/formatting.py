@@ -127,6 +127,8 @@ _CONTROLS = (
     | dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
 )
 """Visible signs for control characters, half surrogates, and what turns the writing around."""
+_UNESCAPED = re.compile(f"[{''.join(re.escape(chr(code)) for code in _CONTROLS if code > 31)}]")
+"""Those that `json.dumps` leaves as they are."""
 
 
 def money(usd: float | None) -> str:
@@ -204,6 +206,11 @@ _JOINS_NOTHING = re.compile(r"(?<!\u200d)(?:(?<!\S)\u200d++|\u200d++(?!\S))")
 def visible(text: str) -> str:
     """The text with visible signs for control characters, safe for a terminal."""
     return _JOINS_NOTHING.sub("", text.translate(_CONTROLS))
+
+
+def visible_json(text: str) -> str:
+    """The same of a document in JSON, which stays JSON: with escapes such as `\\u009b`."""
+    return _UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def shorten(text: str, width: int) -> str:

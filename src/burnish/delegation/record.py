@@ -26,7 +26,14 @@ from burnish.delegation.policy import PolicyTexts
 from burnish.delegation.tools import Toolkit
 from burnish.delegation.workers import BoardNote
 from burnish.delegation.workspace import StateStore
-from burnish.system import Redactor, append_line, read_bytes, remove_stale_temporaries, write_atomic
+from burnish.system import (
+    Redactor,
+    append_line,
+    place_inside,
+    read_bytes,
+    remove_stale_temporaries,
+    write_atomic,
+)
 from burnish.system.files import spare_beside
 from burnish.system.workspaces import read_contents, remove_tree, shown, snapshot
 from burnish.version import VERSION
@@ -41,6 +48,7 @@ Listener: TypeAlias = Callable[[dict[str, Json]], None]
 
 COMPLETION, MANIFEST, SUMMARY = "run_completion.json", "run_manifest.json", "RUN_SUMMARY.md"
 FINAL, OUTPUT = "FINAL", "output"
+_METRICS = "metrics.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +76,13 @@ class Recording:
     """When the current step began."""
 
     @property
-    def _events(self) -> Path:
-        return self.folder / "logs" / self.run_id / "events.jsonl"
-
-    @property
-    def _metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
+    def _events(self) -> str:
+        return f"logs/{self.run_id}/events.jsonl"
 
     def begin(self) -> None:
         """Empty both files."""
-        for path in (self._events, self._metrics):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, "", durable=False)
+        for name in (self._events, _METRICS):
+            write_atomic(place_inside(self.folder, name), "", durable=False)
 
     async def tick(self, label: str) -> None:
         """Journal the time, once for each label."""
@@ -112,11 +115,12 @@ class Recording:
     def metric(self, kind: str, iteration: int, **fields: Json) -> None:
         """Write a row of numbers."""
         row: dict[str, Json] = {"ts": self.now, "kind": f"metric.{kind}", "iteration": iteration}
-        self._append(self._metrics, row | fields)
+        self._append(_METRICS, row | fields)
 
-    def _append(self, path: Path, row: dict[str, Json]) -> dict[str, Json]:
+    def _append(self, name: str, row: dict[str, Json]) -> dict[str, Json]:
         written = self.redactor.json(row)
         assert isinstance(written, dict)
+        path = place_inside(self.folder, name)
         append_line(path, json.dumps(written, ensure_ascii=False, allow_nan=False))
         return written
 
@@ -345,11 +349,10 @@ class Recording:
 
     def _folder(self, name: str, files: Mapping[str, bytes]) -> None:
         """Replace a folder atomically by one with exactly these files."""
-        place = self.folder / name
+        place = place_inside(self.folder, name)
         contents = {path: self._without_secrets(content) for path, content in files.items()}
         if place.is_dir() and read_contents(place, snapshot(place).files) == contents:
             return
-        place.parent.mkdir(parents=True, exist_ok=True)
         spare = spare_beside(place)
         spare.mkdir()
         for path, content in contents.items():
@@ -375,9 +378,7 @@ class Recording:
         self._write(path, self.redactor.text(text))
 
     def _write(self, path: str, text: str) -> None:
-        place = self.folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(place, text, durable=False)
+        write_atomic(place_inside(self.folder, path), text, durable=False)
 
 
 _MEASURED = ("name", "kind", "score", "weight", "evidence", "error")
@@ -457,7 +458,8 @@ class Home:
             raise FileTrouble(f"cannot start a delegation in {folder}: {error.strerror}") from error
         # The manifest last: what has one has begun.
         keep_policy(folder, policy)
-        write_atomic(folder / MANIFEST, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        write_atomic(place_inside(folder, MANIFEST), text)
 
     @property
     def run_id(self) -> str:
@@ -487,7 +489,8 @@ def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
 
 def keep_policy(folder: Path, policy: PolicyTexts) -> None:
     """Store the policy texts that the run reads."""
-    write_atomic(folder / POLICY, json.dumps(policy.to_json(), indent=2, ensure_ascii=False))
+    text = json.dumps(policy.to_json(), indent=2, ensure_ascii=False)
+    write_atomic(place_inside(folder, POLICY), text)
 
 
 def kept_policy(folder: Path) -> PolicyTexts:

@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ from burnish.journal.storage import (
     by_loop,
     release,
 )
-from burnish.system import is_network_file_system, read_bytes, write_atomic
+from burnish.system import is_network_file_system, place_inside, read_bytes, write_atomic
 
 if TYPE_CHECKING:
     from burnish.journal.database_store import DatabaseStore
@@ -42,8 +43,9 @@ class PositionFile:
     def __init__(self, folder: Path, count: int) -> None:
         self._handle: int | None = None
         self._count = -1
-        with suppress(OSError):
-            self._handle = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with suppress(OSError, FileTrouble):
+            place = place_inside(folder, NAME)
+            self._handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self.reach(count)
 
     def reach(self, count: int) -> None:
@@ -63,8 +65,8 @@ class PositionFile:
 def reached(folder: Path) -> int:
     """How many results were on disk; 0 if that is not recorded."""
     try:
-        return max(0, int((folder / NAME).read_bytes()))
-    except (OSError, ValueError):
+        return max(0, int(read_bytes(folder / NAME)))
+    except (FileTrouble, ValueError):
         return 0
 
 
@@ -77,7 +79,7 @@ def how_to_mend(path: Path | str) -> str:
 
 
 _SCHEMA = 1
-JOURNAL_FILE = "journal.db"
+JOURNAL_FILE, BLOBS = "journal.db", "blobs"
 
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -123,6 +125,30 @@ def _closed_on_error(db: sqlite3.Connection) -> Generator[None, None, None]:
     except BaseException:  # whatever it was, the connection is closed
         db.close()
         raise
+
+
+def _require_own(folder: Path, *, writing: bool) -> None:
+    """Refuse a journal that is elsewhere: SQLite would write there, even when it only reads."""
+    for name in (JOURNAL_FILE, *(f"{JOURNAL_FILE}-{end}" for end in ("wal", "shm", "journal"))):
+        path = folder / name
+        if not os.path.lexists(path):
+            continue
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+            raise _elsewhere(path, kind)
+        # A finished journal is only read, so a backup may share it.
+        if found.st_nlink > 1 and (writing or name != JOURNAL_FILE):
+            raise _elsewhere(path, "a hard link, which other folders share")
+    if (folder / BLOBS).is_symlink():
+        raise _elsewhere(folder / BLOBS, "a symbolic link")
+
+
+def _elsewhere(path: Path, kind: str) -> JournalTrouble:
+    return JournalTrouble(
+        f"{path} is {kind}",
+        remedy="put a copy of what it stands for in its place, if you trust this run",
+    )
 
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
@@ -293,10 +319,11 @@ class SqliteStore:
         self._folder = folder
         self._db: sqlite3.Connection | None = None
         self.path = folder / JOURNAL_FILE
-        self.packing = Packing(folder / "blobs")
+        self.packing = Packing(folder / BLOBS)
 
     def take(self) -> sqlite3.Connection:
         """Open the file and create the tables unless they exist."""
+        _require_own(self._folder, writing=True)
         self._db = db = self._connect()
         with _closed_on_error(db):
             prepare(db, self.path)
@@ -304,6 +331,7 @@ class SqliteStore:
 
     def look(self) -> sqlite3.Connection:
         """Open the file; an empty journal if the run was killed before there were tables."""
+        _require_own(self._folder, writing=False)
         with reading(self.path):
             self._db = db = self._opened()
             with _closed_on_error(db):
@@ -371,7 +399,8 @@ def point_to(store: "DatabaseStore", folder: Path) -> None:
         create_schema=journals.create_schema,
         lease_seconds=journals.lease_seconds,
     )
-    write_atomic(folder / POINTER, json.dumps(pointer.model_dump(), indent=2) + "\n")
+    text = json.dumps(pointer.model_dump(), indent=2) + "\n"
+    write_atomic(place_inside(folder, POINTER), text)
 
 
 def _store_in_database(folder: Path) -> "DatabaseStore":

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from burnish.core.errors import BurnishError, JournalTrouble
+from burnish.core.errors import BurnishError, FileTrouble, JournalTrouble
 from burnish.core.money import Spend
-from burnish.system import write_atomic
+from burnish.system import place_inside, read_bytes, write_atomic
 
 COMPRESS_ABOVE = 2 * 1024
 FILE_ABOVE = 256 * 1024
@@ -44,13 +44,12 @@ class _FolderBlobs:
         return str(self.folder)
 
     def keep(self, name: str, content: bytes) -> None:
-        path = self.folder / name
+        path = place_inside(self.folder, name)
         if not path.exists():
-            self.folder.mkdir(exist_ok=True)
             write_atomic(path, content)
 
     def fetch(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
+        return read_bytes(self.folder / name)
 
 
 class Packing:
@@ -79,7 +78,7 @@ class Packing:
             if tag == _ZIPPED:
                 return zlib.decompress(rest)
             return zlib.decompress(self._blobs.fetch(rest.decode()))
-        except (OSError, zlib.error, UnicodeDecodeError) as error:
+        except (OSError, FileTrouble, zlib.error, UnicodeDecodeError) as error:
             raise JournalTrouble(
                 f"a value of the journal cannot be read: {error}",
                 remedy=f"restore {self._blobs} from a backup, or start a new run",

@@ -69,6 +69,7 @@ from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
 from burnish.runs.spec import tags_of
+from burnish.system import place_inside
 
 # -- Measurements and watches ----------------------------------------------------------------------
 
@@ -574,7 +575,7 @@ _SWITCH = "BURNISH_HTML"
 
 def write_html(folder: Path, *, cases: Dataset | None = None) -> Path:
     """Write report.html from what the journal holds; `cases` are the texts of the cases."""
-    path = folder / NAME
+    path = place_inside(folder, NAME)
     write_document(path, html_report(RunRecord.read(folder), cases, place=BARE))
     return path
 

@@ -5,7 +5,7 @@ The plug-in of the run's target says which files those are.
 
 import contextlib
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -184,28 +184,37 @@ def plan_adoption(
             "fields that still have the value they had in the run, and keeps your edits",
         )
     files = put(homes, changes)
+    _require_inside(run, (each.path for each in files), file)
     why = "" if files else "the files already have these values"
-    return Plan(run=run, row=row, files=_own(run, files, file), nothing=why)
+    return Plan(run=run, row=row, files=files, nothing=why)
 
 
-def _own(
-    run: RunRecord, files: tuple[FileChange, ...], file: Path | None
-) -> tuple[FileChange, ...]:
-    """Files that a run may change: one from elsewhere names what it likes as its project.
+def _outside(run: RunRecord, places: Iterable[Path], file: Path | None) -> Mapping[Path, str]:
+    """Why a run may not change these places: one from elsewhere names what it likes as its project.
 
     What such a run changes must be in the current folder, or beside the file that the user named.
     """
-    if run.folder.resolve() in set(known_runs()):
-        return files
+    if run.folder.resolve() in {*known_runs()}:
+        return {}
     home = Path.cwd() if file is None else file.resolve().parent
-    outside = [each.path for each in files if not each.path.resolve().is_relative_to(home)]
+    message = f"run {run.header.id} is not from this machine, and the file is outside of {home}"
+    return {place: message for place in places if not _is_below(place, home)}
+
+
+def _is_below(place: Path, home: Path) -> bool:
+    try:
+        return home in place.resolve().parents
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a name that no file can have
+        return False
+
+
+def _require_inside(run: RunRecord, places: Iterable[Path], file: Path | None) -> None:
+    outside = _outside(run, places, file)
     if outside:
-        message = f"run {run.header.id} is not from this machine, and the file is outside of {home}"
         raise ConfigError(
-            [Problem(where=str(path), message=message) for path in outside],
+            [Problem(where=str(place), message=message) for place, message in outside.items()],
             remedy="go to the folder of the project, or name its file with --file FILE",
         )
-    return files
 
 
 def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) -> Plan:
@@ -219,6 +228,7 @@ def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) 
         remedy = f"adopt it first: `burnish adopt {run.header.id}`"
         message = f"run {run.header.id} was not adopted"
         raise ConfigError([Problem(message=message, remedy=remedy)])
+    _require_inside(run, record.places, file)
     row = next((row for row in run.rows if row.number == record.trial), None)
     if record.standing is not AdoptionState.CHANGED:
         files = record.put_back()
@@ -235,8 +245,9 @@ def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) 
             remedy="put it back by hand; or --undo --force: each field that still has its adopted "
             "value gets its old one back, and your edits stay",
         )
+    _require_inside(run, (each.path for each in files), file)
     why = "" if files else "the files are as they were before the adoption"
-    return Plan(run=run, row=row, files=_own(run, files, file), nothing=why)
+    return Plan(run=run, row=row, files=files, nothing=why)
 
 
 def _no_better(run: RunRecord, row: TrialRow | None) -> str:
@@ -273,7 +284,7 @@ def adopting(run: RunRecord, file: Path | None = None) -> Generator[None, None, 
         _alone_with(agent),
         contextlib.nullcontext() if homes is None else homes.alone(),
     ):
-        _clean_up(run)
+        _clean_up(run, file)
         yield
 
 
@@ -292,11 +303,14 @@ def _alone_with(agent: Path) -> Generator[None, None, None]:
         yield
 
 
-def _clean_up(run: RunRecord) -> None:
-    """Remove what a killed adoption left in the run's folder and next to the user's files."""
+def _clean_up(run: RunRecord, file: Path | None) -> None:
+    """Remove what a killed adoption left in the run's folder and next to the user's files.
+
+    A record that names places outside of the project was made elsewhere, and left nothing here.
+    """
     remove_stale_temporaries(run.folder, shared=True)
     record = Adopted.read(run.folder)
-    if record is None:
+    if record is None or _outside(run, record.places, file):
         return
     for folder in {Path(file.path).parent for file in record.files}:
         remove_stale_temporaries(folder, shared=True)

@@ -21,7 +21,7 @@ from burnish.core.content import codec, from_json
 from burnish.core.errors import FileTrouble, JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.runs.homes import FileChange, changed_meanwhile, lines_of
-from burnish.system import read_bytes, write_atomic
+from burnish.system import place_inside, read_bytes, write_atomic
 from burnish.system.borrowed_files import undone_if_killed
 from burnish.system.files import file_trouble, spare_beside
 from burnish.system.restoration import digest
@@ -189,7 +189,8 @@ class Adopted:
 
     def write(self, folder: Path) -> None:
         data = codec(Adopted).encode(self)
-        write_atomic(folder / NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        write_atomic(place_inside(folder, NAME), text)
 
     @property
     def standing(self) -> AdoptionState:
@@ -197,6 +198,12 @@ class Adopted:
         if AdoptionState.CHANGED in states:
             return AdoptionState.CHANGED
         return states.pop() if len(states) == 1 else AdoptionState.BETWEEN
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Every file and folder that undoing it may write or remove."""
+        names = (name for file in self.files for name in (file.path, *file.folders))
+        return tuple(map(Path, names))
 
     def put_back(self) -> tuple[FileChange, ...]:
         return tuple(f.put_back() for f in self.files if f.standing is AdoptionState.AFTER)
@@ -208,7 +215,6 @@ class Adopted:
             for file in self.files
             if file.added and not os.path.lexists(file.path)
             for folder in file.folders
-            # The record may be from elsewhere: only the file's own folders are believed.
             if Path(folder) in Path(file.path).parents
         }
         for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):

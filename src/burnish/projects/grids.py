@@ -69,7 +69,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Listener
 from burnish.runs.plugins import TargetPlugin, Variant, target_plugin
 from burnish.runs.progress import sweeps
-from burnish.system import FileLock, Redactor, read_bytes, write_atomic
+from burnish.system import FileLock, Redactor, place_inside, read_bytes, write_atomic
 
 GRID_FILES = frozenset({GRID, GRID_RESULTS, COLUMNS, REPORT, PAGE, LOCK})
 """What is in the folder of a grid."""
@@ -94,7 +94,9 @@ class StoredGrid:
 
     def write(self, folder: Path) -> None:
         data = Redactor.from_environment().json(codec(StoredGrid).encode(self))
-        write_atomic(folder / GRID, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        write_atomic(
+            place_inside(folder, GRID), json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        )
 
 
 def find_grid(name: str) -> Path | None:
@@ -388,11 +390,11 @@ def _keep(report: GridReport, home: Path) -> None:
     from burnish.pages.document import BARE, write_document
     from burnish.pages.several_runs import GridPage
 
-    write_atomic(home / GRID_RESULTS, report.to_text())
-    write_atomic(home / REPORT, to_markdown(grid_sections(report)))
+    write_atomic(place_inside(home, GRID_RESULTS), report.to_text())
+    write_atomic(place_inside(home, REPORT), to_markdown(grid_sections(report)))
     if is_automatic():
         with suppress(FileTrouble, OSError):
-            write_document(home / PAGE, GridPage(report=report).to_html(BARE))
+            write_document(place_inside(home, PAGE), GridPage(report=report).to_html(BARE))
 
 
 def _side_by_side(grid: PreparedGrid, home: Path, done: Mapping[str, MeasuredColumn]) -> GridReport:

@@ -61,7 +61,7 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup, fork, resume, start
 from burnish.runs.spec import AnySpec, StrategySettings
 from burnish.strategies.measure import Measure
-from burnish.system import YamlTree
+from burnish.system import YamlTree, place_inside
 from burnish.system.settings import Access, Door, SettingField
 
 
@@ -227,7 +227,7 @@ class EvaluationFile:
             needs={m.name: m.needs for m in conditions.metrics if isinstance(m, DescribedMetric)},
             redactor=self._directory.redactor,
         )
-        (report.with_noise() if measure.noise else report).write(folder / NAME)
+        (report.with_noise() if measure.noise else report).write(place_inside(folder, NAME))
 
 
 def threshold_of(metric: object) -> float | None:
@@ -424,7 +424,7 @@ def measure(
     report = report_of(measurement, ending)
     if report is not None and baseline is not None:
         report = report.against(baseline)
-        report.write(ending.folder / NAME)
+        report.write(place_inside(ending.folder, NAME))
         write_report(ending.folder)
         write_page(ending.folder, measurement.setup.dataset)
     return Measured(ending=ending, report=report)

@@ -322,7 +322,7 @@ class EvalReport:
     def read(cls, path: Path) -> "EvalReport":
         """A report that was written before; `path` may be the folder of its run."""
         file = path / NAME if path.is_dir() else path
-        if path.is_dir() and not file.exists():
+        if path.is_dir() and not file.is_file():
             raise _unfit(path, "evaluation.json is missing: this run did not finish measuring")
         try:
             found = file.stat()

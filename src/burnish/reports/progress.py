@@ -19,7 +19,7 @@ from rich.text import Text
 
 from burnish.core.cases import Split
 from burnish.core.content import Json, canonical, codec, from_json
-from burnish.core.formatting import duration, number, spending
+from burnish.core.formatting import duration, number, spending, visible, visible_json
 from burnish.core.money import NOTHING, Spend
 from burnish.journal.limits import Budget
 from burnish.reports.rendering import NAME as REPORT
@@ -176,7 +176,7 @@ class HolodeckView:
 
     def _emit(self, kind: str, **fields: Json) -> None:
         line = {"schema": _SCHEMA, "event": kind, **fields}
-        self._write(json.dumps(line, ensure_ascii=False, allow_nan=False))
+        self._write(visible_json(json.dumps(line, ensure_ascii=False, allow_nan=False)))
 
 
 def _object(value: Json) -> _Object:
@@ -235,7 +235,7 @@ class LineView:
             self.plugin = strategy_plugin(begun.strategy)
             self.progress = self.plugin.progress()
         for line in self.progress.lines(event, self._width()):
-            self._write(line)
+            self._write(visible(line))
         if begun is not None and self._opening:
             for line in wrapped(self._opening, self._width() - len(INDENT)):
                 self._write(f"{INDENT}{line}")
@@ -478,7 +478,7 @@ class NdjsonView:
 
     def event(self, event: Event) -> None:
         """Write an event as it is kept in events.jsonl."""
-        self._write(event_line(event))
+        self._write(visible_json(event_line(event)))
 
     def tick(self, tick: Tick) -> None:
         """Write how far the evaluation is, but not for every case."""

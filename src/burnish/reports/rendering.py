@@ -34,7 +34,7 @@ from burnish.core.trials import ASKED_AGAIN, Proposal, SplitResult, TrialRow
 from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
-from burnish.system import write_atomic
+from burnish.system import place_inside, write_atomic
 
 NAME = "report.md"
 
@@ -47,7 +47,8 @@ def to_markdown(sections: Iterable[Section]) -> str:
         lines += ["", *shown] if lines and shown else shown
         if isinstance(section, Space):
             lines.append("")
-    return "\n".join(lines) + "\n"
+    # A run's text may be from anybody, and a report is read on a terminal.
+    return visible("\n".join(lines)) + "\n"
 
 
 def _lines(section: Section) -> Iterator[str]:
@@ -81,17 +82,16 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
     """Lines in a fence that no line can close."""
-    shown = [visible(line) for line in lines]
-    longest = max((len(ticks) for line in shown for ticks in re.findall("`+", line)), default=0)
+    longest = max((len(ticks) for line in lines for ticks in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"
-    yield from shown
+    yield from lines
     yield fence
 
 
 def write_report(folder: Path) -> Path:
     """Write report.md from what the journal holds."""
-    path = folder / NAME
+    path = place_inside(folder, NAME)
     write_atomic(path, render(RunRecord.read(folder)))
     return path
 
@@ -336,7 +336,7 @@ class WatchReport:
 
     def write(self, folder: Path) -> Path:
         """Write report.md."""
-        path = folder / NAME
+        path = place_inside(folder, NAME)
         write_atomic(path, to_markdown(self.sections()))
         return path
 

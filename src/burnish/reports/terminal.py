@@ -39,14 +39,15 @@ class Columns:
         self._cut = [name in cut for name in names]
         for name in names:
             # A column that may not wrap gives way last, so the others go first.
-            self._table.add_column(name, no_wrap=name not in cut and name not in folded)
+            head = RichText(visible(name))
+            self._table.add_column(head, no_wrap=name not in cut and name not in folded)
 
     def add(self, *cells: str) -> None:
-        """Add a row; brackets in a text are text, not markup."""
+        """Add a row; brackets and escape codes in a text are text."""
         cuts = zip(cells, self._cut, strict=True)
         texts = (
             RichText(
-                cell,
+                visible(cell),
                 style=self._shades.get(cell.partition(" ")[0], ""),
                 no_wrap=cut,
                 overflow="ellipsis" if cut else "fold",
@@ -72,7 +73,7 @@ def show(parts: Iterable[Section]) -> None:
                 _show_table(("", ""), part.rows)
             case _:
                 for line in _terminal_lines(part):
-                    sys.stdout.write(f"{line}\n")
+                    sys.stdout.write(f"{visible(line)}\n")
 
 
 def _show_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
@@ -92,7 +93,7 @@ def _terminal_lines(part: Section) -> Iterator[str]:
             yield from [_plain(part.lead)] if part.lead else []
             yield from (f"- {_plain(item)}" for item in part.items)
         case Diff() | Code() | Page():
-            yield from map(visible, part.lines)
+            yield from part.lines
         case Series():
             yield from part.drawing
         case _:

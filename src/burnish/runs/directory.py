@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 from burnish.core.content import Json, canonical, codec, from_json, short_id
@@ -23,8 +23,8 @@ from burnish.core.money import NOTHING, Spend, total
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.journal.journal import Journal, JournalReader
+from burnish.journal.sqlite_store import BLOBS, POINTER, how_to_mend, reached, reading
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
-from burnish.journal.sqlite_store import POINTER, how_to_mend, reached, reading
 from burnish.runs.claims import claim_of_rows
 from burnish.runs.events import (
     BASELINE,
@@ -49,6 +49,7 @@ from burnish.system import (
     end_leftovers,
     is_held,
     link_atomic,
+    place_inside,
     read_bytes,
     remove_stale_temporaries,
     write_atomic,
@@ -117,7 +118,8 @@ class Header:
         assert isinstance(data, dict)
         del data["audit"]
         data |= {"run_id": self.id, **self.audit} if self.audit else {}
-        write_atomic(folder / NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        write_atomic(place_inside(folder, NAME), text)
 
     @classmethod
     def read(cls, folder: Path) -> "Header":
@@ -183,10 +185,9 @@ class RunDirectory:
         # Before anything is opened for writing, which would damage what is left of a journal.
         look_into(self.folder, whole=True).close()
         # Clean up after a process that drove this run and was killed.
-        end_leftovers(self.folder / PROCESSES)
-        for place in (self.folder, self.folder / CANDIDATES, self.folder / "blobs"):
-            if place.is_dir():
-                remove_stale_temporaries(place)
+        end_leftovers(place_inside(self.folder, PROCESSES))
+        for name in ("", CANDIDATES, BLOBS):
+            remove_stale_temporaries(place_inside(self.folder, name))
         journal = Journal(self.folder)
         try:
             with look_into(self.folder) as reader:
@@ -243,14 +244,12 @@ class RunDirectory:
     def export(self, exported: Exported) -> None:
         """Write a candidate's files and the links to it, where they have changed."""
         for relative, file in sorted(exported.files.items()):
-            path, content = self.folder / relative, self._without_secrets(file)
-            if not path.exists() or path.read_bytes() != content:
-                path.parent.mkdir(parents=True, exist_ok=True)
+            path, content = place_inside(self.folder, relative), self._without_secrets(file)
+            if not path.exists() or read_bytes(path) != content:
                 write_atomic(path, content)
         for relative, leads_to in exported.links.items():
-            link = self.folder / relative
+            link = place_inside(self.folder, PurePath(relative).parent) / PurePath(relative).name
             if not link.is_symlink() or str(link.readlink()) != leads_to:
-                link.parent.mkdir(parents=True, exist_ok=True)
                 link_atomic(link, leads_to)
 
     def _without_secrets(self, content: bytes) -> bytes:

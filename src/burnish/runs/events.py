@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from burnish.core.cases import Split
 from burnish.core.content import Json, JsonFields, codec
+from burnish.core.errors import JournalTrouble
 from burnish.core.money import Spend
 from burnish.core.protocols import Target
 from burnish.core.statistics import Interval
@@ -41,7 +42,15 @@ class Event:
 
     def read(self, kind: type[Data]) -> Data | None:
         """Its data if it is of this kind, else None."""
-        return codec(kind).decode(dict(self.data)) if self.kind in kind.kinds else None
+        if self.kind not in kind.kinds:
+            return None
+        try:
+            return codec(kind).decode(dict(self.data))
+        except ValueError as error:
+            raise JournalTrouble(
+                f"the event '{self.id}' of the journal is damaged: it is no '{self.kind}'",
+                remedy="restore the journal from a backup, or start a new run",
+            ) from error
 
 
 def read_all(events: Iterable[Event], kind: type[Data]) -> Iterator[Data]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json as parsed_json
 
@@ -23,7 +23,7 @@ from burnish.core.trials import SplitResult, Trial, TrialDetails, TrialRow
 from burnish.journal.journal import JournalReader
 from burnish.journal.sqlite_store import reading
 from burnish.runs.events import BASELINE, Advanced, Event, Leader, files_by_trial, leads
-from burnish.system import append_line, write_atomic
+from burnish.system import append_line, place_inside, read_bytes, write_atomic
 
 # -- The files -------------------------------------------------------------------------------------
 
@@ -223,6 +223,8 @@ def last_row(path: Path) -> dict[str, Json]:
 
 def _last_whole_line(path: Path) -> bytes:
     """The last complete line, read from the end since the file may be long."""
+    if not path.is_file():
+        return b""
     with path.open("rb") as file:
         place, tail = file.seek(0, os.SEEK_END), b""
         while place and tail.count(b"\n") < 2:
@@ -244,10 +246,10 @@ class Ledger:
         """Rewrite the files from the journal, which repairs broken and lost lines."""
         history = tuple(events)
         followed = list(_followed(trials, history))
-        _replace(self.folder / TRIALS, [_trial_line(*each) for each in followed])
-        _replace(self.folder / EVENTS, [event_line(event) for event in history])
+        _replace(place_inside(self.folder, TRIALS), [_trial_line(*each) for each in followed])
+        _replace(place_inside(self.folder, EVENTS), [event_line(event) for event in history])
         flat = (_csv_line(_flat(row, after)) for row, _, after in followed)
-        _replace(self.folder / TRAJECTORY, [_csv_line(_COLUMNS), *flat])
+        _replace(place_inside(self.folder, TRAJECTORY), [_csv_line(_COLUMNS), *flat])
         self._leader, self._last = Leader(), None
         if followed:
             self._last, _, after = followed[-1]
@@ -256,13 +258,13 @@ class Ledger:
     def add_trial(self, row: TrialRow) -> None:
         """Append a trial."""
         before, after = self._leader, self._leader.after(row)
-        append_line(self.folder / TRIALS, _trial_line(row, before, after))
-        append_line(self.folder / TRAJECTORY, _csv_line(_flat(row, after)))
+        append_line(place_inside(self.folder, TRIALS), _trial_line(row, before, after))
+        append_line(place_inside(self.folder, TRAJECTORY), _csv_line(_flat(row, after)))
         self._leader, self._last = after, row
 
     def add_event(self, event: Event) -> None:
         """Append an event."""
-        append_line(self.folder / EVENTS, event_line(event))
+        append_line(place_inside(self.folder, EVENTS), event_line(event))
         if self._last is not None and (advanced := event.read(Advanced)) is not None:
             files = {advanced.trial: advanced.files}
             self._leader = _once_written(self._leader, self._last, files)
@@ -316,7 +318,7 @@ def _flat(row: TrialRow, after: Leader) -> list[object]:
 def _replace(path: Path, lines: list[str]) -> None:
     """Write the lines unless the file already has them."""
     content = "".join(f"{line}\n" for line in lines).encode()
-    if not path.exists() or path.read_bytes() != content:
+    if not path.exists() or read_bytes(path) != content:
         write_atomic(path, content)
 
 
@@ -339,6 +341,7 @@ def _number(value: float | None) -> str:
 
 _SCORES = b'"scores":{"'
 _CUT = b'"scores":0'
+_Scores: TypeAlias = dict[str, dict[str, list[float | None]]]
 _SPLITS = ("holdout", "train")
 """In the order in which a stored trial has them."""
 
@@ -346,8 +349,10 @@ _SPLITS = ("holdout", "train")
 class _StoredScores(Mapping[str, Mapping[str, list[float | None]]]):
     """The scores of the cases of a trial, as they were written, read when they are looked at."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, journal: Path | str) -> None:
         self._text = text
+        self._journal = journal
+        """Its name, for an error."""
 
     def __getitem__(self, case: str) -> Mapping[str, list[float | None]]:
         return self._scores[case]
@@ -362,8 +367,9 @@ class _StoredScores(Mapping[str, Mapping[str, list[float | None]]]):
         return repr(self._scores)
 
     @cached_property
-    def _scores(self) -> dict[str, dict[str, list[float | None]]]:
-        return parsed_json(self._text)
+    def _scores(self) -> _Scores:
+        with reading(self._journal):
+            return codec(_Scores).decode(parsed_json(self._text))
 
 
 def rows_to_show(reader: JournalReader, *, since: int = 0) -> Iterator[TrialRow]:
@@ -373,19 +379,19 @@ def rows_to_show(reader: JournalReader, *, since: int = 0) -> Iterator[TrialRow]
     """
     with reading(reader.path):
         for body in reader.trials(since=since):
-            data, scores = _without_scores(body)
+            data, texts = _without_scores(body)
             row = codec(TrialRow).decode(data)
             trial = row.trial
             parts = {
-                split: replace(result, scores=scores[split])
+                split: replace(result, scores=_StoredScores(texts[split], reader.path))
                 for split, result in (("holdout", trial.holdout), ("train", trial.train))
-                if result is not None and split in scores
+                if result is not None and split in texts
             }
             yield replace(row, trial=replace(trial, **parts)) if parts else row
 
 
-def _without_scores(body: bytes) -> tuple[Any, dict[str, _StoredScores]]:
-    """A stored trial without the scores of its cases, and these.
+def _without_scores(body: bytes) -> tuple[Any, dict[str, bytes]]:
+    """A stored trial without the scores of its cases, and these, by split.
 
     The first `}}` after `"scores":{` ends them, unless it is inside a name. Cutting there would
     leave half a string and so no JSON. Whatever is not as expected is read as a whole.
@@ -403,4 +409,4 @@ def _without_scores(body: bytes) -> tuple[Any, dict[str, _StoredScores]]:
     for split in cut:
         results[split]["scores"] = {}
     texts = (b'{"' + before + end for before, end, _ in pieces)
-    return data, dict(zip(cut, map(_StoredScores, texts), strict=True))
+    return data, dict(zip(cut, texts, strict=True))

@@ -39,7 +39,7 @@ from burnish.journal.once import JournaledEffects
 from burnish.runs.directory import RunDirectory, RunRecord
 from burnish.runs.events import PERSON, Event, EventData, Steered, Warned, read_all
 from burnish.runs.recorder import now
-from burnish.system import Redactor, read_bytes, write_atomic
+from burnish.system import Redactor, place_inside, read_bytes, write_atomic
 from burnish.system.config import near
 
 Action: TypeAlias = Literal["try", "tell", "pin", "unpin"]
@@ -144,8 +144,7 @@ def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
         raise SteeringRefused(problem.message, remedy=problem.remedy)
     redactor = Redactor.from_environment()
     content = canonical(codec(Note).encode(note)).decode()
-    (run.folder / FOLDER).mkdir(exist_ok=True)
-    path = run.folder / FOLDER / f"{note.id}.json"
+    path = place_inside(run.folder, f"{FOLDER}/{note.id}.json")
     write_atomic(path, f"{redactor.without_known(content)}\n")
 
 
@@ -166,7 +165,8 @@ def _read(folder: Path) -> Iterator[tuple[Path, Note | None]]:
         note = None
         with suppress(BurnishError, ValueError):
             note = codec(Note).decode(json.loads(read_bytes(path)))
-        yield path, note
+        # Its file is removed by its id.
+        yield path, note if note is not None and note.id == path.stem else None
 
 
 def pinned_in(events: Iterable[Event], notes: Iterable[Note] = ()) -> frozenset[str]:
@@ -387,7 +387,8 @@ class Steering:
         return None
 
     def _remove(self, note: Note) -> None:
-        (self._directory.folder / FOLDER / f"{note.id}.json").unlink(missing_ok=True)
+        place = place_inside(self._directory.folder, f"{FOLDER}/{note.id}.json")
+        place.unlink(missing_ok=True)
 
     def left_over(self) -> int:
         """How many notes nobody has taken in."""

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from io import FileIO
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Self
 
 from burnish.core.errors import FileTrouble, RunLocked
@@ -38,6 +39,9 @@ _CAUSES = {
 }
 _SPARE_NAME = re.compile(r"\.(?P<pid>\d{1,10})-[0-9a-f]{16}\.burnish-tmp")
 _MOUNTS = Path("/proc/self/mounts")
+_STREAM = re.compile(r"/dev/(fd/)?[^/]+$|/proc/")
+"""Names of pipes and devices that are meant: /dev/stdin, and what a shell makes of `<(…)`."""
+_NOT_REGULAR = "it is not a regular file"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _REMOTE = re.compile(
     r"(fuse\.)?"
@@ -134,7 +138,8 @@ def write_atomic(
 ) -> None:
     """Give `path` this content, which may be in pieces, or leave it exactly as it was.
 
-    Follows a symbolic link, as a plain write would. `durable` also survives a power cut.
+    Follows a symbolic link, as a plain write would: in a folder that may be from somebody else,
+    write to `place_inside`. `durable` also survives a power cut.
     """
     pieces = [content] if isinstance(content, bytes | str) else content
     payload = [_encode(path, each) if isinstance(each, str) else each for each in pieces]
@@ -177,10 +182,54 @@ def append_line(path: Path, line: str) -> None:
         raise file_trouble("append to", path, error) from error
 
 
+def place_inside(folder: Path, name: str | PurePath) -> Path:
+    """Where to write a file of a folder that may be from somebody else: nothing leads out of it.
+
+    Missing folders in it are made. A link, a pipe or a device in its place, or in that of a folder
+    on the way, is removed; a file with other names too, which are hard links, becomes a copy.
+    """
+    place, parts = folder, PurePath(name).parts
+    if ".." in parts or PurePath(name).is_absolute():
+        raise FileTrouble(f"cannot write {name}: it is not in {folder}", remedy="Correct the path.")
+    with translated("write", folder / name):
+        for part in parts:
+            if place != folder:
+                place.mkdir(exist_ok=True)
+            place /= part
+            _remove_lead(place)
+    return place
+
+
+def _remove_lead(path: Path) -> None:
+    """Remove what is neither a folder nor a file of its own."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        return
+    if not stat.S_ISREG(found.st_mode):
+        path.unlink()
+    elif found.st_nlink > 1:
+        put_in_place(path, partial(_copy, path))
+
+
+def _copy(path: Path, spare: Path) -> None:
+    shutil.copy2(path, spare)
+
+
 def read_bytes(path: Path) -> bytes:
-    """Read a file."""
+    """Read a file. A pipe or a device, which may block or never end, must be named in /dev."""
     with translated("read", path):
-        return path.read_bytes()
+        return path.read_bytes() if _STREAM.match(str(path)) else _read_regular(path)
+
+
+def _read_regular(path: Path) -> bytes:
+    # Opening a pipe would wait for who writes into it.
+    with FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise FileTrouble(f"cannot read {path}: {_NOT_REGULAR}", remedy="Name a file.")
+        return file.read()
 
 
 @contextlib.contextmanager
@@ -257,7 +306,7 @@ def _mode_of(path: Path) -> int | None:
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return stat.S_IMODE(mode)
     # A rename would take the place of the device or pipe itself.
-    raise FileTrouble(f"cannot write {path}: it is not a regular file", remedy="Name a file.")
+    raise FileTrouble(f"cannot write {path}: {_NOT_REGULAR}", remedy="Name a file.")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -419,8 +468,7 @@ class FileLock:
     def acquire(cls, path: Path, *, holding: str) -> Self:
         """Lock `path`, or report who holds it; `holding` is what the message calls it."""
         try:
-            # Python opens files as not inheritable, so no program started later keeps the lock.
-            file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+")
+            file = _lock_file(path)
         except OSError as error:
             raise file_trouble("lock", path, error) from error
         try:
@@ -437,7 +485,8 @@ class FileLock:
         if self.file.closed:
             return
         with self.file, contextlib.suppress(OSError):
-            self.file.truncate(0)
+            if _is_ours_alone(self.file.fileno()):
+                self.file.truncate(0)
 
     def __enter__(self) -> Self:
         return self
@@ -449,6 +498,8 @@ class FileLock:
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock on `path` right now."""
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False  # who takes the lock replaces it
         with FileIO(path) as file:
             return not _lock_at_once(file.fileno(), fcntl.LOCK_SH)
     except FileNotFoundError:
@@ -457,9 +508,27 @@ def is_held(path: Path) -> bool:
         raise file_trouble("look at the lock", path, error) from error
 
 
+def _lock_file(path: Path) -> FileIO:
+    """Open the file of a lock; a link or a pipe in its place is removed."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.unlink()
+    # Python opens files as not inheritable, so no program started later keeps the lock.
+    return FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+")
+
+
+def _is_ours_alone(descriptor: int) -> bool:
+    """Whether the file has no other name: a hard link may be anybody's file.
+
+    It can be locked, but nothing is written to it. A copy in its place would be a second lock.
+    """
+    return os.fstat(descriptor).st_nlink < 2
+
+
 def _take(descriptor: int, holding: str) -> None:
     if not _lock_patiently(descriptor):
         raise _refusal(descriptor, holding)
+    if not _is_ours_alone(descriptor):
+        return
     since = datetime.now(UTC).isoformat(timespec="seconds")
     holder = {"pid": os.getpid(), "host": os.uname().nodename, "since": since}
     os.ftruncate(descriptor, 0)

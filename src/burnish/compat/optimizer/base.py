@@ -217,7 +217,7 @@ async def run_custom(optimizer: BaseOptimizer, reporter: Reporter) -> OptimizeRe
         config = Redactor.from_environment().json(as_json(optimizer.config))
         text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
         write_atomic(folder / SNAPSHOT, text)
-        write_prompts(folder / BASELINE_PROMPTS, optimizer.baseline)
+        write_prompts(folder, BASELINE_PROMPTS, optimizer.baseline)
         result, error = await _ended(optimizer, reporter)
         write_files(folder, result, update_source=False)
         if error is not None:

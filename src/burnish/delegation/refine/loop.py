@@ -61,7 +61,7 @@ from burnish.delegation.result import WEIGHTS, DelegationResult
 from burnish.delegation.workspace import STATES
 from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.run import Run
-from burnish.system import Redactor, write_atomic
+from burnish.system import Redactor, place_inside, write_atomic
 
 _PLATEAU = 0.01
 """A smaller difference of losses is no progress."""
@@ -274,11 +274,12 @@ class _Rounds:
         return ALL_RUN
 
     async def _iterated(self, k: int, gradient: RunGradient, steer: str) -> DelegationResult:
-        folder = self._all.files.place(self.session) / f"iter_{k}"
-        folder.mkdir(parents=True, exist_ok=True)
+        home = self._all.files.place(self.session)
+        home.mkdir(parents=True, exist_ok=True)
+        folder = home / f"iter_{k}"
         document = self._all.redactor.json(gradient.to_json())
         encoded = json.dumps(document, indent=2, ensure_ascii=False)
-        write_atomic(folder / "gradient_input.json", encoded + "\n")
+        write_atomic(place_inside(home, f"iter_{k}/gradient_input.json"), encoded + "\n")
         seed = self._all.seed
         job = IterationJob(
             folder=folder / "run",

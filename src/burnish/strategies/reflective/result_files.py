@@ -48,8 +48,7 @@ from burnish.strategies.reflective.results import (
     as_json,
     log_line,
 )
-from burnish.system import Redactor, read_text, write_atomic
-from burnish.system.files import file_trouble
+from burnish.system import Redactor, place_inside, read_bytes, read_text, write_atomic
 from burnish.system.redaction import MARKER
 
 OPTIMIZER = "optimizer"
@@ -358,20 +357,20 @@ def _write_beginning(folder: Path, baseline: Mapping[str, str]) -> None:
     """The config and the prompts as they are at the start."""
     config = _snapshot(Header.read(folder))
     if config:
-        _write(folder / SNAPSHOT, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-    write_prompts(folder / BASELINE_PROMPTS, baseline)
+        _write(folder, SNAPSHOT, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    write_prompts(folder, BASELINE_PROMPTS, baseline)
 
 
 def _write_round(folder: Path, record: RoundRecord) -> None:
     """`rounds/round_007.json`."""
-    _write(folder / ROUNDS / f"round_{record.round:03d}.json", as_json(record))
+    _write(folder, f"{ROUNDS}/round_{record.round:03d}.json", as_json(record))
 
 
-def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
-    """One file a field, without known secrets."""
+def write_prompts(folder: Path, home: str, prompts: Mapping[str, str]) -> None:
+    """One file a field in `home` in the folder, without known secrets."""
     redactor = Redactor.from_environment()
     for name, text in prompts.items():
-        _write(folder / f"{name}.md", redactor.without_known(text))
+        _write(folder, f"{home}/{name}.md", redactor.without_known(text))
 
 
 def write_result_files(
@@ -407,11 +406,11 @@ def write_files(folder: Path, result: OptimizeResult, *, update_source: bool) ->
     for record in result.rounds:
         _write_round(folder, record)
     if result.status == "SUCCEEDED":
-        write_prompts(folder / _BEST_PROMPTS, result.best_prompts)
+        write_prompts(folder, _BEST_PROMPTS, result.best_prompts)
         summary = result.format_summary(output_dir=folder, update_source=update_source)
-        _write(folder / SUMMARY, summary)
-    _write(folder / LOG, log_line(result))
-    _write(folder / RESULT, as_json(result))
+        _write(folder, SUMMARY, summary)
+    _write(folder, LOG, log_line(result))
+    _write(folder, RESULT, as_json(result))
 
 
 def _was_updated(folder: Path) -> bool:
@@ -423,13 +422,8 @@ def _was_updated(folder: Path) -> bool:
         return False
 
 
-def _write(path: Path, content: str) -> None:
+def _write(folder: Path, name: str, content: str) -> None:
     """Write a file unless it says so already."""
-    payload = content.encode(errors="replace")
-    if path.exists() and path.read_bytes() == payload:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise file_trouble("make", path.parent, error) from error
-    write_atomic(path, payload)
+    path, payload = place_inside(folder, name), content.encode(errors="replace")
+    if not path.exists() or read_bytes(path) != payload:
+        write_atomic(path, payload)

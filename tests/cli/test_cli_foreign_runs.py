@@ -1,0 +1,180 @@
+"""Run folders of others: nothing outside of them is written, and nothing makes a command wait."""
+
+import json
+import os
+import re
+import sqlite3
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from burnish.core.content import Json
+from tests.cli.console import Burnish, finish, forked, refused
+
+pytestmark = pytest.mark.slow
+
+_FILES = (
+    "report.md",
+    "report.html",
+    "trials.jsonl",
+    "events.jsonl",
+    "trajectory.csv",
+    "journal.count",
+    "run.lock",
+    "tags.json",
+    "adopted.json",
+    "adopt.lock",
+)
+_FOLDERS = ("candidates", "processes", "steering")
+_ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
+
+
+_LOOKS = """\
+import sys
+from burnish.cli.program import run
+from tests.conftest import toy_installed
+with toy_installed():
+    for words in ("runs show", "runs report", "why", "adopt --diff", "adopt", "runs tag"):
+        assert run([*words.split(), sys.argv[1]]) in (0, 1), words
+"""
+
+
+def _mine(tmp_path: Path) -> Path:
+    """A folder of the user, with one file for each file of a run."""
+    mine = tmp_path / "mine"
+    for name in _FOLDERS:
+        (mine / name).mkdir(parents=True)
+        (mine / name / "keep.json").write_text("mine\n")
+    for name in _FILES:
+        (mine / name).write_text("mine\n")
+    return mine
+
+
+def _contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_run_never_writes_through_a_link_in_its_folder(
+    burnish: Burnish,
+    stopped: Path,
+    tmp_path: Path,
+    link: Callable[[Path, Path], None],
+) -> None:
+    mine = _mine(tmp_path)
+    before = _contents(mine)
+    for name in _FILES:
+        (stopped / name).unlink(missing_ok=True)
+        link(mine / name, stopped / name)
+    if link is os.symlink:
+        for name in _FOLDERS:
+            if (stopped / name).exists():
+                (stopped / name).rename(tmp_path / f"{name}-before")
+            link(mine / name, stopped / name)
+    burnish("runs", "report", "part")
+    burnish("runs", "report", "--html", "part")
+    burnish("adopt", "part", "--yes")
+    (stopped / "tags.json").unlink()
+    link(mine / "tags.json", stopped / "tags.json")
+    burnish("runs", "tag", "part", "good")
+    said = burnish("runs", "resume", "part", "--max-trials", "4")
+    assert said.code == 0, said
+    assert _contents(mine) == before
+    assert (stopped / "report.md").read_text().startswith("#")
+    for name in ("report.md", "trials.jsonl", "events.jsonl", "trajectory.csv"):
+        assert (stopped / name).is_file()
+        assert not (stopped / name).is_symlink()
+    assert len((stopped / "trials.jsonl").read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-shm", "blobs"])
+def test_a_journal_that_is_a_link_is_refused(
+    burnish: Burnish, stopped: Path, tmp_path: Path, name: str
+) -> None:
+    place = stopped / name
+    if place.exists():
+        place.rename(tmp_path / "elsewhere")
+    else:
+        (tmp_path / "elsewhere").mkdir()
+    place.symlink_to(tmp_path / "elsewhere")
+    for command in (["runs", "show"], ["runs", "report"], ["why"], ["runs", "resume"]):
+        refused(burnish(*command, "part"), name, "is a symbolic link")
+
+
+def test_a_journal_that_others_share_is_read_but_not_continued(
+    burnish: Burnish, stopped: Path, tmp_path: Path
+) -> None:
+    os.link(stopped / "journal.db", tmp_path / "backup.db")
+    assert burnish("runs", "show", "part").code == 0
+    refused(burnish("runs", "resume", "part", "--max-trials", "4"), "is a hard link")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("journal.db", "journal.json", "journal.count", "run.lock", "trials.jsonl"),
+        *("events.jsonl", "report.md", "tags.json", "adopted.json", "steering/x.json"),
+    ],
+)
+def test_a_pipe_in_place_of_a_file_makes_no_command_wait(stopped: Path, name: str) -> None:
+    pipe = stopped / name
+    pipe.unlink(missing_ok=True)
+    pipe.parent.mkdir(exist_ok=True)
+    os.mkfifo(pipe)
+    said = finish(forked(str(stopped), cwd=stopped.parent, start=_LOOKS))
+    assert said.code == 0, said
+    assert "Traceback" not in said.err
+
+
+_READ = {"note", "reason", "message", "detail", "words", "title", "error", "phase"}
+
+
+def _with_escapes(value: Json, name: str = "") -> Json:
+    """Escape codes at the end of every text that people read, and of the names of cases."""
+    if isinstance(value, dict):
+        return {_hostile_case(key): _with_escapes(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_escapes(each) for each in value]
+    return f"{value}{_ESCAPES}" if name in _READ and isinstance(value, str) else value
+
+
+def _hostile_case(name: str) -> str:
+    return f"{name}{_ESCAPES}" if re.fullmatch(r"t\d+", name) else name
+
+
+def test_no_escape_code_of_a_run_reaches_the_terminal(burnish: Burnish, stopped: Path) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    for number, body in db.execute("SELECT number, body FROM trials").fetchall():
+        plain = body[1:] if body[:1] == b"j" else zlib.decompress(body[1:])
+        spelled = json.dumps(_with_escapes(json.loads(plain)), separators=(",", ":")).encode()
+        db.execute("UPDATE trials SET body = ? WHERE number = ?", (b"j" + spelled, number))
+    db.commit()
+    db.close()
+    header = json.loads((stopped / "run.json").read_text())
+    header["id"] += _ESCAPES
+    header["project"]["file"] += _ESCAPES
+    (stopped / "run.json").write_text(json.dumps(header))
+    (stopped / "tags.json").write_text(json.dumps([f"good{_ESCAPES}"]))
+    shown = [
+        *(["runs", "show", "part", *more] for more in ([], ["--trial", "1"], ["--calls"])),
+        *(["runs", command, "part"] for command in ("report", "tag")),
+        *(["runs", "compare", "part", "part"], ["runs", "list"], ["why", "part"]),
+        *(["adopt", "part", *more] for more in ([], ["--diff"], ["--undo"])),
+    ]
+    facts = [
+        *(["runs", "show", "part", *more, "--json"] for more in ([], ["--trial", "1"])),
+        *(["runs", "compare", "part", "part", "--json"], ["runs", "list", "--json"]),
+    ]
+    for command in (*shown, *facts):
+        said = burnish(*command)
+        assert not set("\x1b\x07\x9b\u202e") & set(said.out + said.err), command
+        assert said.out + said.err
+        if command in facts:
+            assert "\\u001b[2J" in said.out
+            assert "\\u009b" in said.out
+            assert said.json
