@@ -99,7 +99,7 @@ async def test_a_record_never_leads_out_of_the_project_by_its_folders(
 ) -> None:
     project = tmp_path / "project"
     (tmp_path / "empty").mkdir()
-    project.mkdir()
+    (project / "new").mkdir(parents=True)
     monkeypatch.chdir(project)
     home = f"{project}/new/../../empty"
     added = AdoptedFile(

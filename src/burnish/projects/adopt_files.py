@@ -215,6 +215,7 @@ class Adopted:
             for file in self.files
             if file.added and not os.path.lexists(file.path)
             for folder in file.folders
+            # Nobody checked the record: only the file's own folders are believed.
             if Path(folder) in Path(file.path).parents
         }
         for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
