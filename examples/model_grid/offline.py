@@ -10,8 +10,9 @@ EXAMPLE_API_KEY and EXAMPLE_MODEL), and nothing here is used.
 import asyncio
 import os
 import sys
+from pathlib import Path
 
-from burnish.testing.servers import HttpRequest, ModelReply, ScriptedServer, Status
+from burnish.testing.servers import HttpRequest, ModelReply, ScriptedServer, Status, port_of
 
 PLAIN = {"refund": "refund", "money": "refund", "parcel": "delivery", "late": "delivery"}
 TRADE = {
@@ -38,7 +39,9 @@ async def run_beside(command: list[str]) -> int:
     if os.environ.get("EXAMPLE_BASE_URL"):
         process = await asyncio.create_subprocess_exec(*command)
         return await process.wait()
-    async with ScriptedServer(protocol="openai", answers=answer) as server:
+    # At the same port for each command in a folder, since a measurement is resumed where it began.
+    port = port_of(Path.cwd())
+    async with ScriptedServer(protocol="openai", answers=answer, port=port) as server:
         named = {
             **os.environ,
             "EXAMPLE_MODEL": "careful",

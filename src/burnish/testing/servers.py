@@ -1,12 +1,14 @@
 """Scripted model endpoints on loopback: real sockets that answer, and misbehave on demand."""
 
 import asyncio
+import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
 
 _LONGEST_BODY = 16 * 1024 * 1024
@@ -371,11 +373,17 @@ _MOST_CONNECTIONS = 1024
 _REFUSAL = Status(400, message="This response_format type is unavailable now")
 
 
+def port_of(folder: Path) -> int:
+    """The port of a folder's stand-in: a run is only resumed where its models are."""
+    digest = hashlib.sha256(str(folder.resolve()).encode()).digest()
+    return 20_000 + int.from_bytes(digest[:2], "big") % 12_000  # below those that systems give out
+
+
 class ScriptedServer:
     """An endpoint that gives scripted answers in order and repeats the last one.
 
     `answers` may be a function of the request. `refuses` names the types of `response_format` that
-    it rejects with `refusal`, as many real endpoints do.
+    it rejects with `refusal`, as many real endpoints do. `port` is taken if it is free.
     """
 
     def __init__(
@@ -386,7 +394,9 @@ class ScriptedServer:
         models: Sequence[str] = ("scripted",),
         refuses: Collection[str] = (),
         refusal: Status = _REFUSAL,
+        port: int = 0,
     ) -> None:
+        self._port = port
         self.requests: deque[HttpRequest] = deque(maxlen=10_000)
         """The requests so far, the newest last."""
         self.abandoned = 0
@@ -415,8 +425,14 @@ class ScriptedServer:
         return len(self._open)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
+        try:
+            self._server = await self._listen(self._port)
+        except OSError:  # somebody else has it
+            self._server = await self._listen(0)
         return self
+
+    async def _listen(self, port: int) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=512)
 
     async def __aexit__(self, *error: object) -> None:
         assert self._server is not None

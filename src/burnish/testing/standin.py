@@ -8,11 +8,19 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import TypeAlias
 
 from burnish.strategies.reflective.reflection import ROLE as REFLECTOR
 from burnish.testing.doubles import read_role_request
-from burnish.testing.servers import Answer, HttpRequest, ProtocolName, ScriptedServer, Status
+from burnish.testing.servers import (
+    Answer,
+    HttpRequest,
+    ProtocolName,
+    ScriptedServer,
+    Status,
+    port_of,
+)
 
 _OTHER = re.compile(r"^The text (.+):$", re.MULTILINE)
 _CASE = re.compile(r"^Case (.+)$", re.MULTILINE)
@@ -131,7 +139,9 @@ async def model_or_standin(
             os.environ.setdefault(ADDRESS, "")
             yield False
             return
-        async with ScriptedServer(protocol=protocol, answers=_answers(rewrite, judge)) as server:
+        async with ScriptedServer(
+            protocol=protocol, answers=_answers(rewrite, judge), port=port_of(Path.cwd())
+        ) as server:
             # The user's own key must not go to the stand-in, which needs none.
             key = "none-is-needed-offline"
             os.environ.update({MODEL: "stand-in", ADDRESS: server.base_url, KEY: key})
