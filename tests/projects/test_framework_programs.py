@@ -88,7 +88,7 @@ def test_a_program_optimises_its_agent_and_resumes(
 
     ending = searched()
     assert RunRecord.read(tmp_path / "run").header.strategy == strategy
-    assert RULE in ending.best.values["instructions"]
+    assert RULE in str(ending.best.values["instructions"])
     assert ending.claim.verdict == "improved"
     asked = len(writer.asked)
     assert searched().best == ending.best

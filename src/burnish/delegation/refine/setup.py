@@ -284,9 +284,9 @@ def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
         message = f"run {seed.run_id} does not say which models it ran with"
         remedy = "name models with --model and --worker-model, or a workflow with --workflow"
         raise SeedRefused(message, remedy=remedy)
-    seeds = set() if _at_awp_endpoint(seed) else {own.manager, own.worker}
+    kept = set[str]() if _at_awp_endpoint(seed) else {own.manager, own.worker}
     models: Json = {
-        role: name if name in seeds else flagged_model(name)
+        role: name if name in kept else flagged_model(name)
         for role, name in (("manager", manager), ("worker", worker))
     }
     data: dict[str, Json] = {
