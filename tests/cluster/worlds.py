@@ -15,7 +15,7 @@ from burnish.journal.limits import Limits
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.runs.driver import drive
 from burnish.runs.events import Event, Tick
-from burnish.runs.setup import Setup, resume, start
+from burnish.runs.setup import Setup, resume, start, work_fingerprint
 
 AGENT = """\
 name: shouter
@@ -118,7 +118,7 @@ class WorkersHere:
 
 def with_workers(setup: Setup, transport: Any, *, limits: Limits | None = None) -> Setup:
     """The same run on these workers."""
-    target = setup.target.description.fingerprint
+    target = work_fingerprint(setup.target, setup.model_uses())
     order = Order(run="a-test", spec=setup.project.spec, target=target)
     return replace(setup, pool=RemotePool(transport, order, limits=limits or Limits()))
 

@@ -44,7 +44,7 @@ class _FolderBlobs:
         return str(self.folder)
 
     def keep(self, name: str, content: bytes) -> None:
-        path = place_inside(self.folder, name)
+        path = place_inside(self.folder.parent, f"{self.folder.name}/{name}")
         if not path.exists():
             write_atomic(path, content)
 
