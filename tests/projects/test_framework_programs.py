@@ -124,7 +124,7 @@ async def test_the_own_model_of_an_agent_is_asked_at_its_endpoint_with_its_key(
         keys = {asked.headers["authorization"] for asked in own.requests}
         assert {_is_a_visitor(asked) for asked in own.requests} == {True, False}
         assert [*usual.requests] == []
-    assert RULE in ending.best.values["instructions"]
+    assert RULE in str(ending.best.values["instructions"])
     assert keys == {f"Bearer {KEY}"}
     files = [file for file in run.rglob("*") if file.is_file()]
     assert [file for file in files if KEY.encode() in file.read_bytes()] == []
