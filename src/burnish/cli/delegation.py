@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -42,7 +42,7 @@ from burnish.delegation.runs import describe_task, outcome, run_delegation
 from burnish.delegation.team import Workflow, workflow_document
 from burnish.delegation.workspace import StartingFiles
 from burnish.models.addresses import addresses_of
-from burnish.models.factory import Models, ModelUse
+from burnish.models.factory import Models
 from burnish.projects.description import Doors
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import reload_project
@@ -51,7 +51,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import find_run
 from burnish.runs.events import Event, Stopping, Tick
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.progress import model_lines
+from burnish.runs.progress import model_lines, preflight_line
 from burnish.runs.setup import Setup
 from burnish.system import read_text
 from burnish.system.sandbox import resolve
@@ -140,8 +140,8 @@ def delegate_task(request: DelegateRequest, *, models: Models | None = None) -> 
         place, task = str(folder), ""
         if request.target is not None:
             place, task = "in its task", would_attach(request.target, primary=request.primary)
-        workflow, uses = strategy.delegation.workflow, setup.model_uses()
-        _show_plan(workflow, uses, folder=place, task=task, as_json=request.as_json)
+        workflow = strategy.delegation.workflow
+        _show_plan(workflow, setup, folder=place, task=task, as_json=request.as_json)
         return
     if not (request.quiet or request.as_json):
         _print_models(setup)
@@ -225,9 +225,7 @@ def _print_models(setup: Setup) -> None:
         typer.echo(line)
 
 
-def _show_plan(
-    workflow: Workflow, uses: Sequence[ModelUse], *, folder: str, task: str, as_json: bool
-) -> None:
+def _show_plan(workflow: Workflow, setup: Setup, *, folder: str, task: str, as_json: bool) -> None:
     """Print what would run; `task` is the place in an experiment, if any."""
     metrics = [metric.name for metric in workflow.metrics]
     sandbox = resolve(workflow.sandbox).notice
@@ -236,7 +234,7 @@ def _show_plan(
             "dry_run": True,
             "workflow": workflow.name,
             "models": workflow.models,
-            "addresses": [each.to_json() for each in addresses_of(uses)],
+            "addresses": [each.to_json() for each in addresses_of(setup.model_uses())],
             "answers": workflow.answer_forms,
             "budget": workflow.envelope.to_json(),
             "metrics": metrics,
@@ -249,7 +247,8 @@ def _show_plan(
     typer.echo(f"workflow {workflow.name}")
     for role, label in workflow.models.items():
         typer.echo(f"{role:<8} {label}")
-    for line in model_lines(uses, label=_MODELS):
+    _print_models(setup)
+    for line in preflight_line(len(setup.preflight()), label=_MODELS):
         typer.echo(line)
     for label, words in workflow.answer_forms.items():
         typer.echo(f"answers  {label}: {words}")

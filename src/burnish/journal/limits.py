@@ -217,6 +217,20 @@ class RetryPolicy:
 ONCE = RetryPolicy(attempts=1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long to wait for an endpoint at the start of a run."""
+
+    busy: float = 300.0
+    """Seconds for one that has too many requests, is broken for a while or takes too long."""
+    starting: float = 30.0
+    """Seconds for a server that may be starting: nothing listens at its address yet."""
+    pauses: RetryPolicy = RetryPolicy(longest_wait=30.0)
+    """Between two attempts; how many there are depends on the time alone."""
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
 async def retry(
     attempt: Callable[[int], Awaitable[T]],
     *,

@@ -18,11 +18,11 @@ from burnish.core.content import MOST, Json, canonical, codec, short_id
 from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.core.protocols import Call, Effects, Receipt
-from burnish.journal.limits import Limits, RetryPolicy, retry
+from burnish.journal.limits import Limits, Patience, RetryPolicy, retry
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.http_calls import receiving
 from burnish.models.providers import Price, Provider, cost
-from burnish.models.references import ModelRef, is_here, is_providers_own
+from burnish.models.references import ModelRef, ModelSettings, is_here, is_providers_own
 from burnish.system.config import nearest
 
 
@@ -284,6 +284,7 @@ class ModelClient:
     prices: Prices = field(default_factory=Prices)
     limits: Limits = field(default_factory=Limits)
     retries: RetryPolicy = RETRIES
+    patience: Patience = field(default_factory=Patience)
 
     @cached_property
     def priced(self) -> bool:
@@ -331,6 +332,17 @@ class ModelClient:
             raise ModelRejected(answered.message)
         attempts = f" (after {answered.attempts} attempts)" if answered.attempts > 1 else ""
         raise ModelUnavailable(f"{answered.message}{attempts}")
+
+    async def reach(self) -> Spend:
+        """Ask the smallest question once, outside of any journal; what the answer cost.
+
+        Raises ModelError if there is none.
+        """
+        client = replace(self, ref=replace(self.ref, settings=_smallest(self.ref)))
+        async with self.limits.place(self.ref.endpoint):
+            reply = await client._attempt(_PREFLIGHT, draw=0)
+        usage = replace(reply.usage, requests=1)
+        return _spend(usage, self.prices.nano_usd(self.ref, usage, reply.model))
 
     async def _perform(
         self, request: ChatRequest, draw: int, effects: Effects
@@ -415,6 +427,20 @@ class ModelClient:
             usage = received.usage(size)
             raise ModelUnavailable(f"{self.ref.label} returned {fault}", usage=usage)
         return reply
+
+
+PREFLIGHT = "Reply with the word: ok"
+"""The question that shows whether a model can be reached."""
+_PREFLIGHT = ChatRequest(messages=(Message(role="user", content=PREFLIGHT),))
+
+
+def _smallest(ref: ModelRef) -> ModelSettings:
+    """The settings of a question whose answer is of no use, and may be cut off."""
+    settings = replace(
+        ModelSettings(), timeout=ref.settings.timeout, max_answer_mb=ref.settings.max_answer_mb
+    )
+    cannot = "max_tokens" in ref.row.unsupported and is_providers_own(ref)
+    return settings if cannot else replace(settings, max_tokens=16)
 
 
 def _spend(usage: Usage, nano_usd: int | None) -> Spend:

@@ -22,6 +22,7 @@ from burnish.models.errors import (
     RequestFiltered,
     first_cause,
     root_of,
+    unreached,
     words_of,
 )
 from burnish.models.http_calls import post_directly
@@ -300,6 +301,10 @@ _BUILDERS: "Mapping[ProviderProtocol, Callable[[ModelRef, Endpoint, AsyncClient]
 }
 
 
+_UNREACHED = {
+    "refused": "nothing is listening there",
+    "unknown host": "its name cannot be resolved",
+}
 _NOT_FOR_THIS_MODEL = {"unknown_parameter", "unsupported_parameter", "unsupported_value"}
 
 
@@ -380,8 +385,6 @@ class EndpointErrors:
     def of(self, error: Exception) -> ModelError:
         import httpx2
 
-        from burnish.models.answer_limits import AnswerUnusable
-
         if isinstance(error, AnswerUnfinished):
             return self.unfinished()
         if isinstance(error, RequestFiltered):
@@ -401,13 +404,22 @@ class EndpointErrors:
         if isinstance(error, UnicodeEncodeError):
             return ModelRejected(self._line("cannot be sent text that is not Unicode"))
         if isinstance(error, (OSError, httpx2.TransportError)) or _is_connection_error(error):
-            if isinstance(cause := first_cause(error), AnswerUnusable):
-                return ModelUnavailable(self._line(f"returned an answer that is unusable: {cause}"))
-            unreached = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
-            what = "could not be reached" if unreached else "broke the connection"
-            return ModelUnavailable(self._line(f"{what}: {root_of(error)}"))
+            unopen = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
+            return self._without_connection(error) if unopen else self._broken_off(error)
         hint = "returned something that is not a model's answer; is the base_url right?"
         return ModelUnavailable(self._line(hint))
+
+    def _broken_off(self, error: Exception) -> ModelUnavailable:
+        from burnish.models.answer_limits import AnswerUnusable
+
+        if isinstance(cause := first_cause(error), AnswerUnusable):
+            return ModelUnavailable(self._line(f"returned an answer that is unusable: {cause}"))
+        return ModelUnavailable(self._line(f"broke the connection: {root_of(error)}"))
+
+    def _without_connection(self, error: Exception) -> ModelUnavailable:
+        cause = unreached(error)
+        line = self._line(f"could not be reached: {_UNREACHED.get(cause) or root_of(error)}")
+        return ModelUnavailable(line, unreached=cause)
 
     def _of_status(self, failure: EndpointFailure) -> ModelError:
         status = failure.status

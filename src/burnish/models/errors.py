@@ -6,9 +6,10 @@
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from socket import gaierror
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from burnish.core.errors import BurnishError
@@ -17,13 +18,23 @@ if TYPE_CHECKING:
     from burnish.core.cases import Usage  # with pydantic, which the command line loads late
 
 
+Unreached: TypeAlias = Literal["", "unknown host", "refused"]
+"""Why there was no connection, if that is known: its name has no address, or nothing listens."""
+
+
 class ModelUnavailable(ConnectionError):
     """Rate limit, server error, timeout, dropped or malformed response."""
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, usage: "Usage | None" = None
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        usage: "Usage | None" = None,
+        unreached: Unreached = "",
     ) -> None:
         super().__init__(message)
+        self.unreached: Unreached = unreached
         self.retry_after = retry_after
         """Seconds the endpoint asked to wait."""
         self.usage = usage
@@ -96,6 +107,11 @@ _BY_STATUS: Mapping[int, FailureKind] = {
     404: "model",
     422: "request",
 }
+_NO_SUCH_MODEL = re.compile(
+    r"(not a valid|invalid|unknown|no such) model( id| name)?\b|\bmodel\b.{0,80}does not exist",
+    re.IGNORECASE,
+)
+"""What routers answer with a 400 where others answer 404."""
 _OVERLOADED = re.compile("overloaded|over capacity", re.IGNORECASE)
 
 
@@ -107,6 +123,8 @@ def failure_kind(status: int, body: object) -> tuple[FailureKind, str]:
         return "request", named
     if group in _OUT_OF_CREDIT:
         return "quota", named
+    if status == 400 and _NO_SUCH_MODEL.search(words_of(body)):
+        return "model", named
     is_about_it = named in _OUT_OF_CREDIT or named == "context_length_exceeded"
     if not is_about_it and _OVERLOADED.search(f"{named} {group}"):
         return "", named
@@ -175,6 +193,26 @@ def first_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def unreached(error: BaseException) -> Unreached:
+    """Why an HTTP client got no connection, from the errors behind its own."""
+    for cause in _causes(error):
+        if isinstance(cause, gaierror):
+            return "unknown host"
+        if isinstance(cause, ConnectionRefusedError):
+            return "refused"
+    return ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it; a host with several addresses has a group of them."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for each in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+                yield from _causes(each)
+        error = error.__cause__ or error.__context__
 
 
 def _field(value: object, name: str) -> object:

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 
 from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Share
 from burnish.core.errors import ConfigError
-from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
+from burnish.journal.limits import EndpointLimit, Limits, Patience, RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient, Prices
 from burnish.models.providers import Price, Provider, all_providers, find_provider
 from burnish.models.references import (
@@ -262,11 +262,13 @@ class Models:
         prices: Prices | None = None,
         limits: Limits | None = None,
         retries: RetryPolicy = RETRIES,
+        patience: Patience | None = None,
         backends: Mapping[str, Backend] | None = None,
     ) -> None:
         self.prices = prices or Prices()
         self.limits = limits or Limits(_DEFAULT_LIMITS)
         self._retries = retries
+        self._patience = patience or Patience()
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
@@ -297,6 +299,7 @@ class Models:
             prices=self.prices,
             limits=self.limits,
             retries=self._retries,
+            patience=self._patience,
         )
         if ref.provider not in self._doubles:
             use = ModelUse(client=client, roles=())

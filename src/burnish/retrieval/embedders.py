@@ -314,6 +314,14 @@ class EndpointEmbedder:
         answers = await asyncio.gather(*(self._ask(batch, effects) for batch in batches))
         return [array("f", b64decode(vector)) for answer in answers for vector in answer.vectors]
 
+    async def reach(self) -> Spend:
+        """Ask for the vector of one word, outside of any journal; what it cost.
+
+        Raises ModelError if there is none.
+        """
+        async with self.limits.place(self.ref.endpoint):
+            return self._spend(await self._post(["ok"]))
+
     async def close(self) -> None:
         clients = list(self._clients.values())
         self._clients.clear()
@@ -353,14 +361,16 @@ class EndpointEmbedder:
         vectors = tuple(
             b64encode(array("f", item.embedding).tobytes()).decode() for item in answer.data
         )
+        embedded = _Embedded(vectors=vectors, attempts=attempts.count)
+        return Receipt(value=embedded, spend=self._spend(answer))
+
+    def _spend(self, answer: _Answer) -> Spend:
+        """What an answer cost."""
         tokens = answer.usage.prompt_tokens if answer.usage else 0
         usage = Usage(requests=1, input_tokens=tokens)
         cost = self.prices.nano_usd(self.ref, usage, answer.model or "")
-        return Receipt(
-            value=_Embedded(vectors=vectors, attempts=attempts.count),
-            spend=Spend(
-                calls=1, tokens_in=tokens, nano_usd=cost or 0, unpriced=1 if cost is None else 0
-            ),
+        return Spend(
+            calls=1, tokens_in=tokens, nano_usd=cost or 0, unpriced=1 if cost is None else 0
         )
 
     async def _post(self, texts: Sequence[str]) -> _Answer:

@@ -32,6 +32,7 @@ from burnish.runs.events import (
     Warned,
 )
 from burnish.runs.final_measurements import FinalResults, measure_winner, without_measuring
+from burnish.runs.preflight import ask_each_model
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE, LimitExceeded
 
@@ -232,6 +233,7 @@ async def _watched(run: Run) -> tuple[StopReason, FinalResults]:
 
 async def _work(run: Run, watch: _Watch) -> tuple[StopReason, FinalResults]:
     try:
+        await ask_each_model(run)
         await run.search()
     except LimitExceeded as limit:
         run.closing.stopped = limit.reason

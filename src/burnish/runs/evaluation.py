@@ -37,7 +37,7 @@ from burnish.core.surfaces import Candidate
 from burnish.journal.executors import FairSemaphore, Turnstile
 from burnish.journal.limits import Budget
 from burnish.models.errors import ModelRefused
-from burnish.models.factory import ModelUse, every_model
+from burnish.models.factory import AGENT, EMBEDDINGS, JUDGE, ModelUse, every_model
 from burnish.runs.case_work import (
     ONE_RUN,
     CasePolicy,
@@ -379,6 +379,10 @@ def uses_of(resources: Iterable[object]) -> list[ModelUse]:
     return every_model(each.uses() for each in holders)
 
 
+_ON_WORKERS = {AGENT, JUDGE, EMBEDDINGS}
+"""The roles whose models are asked where cases are run and scored."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
     """The target, cases, objective and limits of a run."""
@@ -420,6 +424,15 @@ class Conditions:
     def model_uses(self) -> list[ModelUse]:
         """The models that the run may ask, each with its roles; scripted ones are left out."""
         return uses_of(self.resources)
+
+    def preflight(self) -> list[ModelUse]:
+        """The models that are asked once before anything else is paid.
+
+        The embedded one cannot be away, and workers ask those of the cases from where they are.
+        """
+        away = _ON_WORKERS if self.pool is not None else set[str]()
+        uses = [use for use in self.model_uses() if not use.is_embedded]
+        return [use for use in uses if not away.issuperset(use.roles)]
 
     @cached_property
     def leak_watch(self) -> LeakWatch:

@@ -185,12 +185,22 @@ def answer_forms(setup: Setup, home: Path) -> Iterator[str]:
         yield f"answers   {label}: {words}"
 
 
-def model_lines(uses: Iterable[ModelUse], *, label: str = "models    ") -> Iterator[str]:
+_MODELS = "models    "
+
+
+def model_lines(uses: Iterable[ModelUse], *, label: str = _MODELS) -> Iterator[str]:
     """Where each model that will be asked is, and what its key is taken from, for plans."""
     for address in addresses_of(uses):
         first, *rest = wrapped(str(address), _NARROW - len(label))
         yield f"{label}{first}"
         yield from (f"{' ' * len(label)}{line.strip()}" for line in rest)
+
+
+def preflight_line(models: int, *, label: str = _MODELS) -> Iterator[str]:
+    """The calls that only find out whether models can be reached, after the lines about them."""
+    if models:
+        which = "it is" if models == 1 else "each is"
+        yield f"{' ' * len(label)}{which} asked once before the start: {counted(models, 'call')}"
 
 
 def _placed(addresses: Iterable[ModelAddress], width: int) -> Iterator[str]:

@@ -11,6 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
 
+from burnish.models.chat import PREFLIGHT
+
 _LONGEST_BODY = 16 * 1024 * 1024
 
 
@@ -383,7 +385,8 @@ class ScriptedServer:
     """An endpoint that gives scripted answers in order and repeats the last one.
 
     `answers` may be a function of the request. `refuses` names the types of `response_format` that
-    it rejects with `refusal`, as many real endpoints do. `port` is taken if it is free.
+    it rejects with `refusal`, as many real endpoints do. `preflight` answers the question whether
+    it can be reached, with which each run begins. `port` is taken if it is free.
     """
 
     def __init__(
@@ -394,17 +397,21 @@ class ScriptedServer:
         models: Sequence[str] = ("scripted",),
         refuses: Collection[str] = (),
         refusal: Status = _REFUSAL,
+        preflight: Answer = "ok",
         port: int = 0,
     ) -> None:
         self._port = port
         self.requests: deque[HttpRequest] = deque(maxlen=10_000)
-        """The requests so far, the newest last."""
+        """The requests so far, the newest last, without those in `preflights`."""
+        self.preflights: deque[HttpRequest] = deque(maxlen=10_000)
+        """The questions whether it can be reached."""
         self.abandoned = 0
         """How many clients disconnected during a slow answer."""
         self._protocol = _PROTOCOLS[protocol]
         self._models = tuple(models)
         self._refuses = frozenset(refuses)
         self._refusal = refusal
+        self.preflight: Answer = preflight
         self._script = answers if callable(answers) else _in_order(answers)
         self._open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -459,8 +466,9 @@ class ScriptedServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (request := await read_request(reader)) is not None:
-            self.requests.append(request)
-            answer = self._answer(request)
+            is_preflight = PREFLIGHT in json.dumps(request.json)
+            (self.preflights if is_preflight else self.requests).append(request)
+            answer = self.preflight if is_preflight else self._answer(request)
             if isinstance(answer, Slow):
                 if await _client_left(reader, answer.seconds):
                     self.abandoned += 1
