@@ -27,14 +27,9 @@ from burnish.models.errors import (
 from burnish.models.http_calls import post_directly
 from burnish.models.model_families import takes_newer_name
 from burnish.models.providers import ProviderProtocol
-from burnish.models.references import (
-    ModelRef,
-    is_loopback,
-    key_for,
-    missing_key,
-)
+from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor
-from burnish.system.variables import has_login, secrets_in
+from burnish.system.variables import has_login, secrets_in, variables_in
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -141,7 +136,7 @@ def _importable(module: str) -> bool:
 def _parts(ref: ModelRef) -> SplitResult:
     """The address as written, as a variable of the provider has it, or the provider's own."""
     try:
-        variable, written = ref.written_address.strip("${}"), ref.address
+        variables, written = variables_in(ref.written_address), ref.address
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:
@@ -155,9 +150,9 @@ def _parts(ref: ModelRef) -> SplitResult:
         remedy = "leave them out, and give the model an api_key: ${NAME}"
         raise _refused(ref, "has a base_url with a user and password in it", remedy)
     if not (sane and written.isprintable() and " " not in written):
-        name = f" in {variable}" if variable in ref.row.address_variables else ""
+        source = f" (from {', '.join(variables)})" if variables else ""
         remedy = "write it as https://host/v1 or http://host:port/v1"
-        raise _refused(ref, f"has a base_url{name} that is not an address", remedy)
+        raise _refused(ref, f"has a base_url{source} that is not an address", remedy)
     return parts
 
 

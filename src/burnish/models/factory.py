@@ -29,11 +29,10 @@ from burnish.models.references import (
     ModelRef,
     ModelSettings,
     key_reference,
-    referred,
     usual_address,
 )
 from burnish.system.settings import Settings
-from burnish.system.variables import expanded_secrets
+from burnish.system.variables import expanded_secrets, variables_in
 
 
 def _provider(name: str) -> str:
@@ -232,7 +231,7 @@ class ModelUse:
         return replace(self.client.ref, settings=ModelSettings(), price=None)
 
     def also_for(self, roles: Iterable[str]) -> "ModelUse":
-        """The same model for these roles too."""
+        """This model, asked for these roles besides its own."""
         every = dict.fromkeys((*self.roles, *roles))
         return replace(self, roles=tuple(sorted(every, key=lambda role: role != AGENT)))
 
@@ -274,7 +273,7 @@ class Models:
         self._addresses: set[str] = set()
 
     def for_run(self) -> Self:
-        """The same models; what is made of them from now on is noted here alone."""
+        """These models for one run, whose `uses` are not those of other runs with them."""
         models = copy.copy(self)
         models._uses = dict(self._uses)
         return models
@@ -286,7 +285,7 @@ class Models:
 
         `role` is what it is asked for, in plans and messages.
         """
-        self._keys.update(referred(ref.api_key))
+        self._keys.update(variables_in(ref.api_key))
         self._addresses.add(ref.base_url)
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}
