@@ -141,6 +141,7 @@ def _parts(ref: ModelRef) -> SplitResult:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:
         raise _refused(ref, "has no base_url", ref.row.address_hint)
+    source = f" (from {', '.join(variables)})" if variables else ""
     try:
         parts = urlsplit(written)
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -148,9 +149,8 @@ def _parts(ref: ModelRef) -> SplitResult:
         sane, parts = False, SplitResult("", "", "", "", "")
     if has_login(written):
         remedy = "leave them out, and give the model an api_key: ${NAME}"
-        raise _refused(ref, "has a base_url with a user and password in it", remedy)
+        raise _refused(ref, f"has a base_url{source} with a user and password in it", remedy)
     if not (sane and written.isprintable() and " " not in written):
-        source = f" (from {', '.join(variables)})" if variables else ""
         remedy = "write it as https://host/v1 or http://host:port/v1"
         raise _refused(ref, f"has a base_url{source} that is not an address", remedy)
     return parts

@@ -86,7 +86,7 @@ def refuse_many_keys(value: Any) -> Any:
     is_block = isinstance(value, Mapping)
     if is_block and (message := too_many_keys(cast("Mapping[str, object]", value))):
         raise PydanticCustomError("too_many_keys", cast("LiteralString", message))
-    return cast("Any", value)
+    return value
 
 
 def too_many_keys(block: Mapping[str, object]) -> str:
