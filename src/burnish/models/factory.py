@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Self, TypeAlias, cast
@@ -32,7 +33,7 @@ from burnish.models.references import (
     usual_address,
 )
 from burnish.system.settings import Settings
-from burnish.system.variables import expanded_secrets, variables_in
+from burnish.system.variables import expand_variables, expanded_secrets, variables_in
 
 
 def _provider(name: str) -> str:
@@ -126,8 +127,7 @@ class ModelBlock(BaseModel):
             raise ValueError(
                 f"{self.provider} needs a base_url: the address of your Azure resource"
             )
-        addresses = (each.strip().rstrip("/") for each in (self.base_url, self.endpoint) if each)
-        if len(set(addresses)) > 1:
+        if len({_as_called(each) for each in (self.base_url, self.endpoint) if each}) > 1:
             raise ValueError(
                 "base_url and endpoint are two names for one setting, but have different values: "
                 "keep one of them"
@@ -196,6 +196,13 @@ def with_model(block: JsonValue, label: str) -> dict[str, JsonValue]:
     if gone or new["name"] != before.get("name"):
         gone.add("prices")
     return {**{key: value for key, value in before.items() if key not in gone}, **new}
+
+
+def _as_called(address: str) -> str:
+    """An address with its variables expanded, as far as they are set."""
+    with suppress(ConfigError):
+        address = expand_variables(address, os.environ)
+    return address.strip().rstrip("/")
 
 
 def _split(label: str) -> dict[str, str]:
