@@ -116,7 +116,7 @@ def test_graphs_and_teams_name_theirs(tmp_path: Path, burnish: Burnish) -> None:
         "roles": ["worker"],
         "model": "openai:hand",
         "address": HERE,
-        "key": "key from OPENAI_API_KEY",
+        "key": "OPENAI_API_KEY",
         "file": "",
     }
 
@@ -139,7 +139,7 @@ def test_a_run_says_it_in_its_first_lines(tmp_path: Path, burnish: Burnish) -> N
             "roles": ["agent"],
             "model": "openai:m",
             "address": url,
-            "key": "key from TEAM_KEY",
+            "key": "TEAM_KEY",
             "file": "",
         }
     ]

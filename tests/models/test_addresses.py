@@ -75,7 +75,7 @@ def test_an_empty_variable_leaves_the_usual_address(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_no_address_is_said_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "gateway.example.org")
-    with pytest.raises(ModelRefused, match="base_url in OPENAI_BASE_URL that is not"):
+    with pytest.raises(ModelRefused, match=r"base_url \(from OPENAI_BASE_URL\) that is not"):
         endpoint_of(ModelRef.parse("openai:m"))
 
 

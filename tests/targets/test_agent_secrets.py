@@ -6,9 +6,10 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.models.factory import Models
-from burnish.models.references import ModelRef
 from burnish.system.files import Unreadable
 from burnish.targets.agent.document_limits import full_address
+from burnish.targets.agent.files import load_agent
+from burnish.targets.agent.runner import client_for
 from burnish.targets.callables import HttpTarget
 from burnish.targets.graph.files import load_graph
 from burnish.targets.graph.target import GraphTarget
@@ -26,26 +27,27 @@ tools:
   - {name: two, type: mcp, description: d, transport: http,
      url: "https://${PLACE}/mcp?account=${QUERY}", headers: {X-Login: "Bearer ${HEADER}"}}
 """
-SENT = ("GATE", "ARGUMENT", "VARIABLE", "QUERY", "HEADER")
+SENT = ("ARGUMENT", "VARIABLE", "QUERY", "HEADER")
 
 
 @pytest.fixture(autouse=True)
 def _values(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
-    for name in (*SENT, "COMPANY"):
+    for name in (*SENT, "GATE", "COMPANY"):
         monkeypatch.setenv(name, f"value-of-{name}")
     monkeypatch.setenv("PLACE", "shelf.example")
     monkeypatch.setenv("LOGIN_PLACE", "kim:open-sesame@shelf.example")
 
 
-def test_what_tools_and_models_are_sent(tmp_path: Path) -> None:
+def test_what_tools_are_sent(tmp_path: Path) -> None:
     (tmp_path / "shelf.env").write_text("SHELF=value-of-file\nN=1\n", encoding="utf-8")
     made, _ = target(write_agent(tmp_path, TOOLS))
     assert {*made.secrets()} == {*(f"value-of-{name}" for name in SENT), "value-of-file"}
 
 
-def test_what_judges_are_sent() -> None:
+def test_what_models_are_sent(tmp_path: Path) -> None:
+    (tmp_path / "shelf.env").touch()
     models = Models()
-    models.client(ModelRef.parse("openai:m", base_url="https://gate.example/v1?account=${GATE}"))
+    client_for(models, load_agent(write_agent(tmp_path, TOOLS)).block)
     assert models.secrets() == ["value-of-GATE"]
 
 

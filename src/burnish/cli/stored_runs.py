@@ -322,7 +322,7 @@ def _echo(line: str) -> None:
 
 
 def _echo_json(data: Json, *, indent: int | None = 2) -> None:
-    """The same in JSON."""
+    """Write JSON about a run, whose folder may be from anybody."""
     typer.echo(visible_json(json.dumps(data, ensure_ascii=False, indent=indent)))
 
 

@@ -209,7 +209,7 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """The same of a document in JSON, which stays JSON: with escapes such as `\\u009b`."""
+    """A JSON document, safe for a terminal: control characters become escapes such as `\\u009b`."""
     return _UNESCAPED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 

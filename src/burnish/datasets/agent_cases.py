@@ -287,9 +287,6 @@ class Complaints:
         self, message: str, *, at: TreePath = (), line: int | None = None, remedy: str = ""
     ) -> None:
         """Note one problem at a place."""
-        if len(self.problems) >= MOST_PROBLEMS:
-            self.problems.append(MoreProblems.of(1))
-            return
         where = self._where(at, line)
         self.problems.append(Problem(message=message, where=where, remedy=remedy))
 

@@ -22,7 +22,7 @@ from burnish.datasets.agent_cases import CASES, CaseFile, Complaints, listed, ma
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.formats import format_of, holds_evalset, read_cases
 from burnish.datasets.rows import ALIASES, names_in, raw_header, raw_objects, raw_rows
-from burnish.system.config import dotted, nearest
+from burnish.system.config import dotted, nearest, shown
 from burnish.system.files import read_text
 from burnish.system.variables import variables_in
 from burnish.system.yaml import FLATTER, TreePath, read_tree
@@ -160,11 +160,8 @@ class _Refusals:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, message: str, *, at: TreePath, remedy: str = "") -> None:
-        if len(self.problems) >= MOST_PROBLEMS:
-            self.problems.append(MoreProblems.of(1))
-            return
-        place = dotted(tuple(_short(step) if isinstance(step, str) else step for step in at))
-        self.problems.append(Problem(message=message, where=place or self.source, remedy=remedy))
+        where = dotted(at) or self.source
+        self.problems.append(Problem(message=message, where=where, remedy=remedy))
 
     def check(
         self, raw: Json, fields: Fields, *, at: TreePath, spell: Callable[[str], str] = str
@@ -202,7 +199,8 @@ class _Refusals:
         remedy = "write it without braces, or send the text as an attachment, which nothing expands"
         for place, text, _ in _texts(value, at):
             for name in variables_in(text):
-                message = f"'${{{_short(name)}}}' refers to a variable of the service"
+                variable = shown(f"${{{name}}}")
+                message = f"{variable} refers to a variable of the service"
                 self.add(message, at=place, remedy=remedy)
 
     def settle(self) -> None:
@@ -229,7 +227,7 @@ def _unknown(key: str, allowed: Iterable[str]) -> tuple[str, str]:
     likely = nearest(key, names)
     listing = f"remove it; known: {', '.join(names)}" if names else "give a text or a number"
     remedy = f"did you mean {likely!r}?" if likely else listing
-    return f"sent cases have no field {_short(key)!r} here", remedy
+    return f"sent cases have no field {shown(key)} here", remedy
 
 
 def _spelled(fields: Fields, spell: Callable[[str], str]) -> _Spelled:
@@ -277,10 +275,6 @@ def _texts(value: Json, at: TreePath) -> Iterator[tuple[TreePath, str, bool]]:
     for key, item in mapped(value).items():
         yield (*at, key), key, True
         yield from _texts(item, (*at, key))
-
-
-def _short(step: str) -> str:
-    return step if len(step) <= 60 else f"{step[:60]}…"
 
 
 def _check_rows(rows: Iterable[Json], refusals: _Refusals) -> None:

@@ -11,7 +11,7 @@ from burnish.models.factory import ModelUse
 from burnish.models.references import key_source, shown_address
 from burnish.system import Redactor
 
-_LOGINS = {"vertex": "login of Google Cloud", "bedrock": "login of AWS"}
+_LOGINS = {"vertex": "the login of Google Cloud", "bedrock": "the login of AWS"}
 """By protocol, what stands in for a key."""
 
 
@@ -25,16 +25,18 @@ class ModelAddress(JsonFields):
     address: str = ""
     """Without user and query; empty if the model runs inside this process."""
     key: str = ""
-    """`key from OPENAI_API_KEY`, or what there is instead; empty where nothing is called."""
+    """The variable that its key comes from, or what stands in for one; empty if it gets no key."""
     file: str = ""
     """The `.env` that the address comes from, and so its key; empty for the user's own."""
 
     def __str__(self) -> str:
         who = f"{', '.join(self.roles)}: {self.model}"
-        from_file = f", both from {self.file}" if self.file else ""
         if not self.address:
             return f"{who} runs here"
-        return f"{who} at {self.address}, {self.key}{from_file}"
+        key = f"key from {self.key}" if self.key else "no key"
+        subject = "both" if self.key else "the address"
+        from_file = f", {subject} from {self.file}" if self.file else ""
+        return f"{who} at {self.address}, {key}{from_file}"
 
 
 def addresses_of(uses: Iterable[ModelUse]) -> Iterator[ModelAddress]:
@@ -52,11 +54,10 @@ def _address_of(use: ModelUse) -> ModelAddress:
         return ModelAddress(roles=use.roles, model=ref.label)
     endpoint = endpoint_of(ref)
     redactor = Redactor.from_environment(extra=endpoint.secrets)
-    source = key_source(ref)
     return ModelAddress(
         roles=use.roles,
         model=ref.label,
         address=redactor.text(shown_address(endpoint.address)),
-        key=f"key from {source}" if source else _LOGINS.get(ref.row.protocol, "no key"),
+        key=key_source(ref) or _LOGINS.get(ref.row.protocol, ""),
         file=str(address_origin(ref.written_address) or ""),
     )

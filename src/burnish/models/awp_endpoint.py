@@ -13,24 +13,9 @@ _PROTOCOL = "openai"
 """The provider whose protocol the endpoint has."""
 
 
-def awp_model(name: str) -> JsonValue:
-    """A model at the endpoint, as a file has it; None if the endpoint is not set."""
-    if not os.environ.get(AWP_ADDRESS):
-        return None
-    block: dict[str, JsonValue] = {"ref": f"{_PROTOCOL}:{name}", "base_url": f"${{{AWP_ADDRESS}}}"}
-    return {**block, "api_key": f"${{{AWP_KEY}}}"} if os.environ.get(AWP_KEY) else block
-
-
-def awp_name(name: str) -> str:
-    """The name at the endpoint of a model in a file of awp-agents; empty for another provider's.
-
-    `openai:gpt-5` is `gpt-5`; every name without a provider of burnish is as it stands.
-    """
-    provider, _, rest = name.partition(":")
-    row = find_provider(provider)
-    if row is None:
-        return name
-    return rest if row.name == _PROTOCOL else ""
+def has_awp_endpoint() -> bool:
+    """Whether `LLM_BASE_URL` is set."""
+    return bool(os.environ.get(AWP_ADDRESS))
 
 
 def awp_reference(name: str) -> str:
@@ -38,16 +23,22 @@ def awp_reference(name: str) -> str:
 
     `openai/gpt-5` is `openai:gpt-5`, unless the endpoint is set: then it is a name there.
     """
-    if os.environ.get(AWP_ADDRESS) and find_provider(name.partition(":")[0]) is None:
+    if has_awp_endpoint() and find_provider(name.partition(":")[0]) is None:
         return f"{_PROTOCOL}:{name}"
     parts = split_reference(name)
     return f"{parts[0].name}:{parts[1]}" if parts is not None else ""
 
 
-def flagged_model(name: str) -> JsonValue:
-    """A model that a flag names, as a file has it: at the endpoint, if that is set."""
+def awp_model(name: str) -> JsonValue:
+    """A model that awp-agents or a flag names, as a file has it: at the endpoint, if that is set.
+
+    `openai:gpt-5` is `gpt-5` there; a reference to another provider stays as it is.
+    """
     provider, _, rest = awp_reference(name).partition(":")
-    return (awp_model(rest) if provider == _PROTOCOL else None) or name
+    if provider != _PROTOCOL or not has_awp_endpoint():
+        return name
+    block: dict[str, JsonValue] = {"ref": f"{_PROTOCOL}:{rest}", "base_url": f"${{{AWP_ADDRESS}}}"}
+    return {**block, "api_key": f"${{{AWP_KEY}}}"} if os.environ.get(AWP_KEY) else block
 
 
 def at_awp_endpoint(ref: ModelRef) -> ModelRef:
@@ -55,7 +46,7 @@ def at_awp_endpoint(ref: ModelRef) -> ModelRef:
 
     So the models that flags and suites name are where those of the run are.
     """
-    if ref.provider != _PROTOCOL or ref.base_url or not os.environ.get(AWP_ADDRESS):
+    if ref.provider != _PROTOCOL or ref.base_url or not has_awp_endpoint():
         return ref
     key = f"${{{AWP_KEY}}}" if os.environ.get(AWP_KEY) else ref.api_key
     return replace(ref, base_url=f"${{{AWP_ADDRESS}}}", api_key=key)

@@ -28,14 +28,9 @@ from burnish.models.errors import (
 from burnish.models.http_calls import post_directly
 from burnish.models.model_families import takes_newer_name
 from burnish.models.providers import ProviderProtocol
-from burnish.models.references import (
-    ModelRef,
-    is_loopback,
-    key_for,
-    missing_key,
-)
+from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
 from burnish.system import Redactor
-from burnish.system.variables import has_login, secrets_in
+from burnish.system.variables import has_login, secrets_in, variables_in
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient
@@ -142,11 +137,12 @@ def _importable(module: str) -> bool:
 def _parts(ref: ModelRef) -> SplitResult:
     """The address as written, as a variable of the provider has it, or the provider's own."""
     try:
-        variable, written = ref.written_address.strip("${}"), ref.address
+        variables, written = variables_in(ref.written_address), ref.address
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:
         raise _refused(ref, "has no base_url", ref.row.address_hint)
+    source = f" (from {', '.join(variables)})" if variables else ""
     try:
         parts = urlsplit(written)
         sane = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -154,11 +150,10 @@ def _parts(ref: ModelRef) -> SplitResult:
         sane, parts = False, SplitResult("", "", "", "", "")
     if has_login(written):
         remedy = "leave them out, and give the model an api_key: ${NAME}"
-        raise _refused(ref, "has a base_url with a user and password in it", remedy)
+        raise _refused(ref, f"has a base_url{source} with a user and password in it", remedy)
     if not (sane and written.isprintable() and " " not in written):
-        name = f" in {variable}" if variable in ref.row.address_variables else ""
         remedy = "write it as https://host/v1 or http://host:port/v1"
-        raise _refused(ref, f"has a base_url{name} that is not an address", remedy)
+        raise _refused(ref, f"has a base_url{source} that is not an address", remedy)
     return parts
 
 

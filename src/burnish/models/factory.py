@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Self, TypeAlias, cast
@@ -29,11 +30,10 @@ from burnish.models.references import (
     ModelRef,
     ModelSettings,
     key_reference,
-    referred,
     usual_address,
 )
 from burnish.system.settings import Settings
-from burnish.system.variables import expanded_secrets
+from burnish.system.variables import expand_variables, expanded_secrets, variables_in
 
 
 def _provider(name: str) -> str:
@@ -127,8 +127,7 @@ class ModelBlock(BaseModel):
             raise ValueError(
                 f"{self.provider} needs a base_url: the address of your Azure resource"
             )
-        addresses = (each.strip().rstrip("/") for each in (self.base_url, self.endpoint) if each)
-        if len(set(addresses)) > 1:
+        if len({_as_called(each) for each in (self.base_url, self.endpoint) if each}) > 1:
             raise ValueError(
                 "base_url and endpoint are two names for one setting, but have different values: "
                 "keep one of them"
@@ -199,6 +198,13 @@ def with_model(block: JsonValue, label: str) -> dict[str, JsonValue]:
     return {**{key: value for key, value in before.items() if key not in gone}, **new}
 
 
+def _as_called(address: str) -> str:
+    """An address with its variables expanded, as far as they are set."""
+    with suppress(ConfigError):
+        address = expand_variables(address, os.environ)
+    return address.strip().rstrip("/")
+
+
 def _split(label: str) -> dict[str, str]:
     try:
         return model_keys(label)
@@ -232,7 +238,7 @@ class ModelUse:
         return replace(self.client.ref, settings=ModelSettings(), price=None)
 
     def also_for(self, roles: Iterable[str]) -> "ModelUse":
-        """The same model for these roles too."""
+        """This model, asked for these roles besides its own."""
         every = dict.fromkeys((*self.roles, *roles))
         return replace(self, roles=tuple(sorted(every, key=lambda role: role != AGENT)))
 
@@ -276,7 +282,7 @@ class Models:
         self._addresses: set[str] = set()
 
     def for_run(self) -> Self:
-        """The same models; what is made of them from now on is noted here alone."""
+        """These models for one run, whose `uses` are not those of other runs with them."""
         models = copy.copy(self)
         models._uses = dict(self._uses)
         return models
@@ -288,7 +294,7 @@ class Models:
 
         `role` is what it is asked for, in plans and messages.
         """
-        self._keys.update(referred(ref.api_key))
+        self._keys.update(variables_in(ref.api_key))
         self._addresses.add(ref.base_url)
         if settings is not None:
             merged = {**settings.sent(), **ref.settings.sent()}

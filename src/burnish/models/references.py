@@ -18,6 +18,7 @@ from burnish.models.dotenv import DOTENV, WHERE, address_origin, origin_of
 from burnish.models.errors import ModelRefused
 from burnish.models.providers import Price, Provider, all_providers, find_provider
 from burnish.system import expand_variables
+from burnish.system.variables import variables_in
 
 _OURS = ("timeout", "max_answer_mb")
 """Settings that the model is not sent."""
@@ -274,7 +275,7 @@ def key_source(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str:
 
 def missing_key(ref: ModelRef) -> ModelRefused:
     """The error for a model that needs a key and has none."""
-    named = referred(ref.api_key) or ref.row.key_variables
+    named = variables_in(ref.api_key) or ref.row.key_variables
     if not named:
         remedy = f"give the model an api_key: ${{NAME}}, and set NAME {WHERE}"
     else:
@@ -304,8 +305,3 @@ def key_reference(text: str, where: str) -> str:
     name = f"{_LITERAL}{hashlib.sha256(written.encode()).hexdigest()[:12].upper()}"
     os.environ[name] = written
     return f"${{{name}}}"
-
-
-def referred(text: str) -> list[str]:
-    """The names of the variables that a text refers to."""
-    return _REFERENCE.findall(text)

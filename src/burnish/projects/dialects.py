@@ -18,7 +18,6 @@ from typing import ClassVar, TypeAlias, cast
 
 from pydantic import BaseModel, JsonValue
 
-from burnish.core.content import MOST_KEYS
 from burnish.core.errors import MOST_PROBLEMS, ConfigError, MoreProblems, Problem
 from burnish.models.dotenv import load_dotenv
 from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
@@ -26,7 +25,7 @@ from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
 from burnish.system.config import nearest, shown
-from burnish.system.settings import SchemaPosition, closed_keys, many_keys
+from burnish.system.settings import SchemaPosition, closed_keys, too_many_keys
 from burnish.system.user_code import installed, is_reference
 from burnish.system.yaml import TreePath
 
@@ -270,11 +269,10 @@ class Translation:
     def _keys(self, path: TreePath) -> Iterable[str]:
         """The keys of a block; if it has more than any block, that is the problem with it."""
         block = self.document.block(path)
-        if len(block) <= MOST_KEYS:
-            return block
-        where = str(self.document.place(*path))
-        self.problems.append(Problem(where=where, message=many_keys(block)))
-        return ()
+        if message := too_many_keys(block):
+            self.problems.append(Problem(where=str(self.document.place(*path)), message=message))
+            return ()
+        return block
 
     @cached_property
     def _role_names(self) -> tuple[str, ...]:

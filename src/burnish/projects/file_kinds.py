@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.awp_endpoint import awp_model, awp_name
+from burnish.models.awp_endpoint import awp_model
 from burnish.projects.dialects import Dialect, Document, Translation, known_keys, value_under
 from burnish.runs.draft import Draft, Strength
 from burnish.runs.plugins import (
@@ -352,8 +352,8 @@ def _with_awp_models(document: Document) -> Document:
     models = value_under(data, at)
     assert isinstance(models, dict)
     for role, name in document.block(at).items():
-        if isinstance(name, str) and (there := awp_name(name)):
-            models[role] = awp_model(there) or name
+        if isinstance(name, str):
+            models[role] = awp_model(name)
     return replace(document, tree=replace(document.tree, data=data))
 
 

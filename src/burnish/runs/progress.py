@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from burnish.core.surfaces import (
 from burnish.datasets.checks import smallest_difference
 from burnish.journal.limits import Budget
 from burnish.metrics.judged import judged_parts
-from burnish.models.addresses import ModelAddress, addresses_of
+from burnish.models.addresses import addresses_of
 from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
 from burnish.models.factory import ModelUse
@@ -203,12 +204,6 @@ def preflight_line(models: int, *, label: str = _MODELS) -> Iterator[str]:
         yield f"{' ' * len(label)}{which} asked once before the start: {counted(models, 'call')}"
 
 
-def _placed(addresses: Iterable[ModelAddress], width: int) -> Iterator[str]:
-    """The same for the first lines of a run."""
-    for address in addresses:
-        yield from wrapped(visible(str(address)), width - len(INDENT))
-
-
 def surface_words(surface: Surface, now: Value) -> str:
     """The bounds of a surface and its current value, for plans."""
     match surface:
@@ -290,8 +285,9 @@ class ProgressLines:
         """The lines for an event, if any."""
         if begun := event.read(SessionBegun):
             resumed = [self.going_on(begun)] if event.read(RunResumed) else []
-            where = [f"{INDENT}{line}" for line in _placed(begun.models or (), width)]
-            return [self.beginning(begun), *resumed, *where]
+            models = (visible(str(address)) for address in begun.models or ())
+            where = chain.from_iterable(wrapped(words, width - len(INDENT)) for words in models)
+            return [self.beginning(begun), *resumed, *(f"{INDENT}{line}" for line in where)]
         if trial := event.read(TrialRecorded):
             is_baseline = trial.phase == BASELINE
             return self.baseline(trial, width) if is_baseline else [self.trial(trial, width)]

@@ -377,10 +377,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if path_of(request.scope).startswith(_REFINEMENT):
         return _json({"detail": _details(error.errors())}, 422)
     problems = first_problems(error.errors(), _problem_of)
-    shown: list[Json] = [
-        {"where": each.where, "message": each.message, "remedy": each.remedy} for each in problems
-    ]
-    body = problem("invalid_request", "the request is not valid", problems=shown)
+    body = problem("invalid_request", "the request is not valid", problems=problems)
     return _json(body, 422)
 
 

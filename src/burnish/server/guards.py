@@ -14,7 +14,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ from burnish.core.errors import (
     JournalTrouble,
     NotJournalable,
     PriceUnknown,
+    Problem,
     ResumeRefused,
     RunLocked,
     RunNotFound,
@@ -299,27 +300,28 @@ def retry_after(error: BurnishError) -> dict[str, str]:
     return {"Retry-After": str(error.seconds)} if isinstance(error, TooManyAttempts) else {}
 
 
-def problem(code: str, message: str, *, remedy: str = "", problems: Json = None) -> dict[str, Json]:
+def problem(
+    code: str, message: str, *, remedy: str = "", problems: Iterable[Problem] = ()
+) -> dict[str, Json]:
     """The body of an error."""
-    fields: dict[str, Json] = {"code": code, "message": message, "remedy": remedy}
-    return {"error": {**fields, "problems": [] if problems is None else problems}}
-
-
-def error_body(error: BurnishError) -> dict[str, Json]:
-    """The body for a BurnishError."""
-    details = error.problems if isinstance(error, ConfigError) else ()
-    problems: list[Json] = [
+    details: list[Json] = [
         {
             "where": public(each.where),
             "message": public(each.message),
             "remedy": public(each.remedy),
         }
-        for each in details
+        for each in problems
     ]
+    return {"error": {"code": code, "message": message, "remedy": remedy, "problems": details}}
+
+
+def error_body(error: BurnishError) -> dict[str, Json]:
+    """The body for a BurnishError."""
+    details = error.problems if isinstance(error, ConfigError) else ()
     _, code = status_of(error)
     if code in _OURS:
         return problem(code, _OURS[code], remedy=_LATER)
-    return problem(code, public(error.message), remedy=public(error.remedy), problems=problems)
+    return problem(code, public(error.message), remedy=public(error.remedy), problems=details)
 
 
 def plain_message(error: BurnishError) -> str:

@@ -25,8 +25,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError
+from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.server.tokens import Client, ClientLimits, TokenBook
 
 _Message: TypeAlias = MutableMapping[str, Any]
@@ -307,8 +306,8 @@ class Refusal:
     """The limit that the client would exceed, if that is why."""
 
     @property
-    def problems(self) -> list[Json]:
-        return [{"where": self.limit, "message": self.message, "remedy": ""}] if self.limit else []
+    def problems(self) -> list[Problem]:
+        return [Problem(where=self.limit, message=self.message)] if self.limit else []
 
 
 UNKNOWN = Refusal(

@@ -15,7 +15,7 @@ from burnish.server.security import Name, NameFilter, public
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import Period, Priority, ServiceRole, TokenScope
 from burnish.system import validate_config
-from burnish.system.settings import Settings, few_keys
+from burnish.system.settings import Settings, refuse_many_keys
 
 if TYPE_CHECKING:
     RunSettings = ClientSettings
@@ -78,8 +78,8 @@ class _RequestModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _few_keys(cls, value: Any) -> Any:
-        return few_keys(value)
+    def _refuse_many_keys(cls, value: Any) -> Any:
+        return refuse_many_keys(value)
 
 
 # Strict models take no text for an enumeration.
@@ -126,7 +126,7 @@ class NewGrid(_RequestModel):
     """The same for all columns; they share its limits."""
     models: list[str] = Field(default_factory=list, max_length=24)
     """Allowed models, and `current` for what the file says."""
-    values: Annotated[dict[str, _Axis], BeforeValidator(few_keys)] = Field(
+    values: Annotated[dict[str, _Axis], BeforeValidator(refuse_many_keys)] = Field(
         default_factory=dict, max_length=8
     )
     """By surface, the values to measure."""
@@ -159,7 +159,7 @@ class GridShape(_ResponseModel):
 class NewCandidate(_RequestModel):
     """A candidate of your own for a run to try."""
 
-    values: Annotated[dict[str, str], BeforeValidator(few_keys)]
+    values: Annotated[dict[str, str], BeforeValidator(refuse_many_keys)]
     """By surface, what to try, as text; the rest is as in whatever leads."""
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 from pydantic import JsonValue
 
 from burnish.system.user_code import replace_all
+from burnish.system.variables import LEAST_SECRET
 
 MARKER = "[redacted]"
 Shapes: TypeAlias = Literal["known-keys", "own-secrets", "earlier"]
@@ -181,7 +182,7 @@ class Redactor:
         values = {
             value.strip()
             for name, value in variables.items()
-            if _NAMES_A_SECRET.search(name) and len(value.strip()) >= 8
+            if _NAMES_A_SECRET.search(name) and len(value.strip()) >= LEAST_SECRET
         }
         # A key of a letter or two is a stand-in, and every word has it.
         values.update(stripped for secret in extra if len(stripped := secret.strip()) >= 4)

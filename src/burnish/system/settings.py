@@ -70,28 +70,30 @@ __all__ = [
     "Share",
     "Text",
     "closed_keys",
-    "few_keys",
     "field_docs",
-    "many_keys",
     "plain_type",
+    "refuse_many_keys",
     "setting_fields",
+    "too_many_keys",
 ]
 
 Text = Annotated[str, Field(min_length=1)]
 FieldPath: TypeAlias = tuple[str, ...]
 
 
-def few_keys(value: Any) -> Any:
+def refuse_many_keys(value: Any) -> Any:
     """The value, unless it has more keys than any block: each of them would become an error."""
-    if isinstance(value, Mapping) and len(cast("Mapping[str, object]", value)) > MOST_KEYS:
-        raise PydanticCustomError("too_many_keys", many_keys(cast("Mapping[str, object]", value)))
-    return cast("Any", value)
+    is_block = isinstance(value, Mapping)
+    if is_block and (message := too_many_keys(cast("Mapping[str, object]", value))):
+        raise PydanticCustomError("too_many_keys", cast("LiteralString", message))
+    return value
 
 
-def many_keys(block: Mapping[str, object]) -> LiteralString:
-    """What is wrong with a block that has too many keys."""
-    message = f"it has {len(block):,} keys; a block of settings has at most {MOST_KEYS:,}"
-    return cast("LiteralString", message)
+def too_many_keys(block: Mapping[str, object]) -> str:
+    """What is wrong with a block that has more keys than any block; otherwise empty."""
+    if len(block) <= MOST_KEYS:
+        return ""
+    return f"it has {len(block):,} keys; a block of settings has at most {MOST_KEYS:,}"
 
 
 class Settings(BaseModel):
@@ -108,7 +110,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _spelled_out(cls, value: Any) -> Any:
-        value = few_keys(value)
+        value = refuse_many_keys(value)
         is_plain = cls.short and isinstance(value, str | list)
         return cast("Any", {cls.short: value} if is_plain else value)
 

@@ -14,7 +14,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from burnish.core.content import MOST_KEYS, Json
+from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem, first_problems
 from burnish.core.formatting import shorten
 from burnish.core.surfaces import (
@@ -28,7 +28,7 @@ from burnish.core.surfaces import (
 )
 from burnish.core.surfaces import Surface as CoreSurface
 from burnish.datasets.evalset_shapes import as_python, folded
-from burnish.system.settings import SchemaPosition, many_keys
+from burnish.system.settings import SchemaPosition, too_many_keys
 
 _OUR_NAMES = {
     "step_id": "step",
@@ -120,8 +120,8 @@ def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
     keys = {folded(key): key for key in place.keys}
     if not isinstance(data, dict) or not keys:
         return
-    if len(data) > MOST_KEYS:
-        raise ConfigError.of(at or "run", many_keys(data))
+    if message := too_many_keys(data):
+        raise ConfigError.of(at or "run", message)
     for key, item in data.items():
         path = f"{at}.{shorten(key, 60)}" if at else shorten(key, 60)
         if folded(key) not in keys:

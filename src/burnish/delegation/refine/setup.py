@@ -15,7 +15,7 @@ from burnish.delegation.refine.loop import MOST_ITERATIONS
 from burnish.delegation.refine.seeds import ModelPair, Seed, Tier, TierPlan, tier_of
 from burnish.delegation.team import Team, Workflow, workflow_document
 from burnish.delegation.workflow_spec import Metric, TaskSettings, WorkflowOverrides
-from burnish.models.awp_endpoint import awp_model, awp_reference, flagged_model
+from burnish.models.awp_endpoint import awp_model, awp_reference, has_awp_endpoint
 from burnish.projects.dialects import Document
 from burnish.system import write_atomic
 from burnish.system.settings import Access, Door, Settings
@@ -230,7 +230,7 @@ class RefineWorkflow:
 
 def _at_awp_endpoint(seed: Seed) -> bool:
     """Whether the models of a run are those of awp-agents' one endpoint."""
-    return "kept" not in seed.manifest and awp_model("any") is not None
+    return "kept" not in seed.manifest and has_awp_endpoint()
 
 
 def _seed_models(seed: Seed) -> ModelPair:
@@ -286,7 +286,7 @@ def _plain(seed: Seed, settings: RefineSettings, folder: Path) -> Path:
         raise SeedRefused(message, remedy=remedy)
     kept = set[str]() if _at_awp_endpoint(seed) else {own.manager, own.worker}
     models: Json = {
-        role: name if name in kept else flagged_model(name)
+        role: name if name in kept else awp_model(name)
         for role, name in (("manager", manager), ("worker", worker))
     }
     data: dict[str, Json] = {

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from burnish.compat.promptiter import RunResult, Slimming, read_request
 from burnish.compat.promptiter.requests import unknown_fields
-from burnish.core.content import MOST_KEYS, Json
+from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.formatting import shorten
 from burnish.server.apps import assembled
@@ -40,7 +40,7 @@ from burnish.server.stores.records import (
     json_pieces,
 )
 from burnish.server.work import App
-from burnish.system.settings import many_keys
+from burnish.system.settings import too_many_keys
 
 # -- The result of a run ---------------------------------------------------------------------------
 
@@ -275,8 +275,8 @@ def _run_of(body: bytes) -> Json:
         raise _Refused(400, "invalid request body: not JSON") from None
     if not isinstance(data, dict):
         raise _Refused(400, "invalid request body: an object is expected")
-    if len(data) > MOST_KEYS:
-        raise _Refused(400, f"invalid request body: {many_keys(data)}")
+    if message := too_many_keys(data):
+        raise _Refused(400, f"invalid request body: {message}")
     run = next((value for key, value in data.items() if key.lower() == "run"), None)
     if unknown := [shorten(key, 60) for key in data if key.lower() != "run"]:
         log.warning("a request: %r", unknown_fields(unknown))

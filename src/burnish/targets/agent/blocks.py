@@ -358,6 +358,8 @@ class AgentBlock(Block):
 
 _SECRET_KEYS = ("api_key", "env", "headers")
 """What stands under these keys is expanded by whoever sends it, and never kept."""
+_ADDRESS_KEYS = (*_ADDRESS, "url")
+"""Expanded by whoever calls it: a `.env` that an address comes from decides which keys it gets."""
 _IGNORED_KEYS = ("database", "keyword_index", "claude", "openai", "observability", "deployment")
 """What has no effect here need not be set here either."""
 _WORD_FOR_WORD = ("demonstrations",)
@@ -383,7 +385,7 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     if isinstance(data, dict):
         return {
             key: value
-            if key in _SECRET_KEYS + _IGNORED_KEYS + _WORD_FOR_WORD
+            if key in _SECRET_KEYS + _ADDRESS_KEYS + _IGNORED_KEYS + _WORD_FOR_WORD
             else _expanded(value, env, f"{where}.{key}" if where else key, problems)
             for key, value in data.items()
         }
@@ -401,15 +403,6 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     except ConfigError:
         return text
     return value if isinstance(value, bool | int | float) else text
-
-
-def secrets_of_agent(data: Mapping[str, Json], folder: Path) -> Iterator[str]:
-    """What variables bring into the addresses of models and into tools, in a file as written."""
-    models = [data.get(key) for key in ("model", "embedding_provider", "user_simulator")]
-    for block in models:
-        if isinstance(block, dict):
-            yield from expanded_secrets([block.get(key) for key in _ADDRESS])
-    yield from tool_secrets(data.get("tools"), folder)
 
 
 def tool_secrets(tools: Json, folder: Path) -> Iterator[str]:

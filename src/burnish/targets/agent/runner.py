@@ -24,7 +24,7 @@ from burnish.targets.agent.blocks import (
     HierarchicalTool,
     VectorstoreTool,
     demonstrations_of,
-    secrets_of_agent,
+    tool_secrets,
 )
 from burnish.targets.agent.files import LoadedAgent, edit, response_schema
 
@@ -112,8 +112,8 @@ class AgentRunner:
         return Description(kind="agent", config={"agent": about, "contents": contents})
 
     def secrets(self) -> Sequence[str]:
-        """What its tools and models are sent and nobody may store."""
-        return [*secrets_of_agent(self.agent.described, self.agent.folder)]
+        """What its tools are sent and nobody may store."""
+        return [*tool_secrets(self.agent.described.get("tools"), self.agent.folder)]
 
     @property
     def notes(self) -> list[str]:

@@ -32,7 +32,7 @@ from burnish.targets.agent.blocks import (
     McpTool,
     PromptTool,
     VectorstoreTool,
-    secrets_of_agent,
+    tool_secrets,
 )
 from burnish.targets.agent.conversation import LoggedToolset, RunLog
 from burnish.targets.agent.files import LoadedAgent, template_of
@@ -391,7 +391,8 @@ class Toolbox:
                 try:
                     await self._open.enter_async_context(server)
                 except Exception as error:  # a server of the user's own may fail in any way
-                    secrets = secrets_of_agent(self._agent.described, self._agent.folder)
+                    tools = self._agent.described.get("tools")
+                    secrets = tool_secrets(tools, self._agent.folder)
                     cause = Redactor.from_environment(extra=secrets).text(str(error))
                     message = f"the MCP server did not start: {type(error).__name__}: {cause}"
                     problem = Problem(where=f"tool {block.name}", message=message)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,13 +45,6 @@ def _text(response: "Response") -> str:
 
 
 _VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
-
-
-def hidden(text: str, secrets: Iterable[str]) -> str:
-    """Hide secrets in a text: these values, and their parts after a space."""
-    values = {part for value in secrets for part in (value, value.rpartition(" ")[2])}
-    long_values = [value for value in values if len(value) >= 8]
-    return Redactor.from_environment(extra=long_values).text(text)
 
 
 def written_out(name: str, value: str) -> str:
@@ -277,19 +270,19 @@ class HttpTarget(CallingTarget):
         except TimeoutError:
             raise TimeoutError(f"{self.url} did not answer within {self.timeout:g} s") from None
         except (httpx2.TransportError, OSError) as error:
-            message = self._hidden(f"{self.url}: {error}", headers)
+            message = self._hidden(f"{self.url}: {error}")
             raise AgentUnreachable(message) from None
         text = _text(response)
         if response.is_success:
             return self.outcome_of(text)
         # Before it is cut: half a key is in no list.
-        squeezed = self._hidden(" ".join(text.split()), headers)
+        squeezed = self._hidden(" ".join(text.split()))
         words = squeezed if len(squeezed) <= 300 else f"{squeezed[:300]}…"
-        place = self._hidden(response.headers.get("location", ""), headers)
+        place = self._hidden(response.headers.get("location", ""))
         return self._rejection(response.status_code, words, place)
 
-    def _hidden(self, text: str, headers: Mapping[str, str]) -> str:
-        return hidden(text, (*headers.values(), *self.secrets()))
+    def _hidden(self, text: str) -> str:
+        return Redactor.from_environment(extra=self.secrets()).text(text)
 
     def _rejection(self, status: int, words: str, place: str) -> Outcome:
         message = f"{self.url} answered HTTP {status}{f': {words}' if words else ''}"

@@ -19,12 +19,12 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Description
 from burnish.journal.executors import timed_call
 from burnish.metrics.document_matching import path_problem
-from burnish.system import ChildProcesses, expand_variables
+from burnish.system import ChildProcesses, Redactor, expand_variables
 from burnish.system.files import state_folder
 from burnish.system.processes import own_children
 from burnish.system.user_code import load_function
 from burnish.system.variables import expanded_secrets
-from burnish.targets.callables.http import hidden, written_out
+from burnish.targets.callables.http import written_out
 from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
@@ -230,8 +230,7 @@ class CommandTarget(CallingTarget):
             return agent_failure(f"the command wrote more than {LONGEST_OUTPUT} bytes", "TooLong")
         if ran.code == 0:
             return of_text(ran.stdout.rstrip("\r\n"), self.response_path)
-        sent = (expand_variables(value, os.environ) for value in self.env.values())
-        last_words = hidden(ran.stderr, (*sent, *self.secrets()))
+        last_words = Redactor.from_environment(extra=self.secrets()).text(ran.stderr)
         how = f"exit code {ran.code}" if ran.code >= 0 else f"signal {-ran.code}"
         message = f"the command ended with {how}{f': {last_words}' if last_words else ''}"
         if ran.code == 75:  # EX_TEMPFAIL: by it a command asks to be tried again
