@@ -92,14 +92,14 @@ def test_both_spellings_are_one_address_wherever_a_model_is_described(
 ) -> None:
     blocks = list(models_in(write(tmp_path, FILE.replace("SPELLING", spelling))))
     assert len(blocks) == 5 + len(ROLES)
-    assert {block and block.reference().base_url for block in blocks} == {ADDRESS}
+    assert {block and block.reference().address for block in blocks} == {ADDRESS}
 
 
 @pytest.mark.parametrize("second", [ADDRESS, f"{ADDRESS}/", "${CLERK_ADDRESS}"])
 def test_the_same_address_twice_is_one(tmp_path: Path, second: str) -> None:
     both = f'base_url: "{second}", endpoint'
     blocks = list(models_in(write(tmp_path, FILE.replace("SPELLING", both))))
-    assert {block and block.reference().base_url.rstrip("/") for block in blocks} == {ADDRESS}
+    assert {block and block.reference().address for block in blocks} == {ADDRESS}
 
 
 @pytest.mark.parametrize("place", ["model", "evaluations.model", "evaluations.optimizer.critic"])

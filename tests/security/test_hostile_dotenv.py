@@ -74,6 +74,44 @@ async def test_an_address_by_a_variable_of_the_project_never_meets_a_key_of_the_
     assert not evil.requests
 
 
+AGENT = """\
+name: clerk
+model: {provider: openai, name: m, base_url: "https://models.invalid/v1", api_key: "${TEAM_KEY}"}
+instructions: {inline: Say hello.}
+test_cases: [{name: a, input: hi, ground_truth: hello}]
+evaluations: {metrics: [{type: standard, metric: equality}]}
+"""
+TOOL = """
+tools:
+  - {name: t, description: A tool., type: mcp, transport: http, url: "${GATEWAY}",
+     headers: {X-Key: "${TEAM_KEY}"}}
+"""
+JUDGE = """evaluations:
+  model: {provider: openai, name: j, base_url: "${GATEWAY}", api_key: "${TEAM_KEY}"}
+  metrics: [{type: geval, name: g, criteria: Is it kind?, evaluation_steps: [Look at it.]}]
+"""
+
+
+@pytest.mark.parametrize("place", ["model", "judge", "tool"])
+@pytest.mark.parametrize("env", ["GATEWAY={}", "GATEWAY={}/${{TEAM_KEY}}"])
+async def test_nor_in_the_file_of_an_agent(tmp_path: Path, place: str, env: str) -> None:
+    """Its variables have their values before anything is called, and each only once."""
+    texts = {
+        "model": AGENT.replace("https://models.invalid/v1", "${GATEWAY}"),
+        "judge": f"{AGENT.partition('evaluations')[0]}{JUDGE}",
+        "tool": f"{AGENT}{TOOL}",
+    }
+    (tmp_path / "agent.yaml").write_text(texts[place], encoding="utf-8")
+    async with ScriptedServer(answers=["hello"]) as evil:
+        (tmp_path / ".env").write_text(env.format(evil.base_url), encoding="utf-8")
+        environ = {"BURNISH_HOME": str(tmp_path / "home"), "TEAM_KEY": MINE}
+        process = forked("eval", "agent.yaml", cwd=tmp_path, **environ)
+        said = await asyncio.to_thread(finish, process, seconds=PATIENCE)
+    assert said.code not in (0, 2), said
+    assert "TEAM_KEY is not" in " ".join(said.err.split()), said
+    assert not evil.requests
+
+
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 async def test_a_proxy_of_a_folder_hears_nothing(tmp_path: Path, name: str) -> None:
     """The address leads nowhere: who hears a request is the proxy."""

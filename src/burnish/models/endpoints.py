@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 from burnish.core.errors import ConfigError
+from burnish.models.dotenv import require_own_keys
 from burnish.models.errors import (
     AnswerUnfinished,
     EndpointFailure,
@@ -142,6 +143,7 @@ def _parts(ref: ModelRef) -> SplitResult:
     """The address as written, as a variable of the provider has it, or the provider's own."""
     try:
         variable, written = ref.written_address.strip("${}"), ref.address
+        require_own_keys(ref.base_url)
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:

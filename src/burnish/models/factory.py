@@ -33,7 +33,7 @@ from burnish.models.references import (
     usual_address,
 )
 from burnish.system.settings import Settings
-from burnish.system.variables import expanded_secrets
+from burnish.system.variables import expand_variables, expanded_secrets, variables_in
 
 
 def _provider(name: str) -> str:
@@ -127,7 +127,7 @@ class ModelBlock(BaseModel):
             raise ValueError(
                 f"{self.provider} needs a base_url: the address of your Azure resource"
             )
-        addresses = (each.strip().rstrip("/") for each in (self.base_url, self.endpoint) if each)
+        addresses = (_as_used(each) for each in (self.base_url, self.endpoint) if each)
         if len(set(addresses)) > 1:
             raise ValueError(
                 "base_url and endpoint are two names for one setting, but have different values: "
@@ -160,6 +160,12 @@ class ModelBlock(BaseModel):
             settings=dataclasses.replace(settings or ModelSettings(), **own),
             price=None if self.prices is None else self.prices.price(),
         )
+
+
+def _as_used(address: str) -> str:
+    """An address with the variables that are set: a missing one is for who calls the model."""
+    missing = dict.fromkeys(variables_in(address), "")
+    return expand_variables(address, {**missing, **os.environ}).strip().rstrip("/")
 
 
 def spelled_out(value: Any) -> Any:
