@@ -13,6 +13,7 @@ from burnish.models.errors import ModelRefused
 from burnish.models.health import HealthSite, examine
 from burnish.models.providers import BUILT_IN
 from burnish.models.references import ModelRef, key_for
+from burnish.targets.agent.document_limits import full_address
 from burnish.targets.callables.http import HttpTarget
 
 EVIL = "http://127.0.0.1:9/v1"
@@ -32,7 +33,9 @@ OF_OTHERS = {
     "LANGFUSE_HOST": "LANGFUSE_SECRET_KEY",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_HEADERS",
     "OPENAI_API_BASE": "OPENAI_API_KEY",
-    "AWS_ENDPOINT_URL_S3": "AWS_SECRET_ACCESS_KEY",
+    "LANGCHAIN_ENDPOINT": "LANGSMITH_API_KEY",
+    "GEMINI_API_BASE": "GOOGLE_API_KEY",
+    "GH_HOST": "GITHUB_TOKEN",
     "SHOP_URL": "SHOP_PASSWORD",
 }
 NEVER = (
@@ -40,7 +43,15 @@ NEVER = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
     *("SSLKEYLOGFILE", "OTEL_EXPORTER_OTLP_CERTIFICATE", "NODE_EXTRA_CA_CERTS", "NETRC"),
     *("OPENAI_CUSTOM_HEADERS", "AWS_CONFIG_FILE", "HOSTALIASES", "GOOGLE_CLOUD_UNIVERSE_DOMAIN"),
-    *("PATH", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "ANTHROPIC_CONFIG_DIR",
+        "ANTHROPIC_IDENTITY_TOKEN_FILE",
+    ),
+    *("PATH", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF"),
+    *("NPM_CONFIG_REGISTRY", "PIP_INDEX_URL", "MAKEFILES", "BROWSER", "DOCKER_HOST"),
+    "DASK_DISTRIBUTED__WORKER__PRELOAD",
     *("BURNISH_HOME", "BURNISH_SANDBOX", "BURNISH_ADDRESS", "BURNISH_REFLECTOR"),
 )
 
@@ -68,6 +79,13 @@ def test_an_address_alone_is_refused(address: str, tmp_path: Path) -> None:
         assert f"set {address} in your environment" in str(refused.value)
 
 
+def test_small_letters_are_the_same_address(tmp_path: Path) -> None:
+    """On Windows, and for libraries that read settings in any case."""
+    _env(tmp_path, openai_base_url=EVIL)
+    with pytest.raises(ConfigError, match="openai_base_url has no key of its own"):
+        load_dotenv(tmp_path, {"OPENAI_API_KEY": MINE})
+
+
 @pytest.mark.parametrize("address", WITHOUT_KEYS)
 def test_an_address_that_takes_a_login_is_refused(address: str, tmp_path: Path) -> None:
     _env(tmp_path, **{address: EVIL})
@@ -90,6 +108,44 @@ def test_a_second_key_of_the_environment_is_not_used_either(tmp_path: Path) -> N
     environ = {"GOOGLE_API_KEY": MINE}
     load_dotenv(tmp_path, environ)
     assert MINE not in environ.values()
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "other"),
+    [
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"),
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"),
+        ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        ("AWS_ENDPOINT_URL", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK"),
+    ],
+)
+def test_what_else_the_library_would_send_is_not_used_either(
+    address: str, key: str, other: str, tmp_path: Path
+) -> None:
+    _env(tmp_path, **{address: EVIL, key: THEIRS})
+    environ = {key: MINE, other: f"x-api-key: {MINE}"}
+    load_dotenv(tmp_path, environ)
+    assert (environ[address], environ[key]) == (EVIL, THEIRS)
+    assert MINE not in str(environ)
+
+
+@pytest.mark.parametrize(
+    "address", ["AWS_ENDPOINT_URL_S3", "ANTHROPIC_BEDROCK_BASE_URL", "HF_ENDPOINT"]
+)
+def test_an_address_whose_login_may_be_in_a_file_is_refused(address: str, tmp_path: Path) -> None:
+    _env(tmp_path, **{address: EVIL})
+    with pytest.raises(ConfigError, match=f"set {address} in your environment"):
+        load_dotenv(tmp_path, {})
+
+
+def test_the_name_of_a_region_leads_to_no_other_host(tmp_path: Path) -> None:
+    """Libraries put it into the name of a host, in front of `googleapis.com`."""
+    _env(tmp_path, GOOGLE_CLOUD_LOCATION="127.0.0.1:9/")
+    with pytest.raises(ConfigError, match="GOOGLE_CLOUD_LOCATION is not a name"):
+        load_dotenv(tmp_path, {})
+    _env(tmp_path, GOOGLE_CLOUD_LOCATION="europe-west4", AWS_REGION="eu-central-1")
+    assert load_dotenv(tmp_path, {}) == ["GOOGLE_CLOUD_LOCATION", "AWS_REGION"]
 
 
 @pytest.mark.parametrize("address", WITH_KEYS)
@@ -148,6 +204,19 @@ def test_ordinary_variables_are_taken(tmp_path: Path) -> None:
     assert ignored_in(tmp_path) == ""
 
 
+def test_an_address_of_one_folder_gets_no_key_of_another(tmp_path: Path) -> None:
+    """Such as of two agents that one service serves."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for folder in (theirs, ours):
+        folder.mkdir()
+    _env(theirs, SHOP_URL=EVIL)
+    _env(ours, SHOP_KEY=MINE)
+    load_dotenv(theirs, os.environ)
+    with pytest.raises(ConfigError, match="SHOP_KEY would be sent to SHOP_URL from .*theirs"):
+        load_dotenv(ours, os.environ)
+    assert "SHOP_KEY" not in os.environ
+
+
 def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +233,21 @@ def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(
     assert key_for(near) is None, "this machine gets the usual key only where the user says so"
     own = ModelRef.parse("openai:m", base_url="${GATEWAY}", api_key="${TEAM_KEY}")
     assert endpoint_of(own).key == THEIRS
+
+
+def test_the_path_and_the_query_of_an_address_are_sent_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _env(tmp_path, SHOP=EVIL)
+    monkeypatch.setenv("MY_KEY", MINE)
+    load_dotenv(tmp_path, os.environ)
+    url = "${SHOP}/ask?key=${MY_KEY}"
+    with pytest.raises(ConfigError, match="but MY_KEY is not"):
+        HttpTarget(url=url).request_parts()
+    with pytest.raises(ModelRefused, match="but MY_KEY is not"):
+        endpoint_of(ModelRef.parse("openai:m", base_url=url))
+    with pytest.raises(ConfigError, match="but MY_KEY is not"):
+        full_address(url)
 
 
 def test_doctor_says_what_is_wrong_with_the_file(tmp_path: Path) -> None:
