@@ -212,7 +212,7 @@ def test_an_address_of_one_folder_gets_no_key_of_another(tmp_path: Path) -> None
     _env(theirs, SHOP_URL=EVIL)
     _env(ours, SHOP_KEY=MINE)
     load_dotenv(theirs, os.environ)
-    with pytest.raises(ConfigError, match="SHOP_KEY would be sent to SHOP_URL from .*theirs"):
+    with pytest.raises(ConfigError, match="SHOP_KEY would be sent to SHOP_URL from "):
         load_dotenv(ours, os.environ)
     assert "SHOP_KEY" not in os.environ
 
