@@ -103,6 +103,13 @@ def test_an_address_and_its_key_belong_together(address: str, tmp_path: Path) ->
     assert (environ[address], environ[key]) == (EVIL, THEIRS)
 
 
+def test_blanks_are_no_key(tmp_path: Path) -> None:
+    """A library would go on to a login of the user."""
+    _env(tmp_path, AWS_ENDPOINT_URL=EVIL, AWS_BEARER_TOKEN_BEDROCK='" "')
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL has no key of its own"):
+        load_dotenv(tmp_path, {})
+
+
 def test_a_second_key_of_the_environment_is_not_used_either(tmp_path: Path) -> None:
     _env(tmp_path, GOOGLE_GEMINI_BASE_URL=EVIL, GEMINI_API_KEY=THEIRS)
     environ = {"GOOGLE_API_KEY": MINE}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -110,6 +111,31 @@ async def test_nor_in_the_file_of_an_agent(tmp_path: Path, place: str, env: str)
     assert said.code not in (0, 2), said
     assert "TEAM_KEY is not" in " ".join(said.err.split()), said
     assert not evil.requests
+
+
+SERVER = """
+tools:
+  - {name: t, description: A tool., type: mcp, command: COMMAND, env_file: .env,
+     args: [-c, "import json, os; json.dump(dict(os.environ), open('seen.json', 'w'))"],
+     env: {TEAM_KEY: "${TEAM_KEY}"}}
+"""
+
+
+async def test_nor_in_a_server_of_tools(tmp_path: Path) -> None:
+    """It gets a key of the user, so the file that it gets too decides as little as for burnish."""
+    async with ScriptedServer(answers=["hello"]) as model:
+        text = f"{AGENT}{SERVER.replace('COMMAND', sys.executable)}"
+        text = text.replace("https://models.invalid/v1", model.base_url)
+        (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
+        env = "HTTPS_PROXY=http://127.0.0.1:9\nSHOP=ours\n"
+        (tmp_path / ".env").write_text(env, encoding="utf-8")
+        environ = {"BURNISH_HOME": str(tmp_path / "home"), "TEAM_KEY": MINE}
+        process = forked("eval", "agent.yaml", cwd=tmp_path, **environ)
+        said = await asyncio.to_thread(finish, process, seconds=PATIENCE)
+    assert (tmp_path / "seen.json").exists(), said
+    seen = json.loads((tmp_path / "seen.json").read_text(encoding="utf-8"))
+    assert (seen["TEAM_KEY"], seen["SHOP"]) == (MINE, "ours")
+    assert "HTTPS_PROXY" not in seen
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])

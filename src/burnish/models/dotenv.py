@@ -200,7 +200,7 @@ def additions(values: Mapping[str, str], environ: Mapping[str, str], path: Path)
     usual = {k: v for k, v in values.items() if k not in refused and k not in environ}
     added, problems = dict(usual), [*_other_hosts(usual, path)]
     for name in filter(_is_address, usual):
-        own = {key: values.get(key, "") for key in _keys_beside(name, values, environ)}
+        own = {key: values.get(key, "").strip() for key in _keys_beside(name, values, environ)}
         if _is_dangerous(name, own, environ):
             problems.append(_without_key(name, [*own], path))
         elif any(own.values()):
