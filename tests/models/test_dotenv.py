@@ -15,6 +15,7 @@ from burnish.models.providers import BUILT_IN
 from burnish.models.references import ModelRef, key_for
 from burnish.targets.agent.document_limits import full_address
 from burnish.targets.callables.http import HttpTarget
+from burnish.targets.prompts.stores import prompt_store
 
 EVIL = "http://127.0.0.1:9/v1"
 MINE = "a-key-of-the-user-0123456789"
@@ -245,7 +246,7 @@ def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(
 def test_the_path_and_the_query_of_an_address_are_sent_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _env(tmp_path, SHOP=EVIL)
+    _env(tmp_path, SHOP=EVIL, HOST_OF_SHOP="127.0.0.1:9")
     monkeypatch.setenv("MY_KEY", MINE)
     load_dotenv(tmp_path, os.environ)
     url = "${SHOP}/ask?key=${MY_KEY}"
@@ -255,6 +256,8 @@ def test_the_path_and_the_query_of_an_address_are_sent_too(
         endpoint_of(ModelRef.parse("openai:m", base_url=url))
     with pytest.raises(ConfigError, match="but MY_KEY is not"):
         full_address(url)
+    with pytest.raises(ConfigError, match="but MY_KEY is not"):
+        prompt_store("sql:postgresql://kim:${MY_KEY}@${HOST_OF_SHOP}/d#prompts/rules")
 
 
 def test_doctor_says_what_is_wrong_with_the_file(tmp_path: Path) -> None:
