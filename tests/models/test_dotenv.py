@@ -212,17 +212,32 @@ def test_ordinary_variables_are_taken(tmp_path: Path) -> None:
     assert ignored_in(tmp_path) == ""
 
 
-def test_an_address_of_one_folder_gets_no_key_of_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ({"SHOP_URL": EVIL}, {"SHOP_KEY": MINE}, "SHOP_KEY"),
+        ({"OPENAI_BASE_URL": EVIL, "OPENAI_API_KEY": THEIRS}, {"OPENAI_API_KEY": MINE}, "_KEY"),
+        (
+            {"OPENAI_BASE_URL": EVIL, "OPENAI_API_KEY": THEIRS},
+            {"OPENAI_BASE_URL": "https://ours.example/v1", "OPENAI_API_KEY": MINE},
+            "OPENAI_BASE_URL",
+        ),
+    ],
+)
+def test_an_address_of_one_folder_gets_no_key_of_another(
+    tmp_path: Path, first: dict[str, str], second: dict[str, str], what: str
+) -> None:
     """Such as of two agents that one service serves."""
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     for folder in (theirs, ours):
         folder.mkdir()
-    _env(theirs, SHOP_URL=EVIL)
-    _env(ours, SHOP_KEY=MINE)
+    _env(theirs, **first)
+    _env(ours, **second)
     load_dotenv(theirs, os.environ)
-    with pytest.raises(ConfigError, match="SHOP_KEY would be sent to SHOP_URL from "):
+    load_dotenv(theirs, os.environ)
+    with pytest.raises(ConfigError, match=f"{what} is for another address than"):
         load_dotenv(ours, os.environ)
-    assert "SHOP_KEY" not in os.environ
+    assert MINE not in os.environ.values()
 
 
 def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(

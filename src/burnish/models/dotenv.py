@@ -103,29 +103,28 @@ def load_dotenv(folder: Path, environ: MutableMapping[str, str]) -> list[str]:
     path = find_dotenv(folder)
     if path is None:
         return []
-    new = additions(read_dotenv(path), environ, path)
+    values = read_dotenv(path)
     if environ is os.environ:
-        _refuse_foreign_addresses(new, path)
+        _refuse_foreign_addresses(values, path)
+    new = additions(values, environ, path)
     environ.update(new)
     if environ is os.environ:
         _loaded.update({name: _Loaded(value, path) for name, value in new.items()})
     return list(new)
 
 
-def _refuse_foreign_addresses(new: Mapping[str, str], path: Path) -> None:
-    """Refuse keys of one `.env` in a process where that of another folder says where they go."""
-    elsewhere = {
-        name: origin for name in _loaded if (origin := origin_of(name)) not in (None, path)
-    }
+def _refuse_foreign_addresses(values: Mapping[str, str], path: Path) -> None:
+    """Refuse a `.env` in a process where that of another folder says where its keys go."""
     problems = [
         Problem(
             where=str(path),
-            message=f"{key} would be sent to {name} from {origin}",
+            message=f"{each} is for another address than {name} from {origin}",
             remedy="use these two folders in separate processes",
         )
-        for name, origin in elsewhere.items()
-        for key in (_keys_beside(name, new, {}) if _is_address(name) else ())
-        if new.get(key) and name not in new
+        for name in filter(_is_address, _loaded)
+        if (origin := origin_of(name)) not in (None, path)
+        for each in dict.fromkeys((name, *_keys_beside(name, values, {})))
+        if values.get(each) and values[each] != os.environ.get(each)
     ]
     if problems:
         raise ConfigError(problems)
