@@ -10,15 +10,12 @@ from burnish.core.errors import ConfigError
 from burnish.models.dotenv import ignored_in, load_dotenv, origin_of
 from burnish.models.endpoints import endpoint_of
 from burnish.models.errors import ModelRefused
-from burnish.models.factory import Models
 from burnish.models.health import HealthSite, examine
 from burnish.models.providers import BUILT_IN
 from burnish.models.references import ModelRef, key_for
-from burnish.targets.agent.blocks import McpTool
-from burnish.targets.agent.files import load_agent
-from burnish.targets.agent.runner import client_for
-from burnish.targets.agent.tools import mcp_server
+from burnish.targets.agent.document_limits import full_address
 from burnish.targets.callables.http import HttpTarget
+from burnish.targets.prompts.stores import prompt_store
 
 EVIL = "http://127.0.0.1:9/v1"
 MINE = "a-key-of-the-user-0123456789"
@@ -37,7 +34,9 @@ OF_OTHERS = {
     "LANGFUSE_HOST": "LANGFUSE_SECRET_KEY",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "OTEL_EXPORTER_OTLP_HEADERS",
     "OPENAI_API_BASE": "OPENAI_API_KEY",
-    "AWS_ENDPOINT_URL_S3": "AWS_SECRET_ACCESS_KEY",
+    "LANGCHAIN_ENDPOINT": "LANGSMITH_API_KEY",
+    "GEMINI_API_BASE": "GOOGLE_API_KEY",
+    "GH_HOST": "GITHUB_TOKEN",
     "SHOP_URL": "SHOP_PASSWORD",
 }
 NEVER = (
@@ -45,7 +44,15 @@ NEVER = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
     *("SSLKEYLOGFILE", "OTEL_EXPORTER_OTLP_CERTIFICATE", "NODE_EXTRA_CA_CERTS", "NETRC"),
     *("OPENAI_CUSTOM_HEADERS", "AWS_CONFIG_FILE", "HOSTALIASES", "GOOGLE_CLOUD_UNIVERSE_DOMAIN"),
-    *("PATH", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "ANTHROPIC_CONFIG_DIR",
+        "ANTHROPIC_IDENTITY_TOKEN_FILE",
+    ),
+    *("PATH", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF"),
+    *("NPM_CONFIG_REGISTRY", "PIP_INDEX_URL", "MAKEFILES", "BROWSER", "DOCKER_HOST"),
+    "DASK_DISTRIBUTED__WORKER__PRELOAD",
     *("BURNISH_HOME", "BURNISH_SANDBOX", "BURNISH_ADDRESS", "BURNISH_REFLECTOR"),
 )
 
@@ -73,6 +80,13 @@ def test_an_address_alone_is_refused(address: str, tmp_path: Path) -> None:
         assert f"set {address} in your environment" in str(refused.value)
 
 
+def test_small_letters_are_the_same_address(tmp_path: Path) -> None:
+    """On Windows, and for libraries that read settings in any case."""
+    _env(tmp_path, openai_base_url=EVIL)
+    with pytest.raises(ConfigError, match="openai_base_url has no key of its own"):
+        load_dotenv(tmp_path, {"OPENAI_API_KEY": MINE})
+
+
 @pytest.mark.parametrize("address", WITHOUT_KEYS)
 def test_an_address_that_takes_a_login_is_refused(address: str, tmp_path: Path) -> None:
     _env(tmp_path, **{address: EVIL})
@@ -90,11 +104,56 @@ def test_an_address_and_its_key_belong_together(address: str, tmp_path: Path) ->
     assert (environ[address], environ[key]) == (EVIL, THEIRS)
 
 
+def test_blanks_are_no_key(tmp_path: Path) -> None:
+    """A library would go on to a login of the user."""
+    _env(tmp_path, AWS_ENDPOINT_URL=EVIL, AWS_BEARER_TOKEN_BEDROCK='" "')
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL has no key of its own"):
+        load_dotenv(tmp_path, {})
+
+
 def test_a_second_key_of_the_environment_is_not_used_either(tmp_path: Path) -> None:
     _env(tmp_path, GOOGLE_GEMINI_BASE_URL=EVIL, GEMINI_API_KEY=THEIRS)
     environ = {"GOOGLE_API_KEY": MINE}
     load_dotenv(tmp_path, environ)
     assert MINE not in environ.values()
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "other"),
+    [
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"),
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"),
+        ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        ("AWS_ENDPOINT_URL", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK"),
+    ],
+)
+def test_what_else_the_library_would_send_is_not_used_either(
+    address: str, key: str, other: str, tmp_path: Path
+) -> None:
+    _env(tmp_path, **{address: EVIL, key: THEIRS})
+    environ = {key: MINE, other: f"x-api-key: {MINE}"}
+    load_dotenv(tmp_path, environ)
+    assert (environ[address], environ[key]) == (EVIL, THEIRS)
+    assert MINE not in str(environ)
+
+
+@pytest.mark.parametrize(
+    "address", ["AWS_ENDPOINT_URL_S3", "ANTHROPIC_BEDROCK_BASE_URL", "HF_ENDPOINT"]
+)
+def test_an_address_whose_login_may_be_in_a_file_is_refused(address: str, tmp_path: Path) -> None:
+    _env(tmp_path, **{address: EVIL})
+    with pytest.raises(ConfigError, match=f"set {address} in your environment"):
+        load_dotenv(tmp_path, {})
+
+
+def test_the_name_of_a_region_leads_to_no_other_host(tmp_path: Path) -> None:
+    """Libraries put it into the name of a host, in front of `googleapis.com`."""
+    _env(tmp_path, GOOGLE_CLOUD_LOCATION="127.0.0.1:9/")
+    with pytest.raises(ConfigError, match="GOOGLE_CLOUD_LOCATION is not a name"):
+        load_dotenv(tmp_path, {})
+    _env(tmp_path, GOOGLE_CLOUD_LOCATION="europe-west4", AWS_REGION="eu-central-1")
+    assert load_dotenv(tmp_path, {}) == ["GOOGLE_CLOUD_LOCATION", "AWS_REGION"]
 
 
 @pytest.mark.parametrize("address", WITH_KEYS)
@@ -153,6 +212,34 @@ def test_ordinary_variables_are_taken(tmp_path: Path) -> None:
     assert ignored_in(tmp_path) == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ({"SHOP_URL": EVIL}, {"SHOP_KEY": MINE}, "SHOP_KEY"),
+        ({"OPENAI_BASE_URL": EVIL, "OPENAI_API_KEY": THEIRS}, {"OPENAI_API_KEY": MINE}, "_KEY"),
+        (
+            {"OPENAI_BASE_URL": EVIL, "OPENAI_API_KEY": THEIRS},
+            {"OPENAI_BASE_URL": "https://ours.example/v1", "OPENAI_API_KEY": MINE},
+            "OPENAI_BASE_URL",
+        ),
+    ],
+)
+def test_an_address_of_one_folder_gets_no_key_of_another(
+    tmp_path: Path, first: dict[str, str], second: dict[str, str], what: str
+) -> None:
+    """Such as of two agents that one service serves."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for folder in (theirs, ours):
+        folder.mkdir()
+    _env(theirs, **first)
+    _env(ours, **second)
+    load_dotenv(theirs, os.environ)
+    load_dotenv(theirs, os.environ)
+    with pytest.raises(ConfigError, match=f"{what} is for another address than"):
+        load_dotenv(ours, os.environ)
+    assert MINE not in os.environ.values()
+
+
 def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,28 +258,21 @@ def test_an_address_by_a_variable_of_the_file_gets_no_key_of_the_user(
     assert endpoint_of(own).key == THEIRS
 
 
-AGENT = """\
-name: clerk
-model: {provider: openai, name: m, base_url: "${GATEWAY}", api_key: "${OPENAI_API_KEY}"}
-instructions: {inline: Help.}
-tools:
-  - {name: shelf, type: mcp, description: d, transport: http,
-     url: "${GATEWAY}/mcp", headers: {X-Login: "${OPENAI_API_KEY}"}}
-"""
-
-
-def test_an_agent_file_is_no_way_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _env(tmp_path, GATEWAY=EVIL)
-    monkeypatch.setenv("OPENAI_API_KEY", MINE)
+def test_the_path_and_the_query_of_an_address_are_sent_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _env(tmp_path, SHOP=EVIL, HOST_OF_SHOP="127.0.0.1:9")
+    monkeypatch.setenv("MY_KEY", MINE)
     load_dotenv(tmp_path, os.environ)
-    (tmp_path / "agent.yaml").write_text(AGENT, encoding="utf-8")
-    block = load_agent(tmp_path / "agent.yaml").block
-    with pytest.raises(ModelRefused, match="but its key OPENAI_API_KEY is not"):
-        client_for(Models(), block).check()
-    (tool,) = block.tools
-    assert isinstance(tool, McpTool)
-    with pytest.raises(ConfigError, match="but OPENAI_API_KEY is not"):
-        mcp_server(tool, tmp_path)
+    url = "${SHOP}/ask?key=${MY_KEY}"
+    with pytest.raises(ConfigError, match="but MY_KEY is not"):
+        HttpTarget(url=url).request_parts()
+    with pytest.raises(ModelRefused, match="but MY_KEY is not"):
+        endpoint_of(ModelRef.parse("openai:m", base_url=url))
+    with pytest.raises(ConfigError, match="but MY_KEY is not"):
+        full_address(url)
+    with pytest.raises(ConfigError, match="but MY_KEY is not"):
+        prompt_store("sql:postgresql://kim:${MY_KEY}@${HOST_OF_SHOP}/d#prompts/rules")
 
 
 def test_doctor_says_what_is_wrong_with_the_file(tmp_path: Path) -> None:

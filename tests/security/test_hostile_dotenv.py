@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,6 +73,69 @@ async def test_an_address_by_a_variable_of_the_project_never_meets_a_key_of_the_
     assert said.code == 1
     assert "its key TEAM_KEY is not" in said.err
     assert not evil.requests
+
+
+AGENT = """\
+name: clerk
+model: {provider: openai, name: m, base_url: "https://models.invalid/v1", api_key: "${TEAM_KEY}"}
+instructions: {inline: Say hello.}
+test_cases: [{name: a, input: hi, ground_truth: hello}]
+evaluations: {metrics: [{type: standard, metric: equality}]}
+"""
+TOOL = """
+tools:
+  - {name: t, description: A tool., type: mcp, transport: http, url: "${GATEWAY}",
+     headers: {X-Key: "${TEAM_KEY}"}}
+"""
+JUDGE = """evaluations:
+  model: {provider: openai, name: j, base_url: "${GATEWAY}", api_key: "${TEAM_KEY}"}
+  metrics: [{type: geval, name: g, criteria: Is it kind?, evaluation_steps: [Look at it.]}]
+"""
+
+
+@pytest.mark.parametrize("place", ["model", "judge", "tool"])
+@pytest.mark.parametrize("env", ["GATEWAY={}", "GATEWAY={}/${{TEAM_KEY}}"])
+async def test_nor_in_the_file_of_an_agent(tmp_path: Path, place: str, env: str) -> None:
+    """Its variables have their values before anything is called, and each only once."""
+    texts = {
+        "model": AGENT.replace("https://models.invalid/v1", "${GATEWAY}"),
+        "judge": f"{AGENT.partition('evaluations')[0]}{JUDGE}",
+        "tool": f"{AGENT}{TOOL}",
+    }
+    (tmp_path / "agent.yaml").write_text(texts[place], encoding="utf-8")
+    async with ScriptedServer(answers=["hello"]) as evil:
+        (tmp_path / ".env").write_text(env.format(evil.base_url), encoding="utf-8")
+        environ = {"BURNISH_HOME": str(tmp_path / "home"), "TEAM_KEY": MINE}
+        process = forked("eval", "agent.yaml", cwd=tmp_path, **environ)
+        said = await asyncio.to_thread(finish, process, seconds=PATIENCE)
+    assert said.code not in (0, 2), said
+    assert "TEAM_KEY is not" in " ".join(said.err.split()), said
+    assert not evil.requests
+
+
+SERVER = """
+tools:
+  - {name: t, description: A tool., type: mcp, command: COMMAND, env_file: .env,
+     args: [-c, "import json, os; json.dump(dict(os.environ), open('seen.json', 'w'))"],
+     env: {TEAM_KEY: "${TEAM_KEY}"}}
+"""
+
+
+async def test_nor_in_a_server_of_tools(tmp_path: Path) -> None:
+    """It gets a key of the user, so the file that it gets too decides as little as for burnish."""
+    async with ScriptedServer(answers=["hello"]) as model:
+        text = f"{AGENT}{SERVER.replace('COMMAND', sys.executable)}"
+        text = text.replace("https://models.invalid/v1", model.base_url)
+        (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
+        env = "HTTPS_PROXY=http://127.0.0.1:9\nSHOP=ours\n"
+        (tmp_path / ".env").write_text(env, encoding="utf-8")
+        environ = {"BURNISH_HOME": str(tmp_path / "home"), "TEAM_KEY": MINE}
+        process = forked("eval", "agent.yaml", cwd=tmp_path, **environ)
+        said = await asyncio.to_thread(finish, process, seconds=PATIENCE)
+    assert (tmp_path / "seen.json").exists(), said
+    seen = json.loads((tmp_path / "seen.json").read_text(encoding="utf-8"))
+    assert (seen["TEAM_KEY"], seen["SHOP"]) == (MINE, "ours")
+    assert "HTTPS_PROXY" not in seen
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])

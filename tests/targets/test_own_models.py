@@ -190,3 +190,12 @@ def test_a_model_that_cannot_be_told_is_refused(model: Callable[[], Model], why:
 
 def test_an_agent_without_a_model_has_none() -> None:
     assert _own(None) is None
+
+
+def test_a_variable_in_an_address_of_the_agent_is_not_expanded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Google's library takes a variable as it stands, and a `.env` may have set it."""
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9/${OPENAI_API_KEY}")
+    with pytest.raises(ConfigError, match="no address that burnish can read"):
+        _own(GoogleModel("gemini-2.5-flash", provider=GoogleProvider(api_key=OWN)))

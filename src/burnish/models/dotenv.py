@@ -7,8 +7,9 @@ and proxies, certificates and what programs load are never taken.
 
 import os
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from burnish.core.errors import ConfigError, Problem
@@ -31,11 +32,22 @@ _NEVER_TAKEN = re.compile(
     r"\w*_PROXY|NETRC|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS|\w*_CUSTOM_HEADERS"
     r"|SSL_\w+|SSLKEYLOGFILE|OPENSSL_\w+|\w*(?:CA_BUNDLE|CA_CERTS?|CERT_FILE|CERT_DIR|CAINFO|CAPATH)"
     r"|\w*_CERTIFICATE|\w*_SSL_VERIFY|\w*_INSECURE(?:_TLS)?|GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-    r"|GOOGLE_CLOUD_UNIVERSE_DOMAIN|AZURE_AUTHORITY_HOST|AWS_(?:CONFIG|SHARED_CREDENTIALS)_FILE"
+    r"|PGPASSFILE|PGSERVICEFILE|PGSSL\w+|SSH_(?:AUTH_SOCK|ASKPASS\w*)"
+    r"|DOCKER_(?:HOST|CONFIG|CONTEXT|TLS\w*|CERT_PATH)|CONTAINER_HOST|KUBECONFIG"
+    # Which logins of clouds are used: their files say what is read or run, and where it is sent.
+    r"|GOOGLE_CLOUD_UNIVERSE_DOMAIN|GOOGLE_APPLICATION_CREDENTIALS|GOOGLE_EXTERNAL_ACCOUNT_\w+"
+    r"|GCE_METADATA_\w+|CLOUDSDK_\w+|AZURE_AUTHORITY_HOST|AZURE_CONFIG_DIR|(?:MSI|IDENTITY)_ENDPOINT"
+    r"|AWS_(?:CONFIG|SHARED_CREDENTIALS)_FILE|AWS_(?:CONTAINER|EC2_METADATA)_\w+"
+    r"|ANTHROPIC_(?:CONFIG_DIR|PROFILE)|\w+_TOKEN_FILE"
     # What programs load or run before they do anything.
-    r"|PATH|HOME|SHELL|TMPDIR|BASH_ENV|LD_\w+|DYLD_\w+|PYTHON\w*|PERL5\w*|RUBY(?:OPT|LIB)"
-    r"|JAVA_TOOL_OPTIONS|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)"
-    r"|GIT_(?:SSH\w*|CONFIG\w*|EXEC_PATH|ASKPASS)|XDG_(?:CONFIG|DATA)_\w+"
+    r"|PATH|HOME|SHELL|TMPDIR|TE?MP|USERPROFILE|(?:LOCAL)?APPDATA|XDG_\w+"
+    r"|BASH_ENV|SHELLOPTS|BASHOPTS|PS4|ZDOTDIR|BROWSER|EDITOR|VISUAL|PAGER|LESS(?:OPEN|CLOSE)"
+    r"|LD_\w+|DYLD_\w+|GCONV_PATH|GLIBC_TUNABLES|MAKEFLAGS|MAKEFILES"
+    r"|PYTHON\w*|PYTEST_(?:ADDOPTS|PLUGINS)|PIP_\w+|UV_\w+|DASK_\w+|PERL5\w*|RUBY(?:OPT|LIB)"
+    r"|CLASSPATH|(?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS|DOTNET_STARTUP_HOOKS|LUA_\w+|PHPRC"
+    r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|NPM_CONFIG_\w+"
+    r"|GIT_(?:SSH\w*|CONFIG\w*|EXEC_PATH|ASKPASS|PROXY_COMMAND|\w*EDITOR|PAGER|EXTERNAL_DIFF)"
+    r"|GIT_(?:TEMPLATE_DIR|DIR|COMMON_DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|TRACE\w*)"
     # What burnish itself does: its settings come from flags, files and the environment.
     r"|BURNISH_(?!\w*TOKEN$)\w+",
     re.IGNORECASE | re.ASCII,
@@ -45,10 +57,31 @@ _ADDRESS = re.compile(
     r"_(?:BASE_URL|API_BASE|API_URL|ENDPOINT(?:_URL\w*)?|HOST|URL|URI|SERVER|ADDRESS)",
     re.ASCII,
 )
-"""A variable that says where a service is, by its name."""
+"""A variable in capitals that says where a service is, by its name."""
 _CREDENTIAL = re.compile(
-    r"\w+_(?:\w*KEY|\w*TOKEN|\w*SECRET|\w*PASSWORD|HEADERS|\w*AUTH|\w*CREDENTIALS?)", re.ASCII
+    r"\w+_(?:\w*KEY(?:_ID)?|\w*TOKEN|\w*SECRET|\w*PASSWORD|\w*HEADERS|\w*AUTH|\w*CREDENTIALS?)",
+    re.ASCII,
 )
+_ONE_SERVICE = (
+    ("LANGCHAIN_", "LANGSMITH_"),
+    ("GOOGLE_GEMINI_", "GOOGLE_GENAI_", "GOOGLE_API_", "GEMINI_"),
+    ("AWS_", "BEDROCK_", "ANTHROPIC_BEDROCK_"),
+    ("HF_", "HUGGINGFACE_", "HUGGING_FACE_", "HUGGINGFACEHUB_"),
+    ("CO_", "COHERE_"),
+    ("GITHUB_", "GH_", "COPILOT_"),
+    ("PAIG_", "PYDANTIC_AI_GATEWAY_"),
+)
+"""Beginnings of variables that belong together: libraries read addresses and keys with each."""
+_WITH_A_LOGIN = re.compile(r"(?:AWS|ANTHROPIC|HF)_\w+|GOOGLE_\w+_(?:BASE_URL|ENDPOINT)", re.ASCII)
+"""Addresses whose libraries may find a login in a file of the user."""
+_KEYS_OF_LOGINS = {"bedrock": ("AWS_SECRET_ACCESS_KEY",)}
+"""By protocol, the keys that only the library of the provider reads."""
+_PART_OF_A_HOST = re.compile(
+    r"GOOGLE_CLOUD_LOCATION|CLOUD_ML_REGION|AWS_\w*REGION|ANTHROPIC_\w+_(?:LOCATION|RESOURCE)"
+    r"|SNOWFLAKE_ACCOUNT",
+    re.IGNORECASE | re.ASCII,
+)
+"""A variable that libraries put into the name of a host."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +103,31 @@ def load_dotenv(folder: Path, environ: MutableMapping[str, str]) -> list[str]:
     path = find_dotenv(folder)
     if path is None:
         return []
-    new = additions(read_dotenv(path), environ, path)
+    values = read_dotenv(path)
+    if environ is os.environ:
+        _refuse_foreign_addresses(values, path)
+    new = additions(values, environ, path)
     environ.update(new)
     if environ is os.environ:
         _loaded.update({name: _Loaded(value, path) for name, value in new.items()})
     return list(new)
+
+
+def _refuse_foreign_addresses(values: Mapping[str, str], path: Path) -> None:
+    """Refuse a `.env` in a process where that of another folder says where its keys go."""
+    problems = [
+        Problem(
+            where=str(path),
+            message=f"{each} is for another address than {name} from {origin}",
+            remedy="use these two folders in separate processes",
+        )
+        for name in filter(_is_address, _loaded)
+        if (origin := origin_of(name)) not in (None, path)
+        for each in dict.fromkeys((name, *_keys_beside(name, values, {})))
+        if values.get(each) and values[each] != os.environ.get(each)
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def find_dotenv(folder: Path) -> Path | None:
@@ -144,9 +197,9 @@ def additions(values: Mapping[str, str], environ: Mapping[str, str], path: Path)
     """What a `.env` adds to an environment; raises ConfigError for an address without its key."""
     refused = set(never_taken(values))
     usual = {k: v for k, v in values.items() if k not in refused and k not in environ}
-    added, problems = dict(usual), list[Problem]()
+    added, problems = dict(usual), [*_other_hosts(usual, path)]
     for name in filter(_is_address, usual):
-        own = {key: values.get(key, "") for key in _keys_beside(name, values, environ)}
+        own = {key: values.get(key, "").strip() for key in _keys_beside(name, values, environ)}
         if _is_dangerous(name, own, environ):
             problems.append(_without_key(name, [*own], path))
         elif any(own.values()):
@@ -157,27 +210,45 @@ def additions(values: Mapping[str, str], environ: Mapping[str, str], path: Path)
     return added
 
 
+def _other_hosts(values: Mapping[str, str], path: Path) -> Iterator[Problem]:
+    """What would lead to another host, where a library expects the name of a region."""
+    for name, value in values.items():
+        if _PART_OF_A_HOST.fullmatch(name) and not re.fullmatch(r"[\w.-]*", value, re.ASCII):
+            message = f"{name} is not a name that can be a part of a host"
+            yield Problem(where=str(path), message=message, remedy="write a name such as us-east-1")
+
+
 def _is_address(name: str) -> bool:
+    # On Windows, and for some libraries, the case does not matter.
+    name = name.upper()
     return name in _providers_addresses() or bool(_ADDRESS.fullmatch(name))
 
 
 def _providers_addresses() -> dict[str, tuple[str, ...]]:
     """By variable, the names of the keys that are sent to such an address."""
-    rows = {name: row.key_variables for row in all_providers() for name in row.address_variables}
+    rows = {
+        name: row.key_variables + _KEYS_OF_LOGINS.get(row.protocol, ())
+        for row in all_providers()
+        for name in row.address_variables
+    }
     return {**rows, AWP_ADDRESS: (AWP_KEY,)}
 
 
 def _keys_beside(
     name: str, values: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The keys that a program would send to this address."""
-    if (known := _providers_addresses().get(name)) is not None:
-        return known
-    match = _ADDRESS.fullmatch(name)
-    assert match is not None
-    start = f"{match['stem']}_"
-    related = (each for each in {**environ, **values} if each.startswith(start))
-    return tuple(sorted(each for each in related if _CREDENTIAL.fullmatch(each)))
+    """The keys that a program might send to this address, those that burnish sends first."""
+    known, match = _providers_addresses().get(name.upper(), ()), _ADDRESS.fullmatch(name.upper())
+    starts = _beginnings(f"{match['stem']}_") if match is not None else ()
+    related = (each for each in {**environ, **values} if each.upper().startswith(starts))
+    keys = sorted(each for each in related if _CREDENTIAL.fullmatch(each.upper()))
+    return tuple(dict.fromkeys((*known, *keys)))
+
+
+def _beginnings(start: str) -> tuple[str, ...]:
+    """How the variables of a service begin, if those of its address begin like this."""
+    same = (names for names in _ONE_SERVICE if start.startswith(names))
+    return start, *chain.from_iterable(same)
 
 
 def _is_dangerous(name: str, own: Mapping[str, str], environ: Mapping[str, str]) -> bool:
@@ -186,12 +257,16 @@ def _is_dangerous(name: str, own: Mapping[str, str], environ: Mapping[str, str])
     A provider's library may know other keys and logins than burnish does: without a key beside
     it, its address is refused whatever is in the environment.
     """
-    if name in _providers_addresses():
-        return not any(own.values())
+    known = _providers_addresses().get(name.upper())
+    if known is not None:
+        return not any(own[key] for key in known)
+    if _WITH_A_LOGIN.fullmatch(name.upper()) and not any(own.values()):
+        return True
     return any(environ.get(key) and not value for key, value in own.items())
 
 
 def _without_key(name: str, keys: list[str], path: Path) -> Problem:
+    keys = [*_providers_addresses().get(name.upper(), keys)]
     beside = f"write {' or '.join(keys)} beside it, or " if keys else ""
     return Problem(
         where=str(path),
@@ -218,10 +293,13 @@ def address_origin(text: str) -> Path | None:
     return next(filter(None, map(origin_of, variables_in(host[0]))), None) if host else None
 
 
-def require_own_keys(address: str, texts: Iterable[str]) -> None:
-    """Refuse an address from a `.env` that would be sent values of the user's environment."""
+def require_own_keys(address: str, texts: Iterable[str] = ()) -> None:
+    """Refuse an address from a `.env` that would be sent values of the user's environment.
+
+    The address itself is sent too: its path and its query may hold such a value.
+    """
     path = address_origin(address)
-    names = dict.fromkeys(name for text in texts for name in variables_in(text))
+    names = dict.fromkeys(name for text in (address, *texts) for name in variables_in(text))
     if path is not None and (foreign := [name for name in names if origin_of(name) != path]):
         message = f"the address {address} is from {path}, but {', '.join(foreign)} is not"
         remedy = f"write both in that {DOTENV}, or set both in your environment"

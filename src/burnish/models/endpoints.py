@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 from burnish.core.errors import ConfigError
+from burnish.models.dotenv import require_own_keys
 from burnish.models.errors import (
     AnswerUnfinished,
     EndpointFailure,
@@ -138,6 +139,7 @@ def _parts(ref: ModelRef) -> SplitResult:
     """The address as written, as a variable of the provider has it, or the provider's own."""
     try:
         variables, written = variables_in(ref.written_address), ref.address
+        require_own_keys(ref.base_url)
     except ConfigError as error:
         raise ModelRefused(f"the base_url of {ref.label}: {error.message}") from None
     if not written:

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Self, TypeAlias, cast
@@ -127,7 +126,8 @@ class ModelBlock(BaseModel):
             raise ValueError(
                 f"{self.provider} needs a base_url: the address of your Azure resource"
             )
-        if len({_as_called(each) for each in (self.base_url, self.endpoint) if each}) > 1:
+        addresses = (_as_used(each) for each in (self.base_url, self.endpoint) if each)
+        if len(set(addresses)) > 1:
             raise ValueError(
                 "base_url and endpoint are two names for one setting, but have different values: "
                 "keep one of them"
@@ -159,6 +159,12 @@ class ModelBlock(BaseModel):
             settings=dataclasses.replace(settings or ModelSettings(), **own),
             price=None if self.prices is None else self.prices.price(),
         )
+
+
+def _as_used(address: str) -> str:
+    """An address with the variables that are set: a missing one is for who calls the model."""
+    missing = dict.fromkeys(variables_in(address), "")
+    return expand_variables(address, {**missing, **os.environ}).strip().rstrip("/")
 
 
 def spelled_out(value: Any) -> Any:
@@ -196,13 +202,6 @@ def with_model(block: JsonValue, label: str) -> dict[str, JsonValue]:
     if gone or new["name"] != before.get("name"):
         gone.add("prices")
     return {**{key: value for key, value in before.items() if key not in gone}, **new}
-
-
-def _as_called(address: str) -> str:
-    """An address with its variables expanded, as far as they are set."""
-    with suppress(ConfigError):
-        address = expand_variables(address, os.environ)
-    return address.strip().rstrip("/")
 
 
 def _split(label: str) -> dict[str, str]:

@@ -358,8 +358,8 @@ class AgentBlock(Block):
 
 _SECRET_KEYS = ("api_key", "env", "headers")
 """What stands under these keys is expanded by whoever sends it, and never kept."""
-_ADDRESS_KEYS = (*_ADDRESS, "url")
-"""Expanded by whoever calls it: a `.env` that an address comes from decides which keys it gets."""
+_KEPT_KEYS = ("base_url", "baseURL", "endpoint", "url", "args")
+"""Also expanded when it is sent: only with its variables can it be told whose address it is."""
 _IGNORED_KEYS = ("database", "keyword_index", "claude", "openai", "observability", "deployment")
 """What has no effect here need not be set here either."""
 _WORD_FOR_WORD = ("demonstrations",)
@@ -383,12 +383,12 @@ def _expanded(data: Json, env: Mapping[str, str], where: str, problems: list[Pro
     if isinstance(data, list):
         return [_expanded(v, env, f"{where}[{n}]", problems) for n, v in enumerate(data)]
     if isinstance(data, dict):
-        return {
-            key: value
-            if key in _SECRET_KEYS + _ADDRESS_KEYS + _IGNORED_KEYS + _WORD_FOR_WORD
-            else _expanded(value, env, f"{where}.{key}" if where else key, problems)
-            for key, value in data.items()
-        }
+        result = dict(data)
+        for key, value in data.items():
+            if key not in _SECRET_KEYS + _IGNORED_KEYS + _WORD_FOR_WORD:
+                full = _expanded(value, env, f"{where}.{key}" if where else key, problems)
+                result[key] = value if key in _KEPT_KEYS else full
+        return result
     if not isinstance(data, str) or "${" not in data:
         return data
     try:

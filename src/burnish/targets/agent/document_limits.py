@@ -16,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from burnish.journal.limits import RetryPolicy, retry
+from burnish.models.dotenv import require_own_keys
 from burnish.system import Redactor, expand_variables, read_bytes, write_atomic
 from burnish.system.files import Unreadable, file_trouble, state_folder
 from burnish.system.variables import has_login, secrets_in
@@ -349,6 +350,7 @@ class DownloadFailed(ConnectionError):
 
 def full_address(url: str) -> str:
     """Expand the variables of an address; Unreadable if it cannot be fetched."""
+    require_own_keys(url)
     full = expand_variables(url, os.environ)
     if has_login(full):
         remedy = "Leave them out; what a server needs to know belongs in the query, as ${NAME}."

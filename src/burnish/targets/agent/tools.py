@@ -19,7 +19,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.dotenv import read_dotenv, require_own_keys
+from burnish.models.dotenv import additions, read_dotenv, require_own_keys
 from burnish.models.factory import EMBEDDINGS, ModelBlock, Models
 from burnish.models.references import ModelRef, split_reference
 from burnish.system import Redactor, expand_variables
@@ -306,10 +306,16 @@ def _address(tool: McpTool) -> str:
 
 
 def _environment(tool: McpTool, folder: Path) -> dict[str, str]:
-    """What the server may see: where programs are, and the variables of the file."""
+    """What the server may see: where programs are, and the variables of the file.
+
+    The file decides as little as the `.env` of a folder: it may be the same.
+    """
     usual = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    file = read_dotenv(folder / tool.env_file) if tool.env_file else {}
-    return {**usual, **file, **{name: _expanded(value) for name, value in tool.env.items()}}
+    own = usual | {name: _expanded(value) for name, value in tool.env.items()}
+    if not tool.env_file:
+        return own
+    path = folder / tool.env_file
+    return own | additions(read_dotenv(path), own, path)
 
 
 def _expanded(text: str) -> str:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import Provider, find_provider
 from burnish.models.references import ModelRef, address_variable, key_for, key_reference
+from burnish.system.variables import variables_in
 
 _PLACEHOLDERS = ("api-key-not-set", "dummy", "ollama")
 """Keys that libraries send themselves to servers that need none."""
@@ -99,7 +100,8 @@ def _base_url(row: Provider, address: str) -> str:
         host = parts.hostname
     except ValueError:
         secret, host = "", None
-    if not host:
+    if not host or variables_in(written):
+        # A `${VAR}` in it would be expanded: its library sends it as it stands.
         raise unknown_model("the agent's own model has no address that burnish can read")
     if secret:
         raise unknown_model(

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote, urldefrag, urlsplit
 
 from burnish.core.errors import BurnishError, ConfigError
+from burnish.models.dotenv import require_own_keys
 from burnish.system.files import read_bytes, state_folder, write_atomic
 from burnish.system.restoration import digest
 from burnish.targets.prompts.fields import FileField, decoded, lock_files
@@ -383,6 +384,7 @@ class _SqlStore(PromptStore):
             raise ConfigError.of(
                 f"#{name}", "it does not name a table and a prompt", f"write {form}"
             )
+        require_own_keys(where)
         place = f"'{row}' of {table} in {DatabaseUrl.parse(where)}"
         return cls(place=place, address=where, table=table, name=row)
 
