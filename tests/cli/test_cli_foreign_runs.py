@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import socket
 import sqlite3
+import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -178,3 +181,65 @@ def test_no_escape_code_of_a_run_reaches_the_terminal(burnish: Burnish, stopped:
             assert "\\u001b[2J" in said.out
             assert "\\u009b" in said.out
             assert said.json
+
+
+def _hangs_up(listener: socket.socket, sent: list[bytes]) -> None:
+    """Take what the first client sends, as a database would that asks for a password."""
+    with suppress(OSError):
+        client, _ = listener.accept()
+        with client:
+            sent.append(client.recv(4096))
+
+
+@pytest.mark.parametrize("command", [["runs", "show"], ["runs", "report"], ["why"], ["adopt"]])
+def test_a_run_from_elsewhere_names_no_database_to_connect_to(
+    burnish: Burnish, stopped: Path, tmp_path: Path, command: list[str]
+) -> None:
+    theirs = stopped.rename(tmp_path / "theirs")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port, sent = listener.getsockname()[1], list[bytes]()
+        taking = threading.Thread(target=_hangs_up, args=(listener, sent))
+        taking.start()
+        pointer = {
+            "database": f"postgresql://${{PATH}}:${{HOME}}@127.0.0.1:{port}/runs",
+            "name": "x",
+            "prefix": "burnish_",
+            "create_schema": True,
+            "lease_seconds": 30,
+        }
+        (theirs / "journal.json").write_text(json.dumps(pointer))
+        refused(burnish(*command, str(theirs)), "not from this machine", "names a database")
+        refused(burnish("view", str(tmp_path), "--no-browser"), "there is no run in")
+        socket.create_connection(("127.0.0.1", port)).close()
+        taking.join()
+    assert sent == [b""]
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "../run.json", "x\0"])
+def test_a_value_of_a_journal_is_in_no_other_file(
+    burnish: Burnish, stopped: Path, name: str
+) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    db.execute("UPDATE trials SET body = ?", (b"f" + name.encode(),))
+    db.commit()
+    db.close()
+    refused(burnish("runs", "show", "part"), "no value has such a name")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "ALTER TABLE trials RENAME TO t; CREATE VIEW trials AS WITH RECURSIVE c(number, body) AS "
+        "(SELECT 0, x'' UNION ALL SELECT number + 1, body FROM c) SELECT * FROM c WHERE number < 0",
+        "CREATE TRIGGER more AFTER INSERT ON sessions BEGIN DELETE FROM trials; END",
+        "CREATE VIRTUAL TABLE more USING fts5(text)",
+        "DROP TABLE checks; CREATE TABLE checks (label, number AS (zeroblob(1000000000)))",
+    ],
+)
+def test_a_journal_that_computes_is_refused(burnish: Burnish, stopped: Path, schema: str) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    db.executescript(schema)
+    db.commit()
+    db.close()
+    for command in (["runs", "show"], ["runs", "report"], ["why"], ["runs", "resume"]):
+        refused(burnish(*command, "part"), "journal.db is damaged", "is not a table of a journal")

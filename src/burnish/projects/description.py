@@ -183,8 +183,11 @@ def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None
 
 def doors_of_run(folder: Path) -> Doors | None:
     """The doors of a resumed run; None if a program described it."""
-    spec = cast("Mapping[str, Any]", Header.read(folder).project.spec)
-    return Doors.of(spec["target"]["kind"], spec["strategy"]["name"]) if spec else None
+    match Header.read(folder).project.spec:
+        case {"target": {"kind": str(kind)}, "strategy": {"name": str(strategy)}}:
+            return Doors.of(kind, strategy)
+        case _:
+            return None  # what is wrong with it is said when it is described
 
 
 @cache
