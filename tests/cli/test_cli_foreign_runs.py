@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from burnish.core.content import Json
+from burnish.runs.directory import RunRecord
+from burnish.tracking.trackers import files_of
 from tests.cli.console import Burnish, finish, forked, refused
 
 pytestmark = pytest.mark.slow
@@ -243,3 +245,54 @@ def test_a_journal_that_computes_is_refused(burnish: Burnish, stopped: Path, sch
     db.close()
     for command in (["runs", "show"], ["runs", "report"], ["why"], ["runs", "resume"]):
         refused(burnish(*command, "part"), "journal.db is damaged", "is not a table of a journal")
+
+
+def test_a_candidate_whose_links_form_a_loop_is_not_copied(
+    burnish: Burnish, stopped: Path, tmp_path: Path
+) -> None:
+    for file in (stopped / "candidates").rglob("candidate.json"):
+        file.unlink()
+        file.symlink_to(file.name)
+    refused(burnish("adopt", "part", "--to", str(tmp_path / "copy")), "candidate.json")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_no_file_outside_of_a_run_is_sent_to_a_tracker(stopped: Path, tmp_path: Path) -> None:
+    (tmp_path / "id_key").write_text("secret")
+    for file in (stopped / "report.md", *(stopped / "candidates").rglob("candidate.json")):
+        file.unlink()
+        file.symlink_to(tmp_path / "id_key")
+    sent = files_of(RunRecord.read(stopped))
+    assert "run.json" in sent
+    assert not any(path.read_text() == "secret" for path in sent.values())
+
+
+def test_rows_of_a_journal_with_values_of_other_types_are_one_error(
+    burnish: Burnish, stopped: Path
+) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    db.execute("UPDATE effects SET nano_usd = 'x', kind = x'ff'")
+    db.commit()
+    db.close()
+    for command in (["--calls"], ["--calls", "--json"]):
+        said = burnish("runs", "show", "part", *command)
+        assert (said.code, "is damaged" in said.err) == (1, True), said
+    refused(burnish("runs", "report", "part", "--html"), "journal.db is damaged")
+
+
+def test_scores_of_a_wrong_type_are_one_error_in_json_too(burnish: Burnish, stopped: Path) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    for number, body in db.execute("SELECT number, body FROM trials").fetchall():
+        plain = body[1:] if body[:1] == b"j" else zlib.decompress(body[1:])
+        broken = b"j" + re.sub(rb'"scores":\{"', b'"scores":{"x":7,"', plain)
+        db.execute("UPDATE trials SET body = ? WHERE number = ?", (broken, number))
+    db.commit()
+    db.close()
+    refused(burnish("runs", "show", "part", "--trial", "1", "--json"), "journal.db is damaged")
+
+
+def test_a_description_of_a_wrong_type_is_one_error(burnish: Burnish, stopped: Path) -> None:
+    header = json.loads((stopped / "run.json").read_text())
+    header["project"]["spec"]["target"] = 1.5
+    (stopped / "run.json").write_text(json.dumps(header))
+    refused(burnish("runs", "resume", "part"), "run.json")
