@@ -3,14 +3,19 @@
 import json
 import os
 import re
+import socket
 import sqlite3
+import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from burnish.core.content import Json
+from burnish.runs.directory import RunRecord
+from burnish.tracking.trackers import files_of
 from tests.cli.console import Burnish, finish, forked, refused
 
 pytestmark = pytest.mark.slow
@@ -178,3 +183,116 @@ def test_no_escape_code_of_a_run_reaches_the_terminal(burnish: Burnish, stopped:
             assert "\\u001b[2J" in said.out
             assert "\\u009b" in said.out
             assert said.json
+
+
+def _hangs_up(listener: socket.socket, sent: list[bytes]) -> None:
+    """Take what the first client sends, as a database would that asks for a password."""
+    with suppress(OSError):
+        client, _ = listener.accept()
+        with client:
+            sent.append(client.recv(4096))
+
+
+@pytest.mark.parametrize("command", [["runs", "show"], ["runs", "report"], ["why"], ["adopt"]])
+def test_a_run_from_elsewhere_names_no_database_to_connect_to(
+    burnish: Burnish, stopped: Path, tmp_path: Path, command: list[str]
+) -> None:
+    theirs = stopped.rename(tmp_path / "theirs")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port, sent = listener.getsockname()[1], list[bytes]()
+        taking = threading.Thread(target=_hangs_up, args=(listener, sent))
+        taking.start()
+        pointer = {
+            "database": f"postgresql://${{PATH}}:${{HOME}}@127.0.0.1:{port}/runs",
+            "name": "x",
+            "prefix": "burnish_",
+            "create_schema": True,
+            "lease_seconds": 30,
+        }
+        (theirs / "journal.json").write_text(json.dumps(pointer))
+        refused(burnish(*command, str(theirs)), "not from this machine", "names a database")
+        refused(burnish("view", str(tmp_path), "--no-browser"), "there is no run in")
+        socket.create_connection(("127.0.0.1", port)).close()
+        taking.join()
+    assert sent == [b""]
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "../run.json", "x\0"])
+def test_a_value_of_a_journal_is_in_no_other_file(
+    burnish: Burnish, stopped: Path, name: str
+) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    db.execute("UPDATE trials SET body = ?", (b"f" + name.encode(),))
+    db.commit()
+    db.close()
+    refused(burnish("runs", "show", "part"), "no value has such a name")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "ALTER TABLE trials RENAME TO t; CREATE VIEW trials AS WITH RECURSIVE c(number, body) AS "
+        "(SELECT 0, x'' UNION ALL SELECT number + 1, body FROM c) SELECT * FROM c WHERE number < 0",
+        "CREATE TRIGGER more AFTER INSERT ON sessions BEGIN DELETE FROM trials; END",
+        "CREATE VIRTUAL TABLE more USING fts5(text)",
+        "DROP TABLE checks; CREATE TABLE checks (label, number AS (zeroblob(1000000000)))",
+    ],
+)
+def test_a_journal_that_computes_is_refused(burnish: Burnish, stopped: Path, schema: str) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    db.executescript(schema)
+    db.commit()
+    db.close()
+    for command in (["runs", "show"], ["runs", "report"], ["why"], ["runs", "resume"]):
+        refused(burnish(*command, "part"), "journal.db is damaged", "is not a table of a journal")
+
+
+def test_a_candidate_whose_links_form_a_loop_is_not_copied(
+    burnish: Burnish, stopped: Path, tmp_path: Path
+) -> None:
+    for file in (stopped / "candidates").rglob("candidate.json"):
+        file.unlink()
+        file.symlink_to(file.name)
+    refused(burnish("adopt", "part", "--to", str(tmp_path / "copy")), "candidate.json")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_no_file_outside_of_a_run_is_sent_to_a_tracker(stopped: Path, tmp_path: Path) -> None:
+    (tmp_path / "id_key").write_text("secret")
+    for file in (stopped / "report.md", *(stopped / "candidates").rglob("candidate.json")):
+        file.unlink()
+        file.symlink_to(tmp_path / "id_key")
+    sent = files_of(RunRecord.read(stopped))
+    assert "run.json" in sent
+    assert not any(path.read_text() == "secret" for path in sent.values())
+
+
+def test_rows_of_a_journal_with_values_of_other_types_are_one_error(
+    burnish: Burnish, stopped: Path
+) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    db.execute("UPDATE effects SET nano_usd = 'x', kind = x'ff'")
+    db.commit()
+    db.close()
+    for command in (["--calls"], ["--calls", "--json"]):
+        said = burnish("runs", "show", "part", *command)
+        assert (said.code, "is damaged" in said.err) == (1, True), said
+    refused(burnish("runs", "report", "part", "--html"), "journal.db is damaged")
+
+
+def test_scores_of_a_wrong_type_are_one_error_in_json_too(burnish: Burnish, stopped: Path) -> None:
+    db = sqlite3.connect(stopped / "journal.db")
+    for number, body in db.execute("SELECT number, body FROM trials").fetchall():
+        plain = body[1:] if body[:1] == b"j" else zlib.decompress(body[1:])
+        broken = b"j" + re.sub(rb'"scores":\{"', b'"scores":{"x":7,"', plain)
+        db.execute("UPDATE trials SET body = ? WHERE number = ?", (broken, number))
+    db.commit()
+    db.close()
+    refused(burnish("runs", "show", "part", "--trial", "1", "--json"), "journal.db is damaged")
+
+
+def test_a_description_of_a_wrong_type_is_one_error(burnish: Burnish, stopped: Path) -> None:
+    header = json.loads((stopped / "run.json").read_text())
+    header["project"]["spec"]["target"] = 1.5
+    (stopped / "run.json").write_text(json.dumps(header))
+    refused(burnish("runs", "resume", "part"), "run.json")

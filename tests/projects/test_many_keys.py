@@ -6,6 +6,7 @@ import pytest
 
 from burnish.core.errors import ConfigError
 from burnish.projects.launch import load_project
+from burnish.targets.prompts.target_prompt import surfaces_of
 
 PROMPTS = """\
 kind: prompts
@@ -71,3 +72,22 @@ def test_wrong_items_are_named_up_to_ten_and_then_counted(tmp_path: Path) -> Non
     assert found[0].startswith("f.yaml:6 metrics[0]: expected a mapping, found 7")
     assert found[-1].startswith("and 1,99")
     assert len(found) == 11
+
+
+def test_of_very_many_nodes_a_few_are_listed(tmp_path: Path) -> None:
+    node = "{model: {provider: openai, name: gpt-4o}, instructions: {inline: hi}}"
+    nodes = "".join(f"  node_{n}: {node}\n" for n in range(300))
+    edges = "".join(f"- {{from: node_{n}, to: elsewhere_{n}}}\n" for n in range(299))
+    text = f"kind: graph\nname: g\nnodes:\n{nodes}edges:\n{edges}"
+    found = problems(tmp_path, text)
+    assert found[0].startswith("f.yaml edge node_0 -> elsewhere_0: there is no node")
+    assert found[-1].startswith("and 29")
+    assert all(len(each) < 300 for each in found)
+
+
+def test_of_very_many_prompts_a_few_are_listed(tmp_path: Path) -> None:
+    names = [f"prompt_{n}" for n in range(300)]
+    with pytest.raises(ConfigError) as caught:
+        surfaces_of(dict.fromkeys(names, "Answer."), max_chars=None, frozen={"zebra": ["x"]})
+    assert "there are: prompt_0, " in str(caught.value)
+    assert len(str(caught.value)) < 300

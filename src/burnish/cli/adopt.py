@@ -255,10 +255,11 @@ def _copy_candidate(run: "RunRecord", *, trial: int | None, to: Path | None) -> 
 
 def _inside(folder: Path, name: str) -> PurePosixPath:
     """A file of a candidate, if it is in the run's folder: the folder may be from anybody."""
+    from burnish.system.files import leads_inside
     from burnish.system.workspaces import path_problem
 
     problem = path_problem(name)
-    if not problem and not (folder / name).resolve().is_relative_to(folder.resolve()):
+    if not problem and not leads_inside(folder, name):
         problem = "it is a link that leads out of the run's folder"
     if problem:
         message = f"this file of the candidate is not in the run's folder: {problem}"

@@ -138,7 +138,7 @@ class Journal(_OpenJournal):
             value, nested, missing, *amounts = row
             return Stored(
                 spelled=self._packing.unpack(value),
-                spends={key: Spend.of(amounts), **_nested_spends(nested)},
+                spends={key: Spend.of(map(int, amounts)), **_nested_spends(nested)},
                 missing=bool(missing & _MISSING),
                 withheld=bool(missing & _WITHHELD),
             )
@@ -295,7 +295,14 @@ def _identity(key: bytes, call: Call[Any], trial: int, request: bytes) -> tuple[
 def _nested_spends(text: str | None) -> dict[str, Spend]:
     if text is None:
         return {}
-    return {key: Spend.of(amounts) for key, amounts in json.loads(text).items()}
+    return {key: Spend.of(map(int, amounts)) for key, amounts in json.loads(text).items()}
+
+
+def _word(value: object) -> str:
+    """A text of a row: in a damaged journal a column may hold a value of any type."""
+    if not isinstance(value, str):
+        raise TypeError(f"a text is {type(value).__name__}")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,8 +366,8 @@ class EffectTotals:
         if stored[0] != position:
             return None
         _, trials, results, *spends = stored
-        billed, unrecorded = map(Spend.of, spends)
-        return cls(trials=trials, results=results, billed=billed, unrecorded=unrecorded)
+        billed, unrecorded = (Spend.of(map(int, amounts)) for amounts in spends)
+        return cls(trials=int(trials), results=int(results), billed=billed, unrecorded=unrecorded)
 
 
 class JournalReader(_OpenJournal):
@@ -409,11 +416,11 @@ class JournalReader(_OpenJournal):
                 )
                 yield EffectRow(
                     key=cast("bytes", key).hex(),
-                    kind=kind,
-                    trial=trial,
-                    draw=draw,
+                    kind=_word(kind),
+                    trial=int(trial),
+                    draw=int(draw),
                     request=json.loads(self._packing.unpack(request)) if request else None,
-                    spend=Spend.of(amounts),
+                    spend=Spend.of(map(int, amounts)),
                     state=next((name for name, holds in states if holds), "done"),
                 )
 
@@ -428,8 +435,8 @@ class JournalReader(_OpenJournal):
                         continue
                     yield ResultRow(
                         key=cast("bytes", key).hex(),
-                        kind=kind,
-                        draw=draw,
+                        kind=_word(kind),
+                        draw=int(draw),
                         request=json.loads(self._packing.unpack(request)) if request else None,
                         value=json.loads(self._packing.unpack(value)),
                     )
@@ -439,9 +446,9 @@ class JournalReader(_OpenJournal):
         with reading(self.path):
             rows = self._store.stream(self._sql.costs, (since,))
             for key, kind, trial, draw, nested, *amounts in rows:
-                own = {cast("bytes", key).hex(): Spend.of(amounts)}
+                own = {cast("bytes", key).hex(): Spend.of(map(int, amounts))}
                 spends = own | _nested_spends(nested)
-                yield CostRow(kind=kind, trial=trial, draw=draw, spends=spends)
+                yield CostRow(kind=_word(kind), trial=int(trial), draw=int(draw), spends=spends)
 
     def trials(self, *, since: int = 0) -> Iterator[bytes]:
         """Every trial from a number on, in order."""

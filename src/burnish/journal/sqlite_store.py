@@ -102,7 +102,17 @@ CREATE TABLE IF NOT EXISTS sessions (
 """
 
 
-_DAMAGE = (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError)
+_DAMAGE = (
+    sqlite3.Error, ValueError, TypeError, AttributeError, LookupError, RecursionError,
+    OverflowError,
+)  # fmt: skip
+_COMPUTED = """
+SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') OR NOT rootpage UNION ALL
+SELECT m.name FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c
+WHERE m.type = 'table' AND c.hidden LIMIT 1
+"""
+"""A view, a trigger, a virtual table, or a table with a computed column: what these compute may
+never end, or fill the memory."""
 
 
 def connect(path: Path, *, wal: bool) -> sqlite3.Connection:
@@ -153,12 +163,21 @@ def _elsewhere(path: Path, kind: str) -> JournalTrouble:
 
 def prepare(db: sqlite3.Connection, path: Path) -> None:
     """Create the tables unless they exist."""
+    _require_plain(db, path)
     try:
         db.executescript(_TABLES)
         db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(_SCHEMA),))
         _check_schema(db, path)
     except sqlite3.DatabaseError as error:
         raise _unreadable(path, error) from error
+
+
+def _require_plain(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse a journal that computes anything when it is read: none that burnish wrote does."""
+    with reading(path):
+        computed = db.execute(_COMPUTED).fetchone()
+    if computed is not None:
+        raise _unreadable(path, ValueError(f"'{computed[0]}' is not a table of a journal"))
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> None:
@@ -344,6 +363,7 @@ class SqliteStore:
             quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
             db = sqlite3.connect(f"file:{quoted}?mode=ro", uri=True)
             with _closed_on_error(db):
+                _require_plain(db, self.path)
                 if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone():
                     return db
             db.close()

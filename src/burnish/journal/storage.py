@@ -1,7 +1,9 @@
 """What a journal needs from its store, and how values are packed into rows."""
 
 import asyncio
+import errno
 import hashlib
+import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
@@ -20,6 +22,8 @@ COMPRESS_ABOVE = 2 * 1024
 FILE_ABOVE = 256 * 1024
 
 _PLAIN, _ZIPPED, _ELSEWHERE = b"j", b"z", b"f"
+_BLOB = re.compile(r"[0-9a-f]{64}")
+"""The name of a large value: the hash of its content."""
 
 
 class _Blobs(Protocol):
@@ -49,6 +53,8 @@ class _FolderBlobs:
             write_atomic(path, content)
 
     def fetch(self, name: str) -> bytes:
+        if not _BLOB.fullmatch(name):  # a damaged row would name any file, or a device
+            raise FileNotFoundError(errno.ENOENT, "no value has such a name")
         return read_bytes(self.folder / name)
 
 

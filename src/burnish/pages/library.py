@@ -22,7 +22,7 @@ from burnish.pages.run_result import (
 )
 from burnish.reports.grid import GRID_RESULTS, GridReport, grid_home
 from burnish.runs.claims import verdict_cell
-from burnish.runs.directory import LOCK, NAME, RunRecord
+from burnish.runs.directory import LOCK, NAME, RunRecord, has_foreign_database
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.spec import tags_of
 from burnish.system import is_held
@@ -102,12 +102,16 @@ def run_key(folder: Path) -> str:
 
 
 def runs_below(folder: Path) -> Iterator[Path]:
-    """The folders of runs in a folder, without those inside of other runs."""
+    """The folders of runs in a folder, without those inside of other runs.
+
+    A run from elsewhere with its journal in a database is left out: it may not be opened.
+    """
     waiting = [(folder, 0)]
     while waiting:
         place, depth = waiting.pop()
         if (place / NAME).is_file():
-            yield place
+            if not has_foreign_database(place):
+                yield place
         elif depth < _DEEP:
             try:
                 inside = sorted(each for each in place.iterdir() if each.is_dir())

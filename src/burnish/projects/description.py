@@ -21,6 +21,7 @@ from burnish.core.content import from_json
 from burnish.core.errors import (
     BurnishError,
     ConfigError,
+    JournalTrouble,
     Problem,
     ResumeRefused,
     first_problems,
@@ -183,8 +184,21 @@ def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None
 
 def doors_of_run(folder: Path) -> Doors | None:
     """The doors of a resumed run; None if a program described it."""
-    spec = cast("Mapping[str, Any]", Header.read(folder).project.spec)
-    return Doors.of(spec["target"]["kind"], spec["strategy"]["name"]) if spec else None
+    spec = Header.read(folder).project.spec
+    return _stored_doors(spec, source=f"{folder.name}/{HEADER}") if spec else None
+
+
+def _stored_doors(spec: Mapping[str, Any], *, source: str) -> Doors:
+    match spec:
+        case {"target": {"kind": str(kind)}, "strategy": {"name": str(name)}, "source": {}}:
+            return Doors.of(kind, name)
+        case _:
+            raise _damaged(source)
+
+
+def _damaged(source: str) -> JournalTrouble:
+    remedy = "restore it from a backup, or start a new run"
+    return JournalTrouble(f"the description of the run in {source} is damaged", remedy=remedy)
 
 
 @cache
@@ -389,15 +403,20 @@ def from_stored(
 ) -> RunDescription:
     """A stored description, changed by flags; `file` is its new location."""
     data = cast("dict[str, Any]", with_literals(dict(stored)))
-    load_dotenv(Path(data["source"]["folder"]), os.environ)
-    doors = Doors.of(data["target"]["kind"], data["strategy"]["name"])
+    doors = _stored_doors(data, source=source)
+    if not isinstance(folder := data["source"].get("folder"), str):
+        raise _damaged(source)
+    load_dotenv(Path(folder), os.environ)
     if flags.get(STRATEGY) not in (None, doors.strategy.name):
         message = f"the run uses the strategy '{doors.strategy.name}'"
         remedy = "to use another strategy, name the file too: `burnish optimize FILE --fork RUN`"
         raise ConfigError([Problem(where="--strategy", message=message, remedy=remedy)])
     draft = Draft(source)
     paths, written = data["source"].pop("variables", ()), deepcopy(data)
-    _expand(data, paths)
+    try:
+        _expand(data, paths)
+    except (LookupError, TypeError, ValueError) as error:
+        raise _damaged(source) from error
     for name, value in data.items():
         draft.put(name, value, strength=Strength.FILE, written=written[name])
     if file is not None:

@@ -459,8 +459,9 @@ def _short_names(graph: Graph) -> Mapping[str, str]:
     """The ids of surfaces and nodes, by their names without the name of the graph."""
     ids = [position.id for position in positions_of_graph(graph)]
     ids += [node_id(graph, path) for path in graph.leaves]
+    whole_ids = {*ids}
     short = {name.removeprefix(f"{graph.name}/"): name for name in ids}
-    return {name: whole for name, whole in short.items() if name not in ids}
+    return {name: whole for name, whole in short.items() if name not in whole_ids}
 
 
 def _dataset(building: Building, strategy: StrategyPlugin) -> Dataset | None:

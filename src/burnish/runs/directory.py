@@ -385,10 +385,29 @@ def _id_in(folder: Path) -> str:
         return ""
 
 
+def has_foreign_database(folder: Path) -> bool:
+    """Whether a run from elsewhere names a database as its journal, which must not be opened.
+
+    The address may have any variable of this machine in it, and drivers send passwords of theirs.
+    """
+    return os.path.lexists(folder / POINTER) and not _entry(folder).is_file()
+
+
+def _require_own_database(folder: Path) -> None:
+    if has_foreign_database(folder):
+        raise JournalTrouble(
+            f"run {folder.name} is not from this machine, and its {POINTER} names a database, "
+            "which could be sent passwords and variables from here",
+            remedy="look at it on the machine or the service that started it",
+        )
+
+
 def find_run(name: str) -> Path:
     """The folder of a run, by path, id, or the beginning of an id."""
     if (Path(name) / NAME).is_file():
-        return Path(name).resolve()
+        folder = Path(name).resolve()
+        _require_own_database(folder)
+        return folder
     names = {folder: folder.name for folder in known_runs()} if name else {}
     if not any(each.startswith(name) for each in names.values()):
         names = {folder: _id_in(folder) for folder in names}  # its folder was renamed

@@ -289,6 +289,8 @@ def _once_written(leader: Leader, last: TrialRow, files: Mapping[int, tuple[str,
 
 def _trial_line(row: TrialRow, before: Leader, after: Leader) -> str:
     """A trial as a line: all of its fields, and HoloDeck's."""
+    for result in (row.trial.train, row.trial.holdout):
+        _ = None if result is None else len(result.scores)  # read now: damage is an error here
     fields = codec(TrialRow).encode(row)
     assert isinstance(fields, dict)
     return canonical({**fields, **audited(row, before, after)}).decode()

@@ -63,6 +63,7 @@ from burnish.server.work import (
 from burnish.strategies.backprop.prompts import AGGREGATOR, BACKWARDER, PATCHER
 from burnish.strategies.backprop.strategy import Backprop, role_models, whole_names
 from burnish.strategies.measure import Measure
+from burnish.system.files import place_inside
 from burnish.system.settings import Access
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class _EngineWork:
         def touch_stop_file(why: str) -> None:
             del why
             if place.folder.is_dir():
-                stop_file.touch()
+                place_inside(place.folder, STOP_FILE).touch()
 
         stop.when_asked(touch_stop_file)
         try:

@@ -27,7 +27,14 @@ from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.journal.sqlite_store import NAME as COUNT
 from burnish.journal.sqlite_store import POINTER, point_to
 from burnish.projects.clients import DATASET_NAME
-from burnish.runs.directory import LOCK, PROCESSES, Header, RunRecord, forget_run
+from burnish.runs.directory import (
+    LOCK,
+    PROCESSES,
+    Header,
+    RunRecord,
+    forget_run,
+    remember_run,
+)
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import BASELINE
 from burnish.runs.ledger import trial_lines
@@ -265,7 +272,8 @@ class RunPlace:
             point_to(store, folder)
 
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        make_folder(self.folder, fill)
+        if make_folder(self.folder, fill):
+            remember_run(self.folder)
         return self.begun
 
     def remove(self) -> None:

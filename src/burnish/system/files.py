@@ -200,6 +200,14 @@ def place_inside(folder: Path, name: str | PurePath) -> Path:
     return place
 
 
+def leads_inside(folder: Path, name: str) -> bool:
+    """Whether a name of a file of a folder, and the links on its way, do not lead out of it."""
+    with contextlib.suppress(ValueError):  # no file can have such a name
+        home = Path(os.path.realpath(folder))
+        return Path(os.path.realpath(home / name)).is_relative_to(home)
+    return False
+
+
 def _remove_lead(path: Path) -> None:
     """Remove what is neither a folder nor a file of its own."""
     try:

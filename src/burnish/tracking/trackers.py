@@ -21,6 +21,7 @@ from burnish.runs.events import BEST, CANDIDATES, Event, Tick, TrialRecorded, Wa
 from burnish.runs.run import Run
 from burnish.runs.spec import TrackingSpec
 from burnish.system.extras import install_command
+from burnish.system.files import leads_inside
 from burnish.system.redaction import Redactor
 from burnish.system.workspaces import summarize_diff
 
@@ -292,12 +293,16 @@ def _contents(candidate: Candidate) -> dict[str, bytes]:
 
 def files_of(record: RunRecord) -> dict[str, Path]:
     """The files of a run that are sent, by their path there."""
-    files = {name: path for name in _FILES if (path := record.folder / name).is_file()}
     number = -1 if record.best is None else record.best.number
-    for name in record.files.get(number, ()):
-        if (path := record.folder / name).is_file():
-            files[f"{BEST}/{re.sub(_CANDIDATE, '', name)}"] = path
-    return files
+    best = record.files.get(number, ())
+    names = {name: name for name in _FILES}
+    names |= {f"{BEST}/{re.sub(_CANDIDATE, '', name)}": name for name in best}
+    return {
+        place: record.folder / name
+        for place, name in names.items()
+        # A run's folder may be from anybody, and what is sent leaves this machine.
+        if leads_inside(record.folder, name) and (record.folder / name).is_file()
+    }
 
 
 # -- MLflow ----------------------------------------------------------------------------------------

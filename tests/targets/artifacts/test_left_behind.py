@@ -165,3 +165,21 @@ async def test_names_that_a_candidate_chose_are_shown_in_bounds(tmp_path: Path) 
     assert f"…{'x' * 75}.txt" in left
     assert len(left) < 500
     assert json.dumps(left)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "deed", ["ln -s {held} work", "mkdir work; ln -s {held}/answer.txt work/answer.txt"]
+)
+async def test_metrics_score_no_file_that_a_link_leads_to(
+    tmp_path: Path, deed: str, mode: Mode
+) -> None:
+    write(tmp_path / "held", {"answer.txt": "the right answer"})
+    outcome = await ran_by(
+        tmp_path / "task",
+        deed.format(held=tmp_path / "held"),
+        mode,
+        scoring=Scoring(kind="metrics", reads="work/answer.txt"),
+        scratch=("work/**",),
+    )
+    assert "there is no file work/answer.txt to score" in why(outcome)

@@ -67,7 +67,7 @@ from burnish.server.routes.runs import EventStream
 from burnish.server.security import NameRefused, TooManyAttempts, address_of, public
 from burnish.server.stores.records import RunStatus, StoredRun
 from burnish.server.tokens import LOCAL
-from burnish.system import is_held, validate_config
+from burnish.system import is_held, place_inside, validate_config
 
 _MESSAGES = {
     "stop": "It was asked to stop.",
@@ -404,7 +404,7 @@ class _Pages:
         await self.manager.accounting.check_owner(known_visitor(request).client, named_run(request))
         folder = await live.in_thread(lambda: live.library.folder(key))
         if is_held(folder / LOCK):
-            (folder / STOP_FILE).touch()
+            place_inside(folder, STOP_FILE).touch()
         return led_to(request, f"runs/{key}", done="stop")
 
 

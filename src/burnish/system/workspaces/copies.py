@@ -6,14 +6,13 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from burnish.core.errors import FileTrouble
 from burnish.system.files import file_trouble, remove_tree
-from burnish.system.workspaces.snapshots import Entry, covers, path_problem, shown
+from burnish.system.workspaces.snapshots import Entry, covers, entered, path_problem, shown
 
 DEFAULT_EXCLUDE = (
     "**/.git", "**/.hg", "**/.svn", "**/.venv", "**/venv", "**/node_modules", "**/__pycache__",
@@ -22,8 +21,6 @@ DEFAULT_EXCLUDE = (
 )  # fmt: skip
 """What a copy leaves out: repositories, installed packages, caches."""
 _ALL_MODES = 0o777
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +225,7 @@ def write_files(folder: Path, texts: Mapping[str, str | None]) -> None:
 
 def _prepared(opened: contextlib.ExitStack, folder: Path, path: str, text: str | None) -> _Spare:
     *above, name = path.split("/")
-    place = opened.enter_context(_entered(folder, above, make=text is not None))
+    place = opened.enter_context(entered(folder, above, make=text is not None))
     status = _seen(place, name)
     if status is not None and not stat.S_ISREG(status.st_mode):
         remedy = "Only plain files are written, through no link."
@@ -248,23 +245,6 @@ def _prepared(opened: contextlib.ExitStack, folder: Path, path: str, text: str |
         _drop(made)
         raise
     return made
-
-
-@contextmanager
-def _entered(folder: Path, above: list[str], *, make: bool) -> Generator[int, None, None]:
-    """The folder of a file, opened step by step so that no link is followed."""
-    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for name in above:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=here)
-            there = os.open(name, _FOLDER, dir_fd=here)
-            os.close(here)
-            here = there
-        yield here
-    finally:
-        os.close(here)
 
 
 def _seen(folder: int, name: str) -> os.stat_result | None:

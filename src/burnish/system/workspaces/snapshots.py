@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -213,12 +213,37 @@ def snapshot(folder: Path, *, leave_out: Callable[[str], bool] | None = None) ->
 
 
 def read_contents(folder: Path, paths: Iterable[str]) -> dict[str, bytes]:
-    """The contents of these files; links and other non-files are left out."""
+    """The contents of these files; non-files are left out, and links, also of a folder on the way.
+
+    A command may have put a link there to a file that only burnish can read.
+    """
     contents: dict[str, bytes] = {}
     for path in paths:
-        with contextlib.suppress(OSError), os.fdopen(_open(folder / path), "rb") as file:
+        *above, name = path.split("/")
+        with (
+            contextlib.suppress(OSError),
+            entered(folder, above) as place,
+            os.fdopen(_open(name, inside=place), "rb") as file,
+        ):
             contents[path] = file.read()
     return contents
+
+
+@contextlib.contextmanager
+def entered(folder: Path, above: Sequence[str], *, make: bool = False) -> Generator[int]:
+    """The folder of a file, opened step by step so that no link is followed."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in above:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=here)
+            there = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = there
+        yield here
+    finally:
+        os.close(here)
 
 
 def _names(folder: Path, entries: dict[str, Entry], inside: str) -> list[str]:
@@ -266,9 +291,9 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _open(path: Path) -> int:
+def _open(path: Path | str, *, inside: int | None = None) -> int:
     # Neither follows a link nor waits for the other end of a pipe.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise IsADirectoryError(errno.EISDIR, "not a file", str(path))

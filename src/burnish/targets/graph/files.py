@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from burnish.core.content import AtLeastOne, Json
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import BurnishError, ConfigError, Problem, first_problems
 from burnish.models.factory import ModelBlock
 from burnish.system import YamlTree, read_tree, validate_config
-from burnish.system.config import nearest
+from burnish.system.config import near
 from burnish.system.user_code import load_function
 from burnish.targets.agent.blocks import (
     AgentModel,
@@ -28,13 +28,14 @@ from burnish.targets.agent.files import Instructions, load_agent, read_instructi
 from burnish.targets.graph.elements import Condition, Flow, GraphFunction, Skill, reachable
 from burnish.targets.graph.graphs import (
     MAX_VISITS,
+    QUESTION,
     AgentNode,
     FunctionNode,
     Graph,
     GroupNode,
     Order,
     inline_agent,
-    template_problems,
+    unfilled,
 )
 
 _AGENT_KEYS = (
@@ -196,31 +197,43 @@ def _graph_problems(graph: Graph, at: str = "") -> Iterator[Problem]:
     if not graph.nodes:
         yield Problem(where=f"{at}graph '{graph.name}'", message="the graph has no nodes")
         return
-    unknown = [*_unknown(graph)]
-    for problem in unknown or _unreached(graph):
-        yield replace(problem, where=f"{at}{problem.where}")
+    unknown = [(f"{at}{where}", name) for where, name in _unknown(graph)]
+    nodes = [*graph.nodes]
+    yield from first_problems(unknown, lambda each: _no_node(*each, nodes))
+    if not unknown:
+        for problem in _unreached(graph):
+            yield replace(problem, where=f"{at}{problem.where}")
+    places = [
+        (f"{at}nodes.{node.name}.input", name)
+        for node in graph.nodes.values()
+        for name in unfilled(node.input, graph.nodes)
+    ]
+    yield from first_problems(places, lambda each: _no_place(*each, [QUESTION, *nodes]))
     for node in graph.nodes.values():
-        place = f"{at}nodes.{node.name}"
-        yield from template_problems(node.input, graph.nodes, f"{place}.input")
         if isinstance(node, GroupNode):
-            yield from _graph_problems(node.members, f"{place}: ")
+            yield from _graph_problems(node.members, f"{at}nodes.{node.name}: ")
 
 
-def _unknown(graph: Graph) -> Iterator[Problem]:
+def _unknown(graph: Graph) -> list[tuple[str, str]]:
+    """Where a node is named that the graph does not have, and its name."""
     named = [("entry", graph.entry), ("output", graph.output or graph.entry)]
     named += [
         (f"edge {e.source} -> {e.to}", name) for e in graph.edges for name in (e.source, e.to)
     ]
-    nodes = list(graph.nodes)
-    for where, name in dict.fromkeys(named):
-        if name not in nodes:
-            near = nearest(name, nodes)
-            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(nodes)}"
-            yield Problem(where=where, message=f"there is no node '{name}'", remedy=remedy)
+    return [(where, name) for where, name in dict.fromkeys(named) if name not in graph.nodes]
+
+
+def _no_node(where: str, name: str, nodes: Sequence[str]) -> Problem:
+    return Problem(where=where, message=f"there is no node '{name}'", remedy=near(name, nodes))
+
+
+def _no_place(where: str, name: str, names: Sequence[str]) -> Problem:
+    message = f"the template has a place for '{name}', which is not a node"
+    return Problem(where=where, message=message, remedy=near(name, names))
 
 
 def _unreached(graph: Graph) -> Iterator[Problem]:
-    there = reachable(graph.entries, {node: graph.after(node) for node in graph.nodes})
+    there = reachable(graph.entries, graph.successors)
     for name in graph.nodes:
         if name not in there:
             remedy = "add an edge to it, or remove it"

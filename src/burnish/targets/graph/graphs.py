@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -15,7 +15,6 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.surfaces import Demonstration, NodeKind
 from burnish.models.factory import model_keys
 from burnish.system import YamlTree
-from burnish.system.config import nearest
 from burnish.targets.agent.files import (
     Instructions,
     LoadedAgent,
@@ -59,15 +58,10 @@ def asks_for(template: str, name: str) -> bool:
     return name in _PLACE.findall(template)
 
 
-def template_problems(template: str, nodes: Collection[str], where: str) -> Iterator[Problem]:
-    """The places of a template that nothing can fill."""
-    names = [QUESTION, *nodes]
-    for name in dict.fromkeys(_PLACE.findall(template)):
-        if name not in names:
-            near = nearest(name, names)
-            remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(names)}"
-            message = f"the template has a place for '{name}', which is not a node"
-            yield Problem(where=where, message=message, remedy=remedy)
+def unfilled(template: str, nodes: Collection[str]) -> list[str]:
+    """The places of a template that nothing can fill: neither the question nor a node."""
+    names = dict.fromkeys(_PLACE.findall(template))
+    return [name for name in names if name != QUESTION and name not in nodes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,7 +250,7 @@ class Graph:
 
     @property
     def flow(self) -> Flow:
-        return Flow.of(self.entries, {node: self.after(node) for node in self.nodes})
+        return Flow.of(self.entries, self.successors)
 
     @property
     def leaves(self) -> dict[str, AgentNode | FunctionNode]:
@@ -402,9 +396,13 @@ class Graph:
         self.nodes[node.name] = node
         return self
 
-    def after(self, node: str) -> list[str]:
-        """The successors of a node, in order."""
-        return list(dict.fromkeys(edge.to for edge in self.edges if edge.source == node))
+    @property
+    def successors(self) -> dict[str, list[str]]:
+        """The nodes after each node, in order."""
+        after: dict[str, dict[str, None]] = {node: {} for node in self.nodes}
+        for edge in self.edges:
+            after.setdefault(edge.source, {})[edge.to] = None
+        return {node: [*to] for node, to in after.items()}
 
     def visits_of(self, node: str) -> int:
         """How often a node may run in one turn."""

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, first_problems
 from burnish.core.surfaces import (
     ChoiceSurface,
     DemosSurface,
@@ -28,7 +28,7 @@ from burnish.core.surfaces import (
 from burnish.models.factory import model_keys
 from burnish.models.references import ModelRef
 from burnish.system import YamlTree
-from burnish.system.config import nearest
+from burnish.system.config import near
 from burnish.system.yaml import write_yaml
 from burnish.targets.agent.blocks import written
 from burnish.targets.agent.files import (
@@ -298,10 +298,7 @@ def by_node(
 
 def unknown_position(name: str, positions: Collection[str]) -> Problem:
     """The error for an unknown position, with the most likely one."""
-    # Most often the name of the graph was left out.
-    near = next((each for each in positions if each.endswith(f"/{name}")), None)
-    near = near or nearest(name, list(positions))
-    remedy = f"did you mean '{near}'?" if near else f"there are: {', '.join(positions)}"
+    remedy = near(name, [*positions])
     return Problem(where=name, message="there is no such position", remedy=remedy)
 
 
@@ -368,7 +365,8 @@ def surfaces_of(
     choices, ranges = choices or {}, ranges or {}
     chosen = [s.id for s in all_surfaces(graph)] if names is None else list(names)
     chosen = list(dict.fromkeys([*chosen, *choices, *ranges]))
-    problems = [unknown_position(name, positions) for name in chosen if name not in positions]
+    unknown = [name for name in chosen if name not in positions]
+    problems = first_problems(unknown, lambda name: unknown_position(name, positions))
     surfaces: list[Surface] = []
     for position in (positions[name] for name in chosen if name in positions):
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from burnish.core.cases import Attachment, Case, Failure, FailureKind, Message, Outcome, Step, Trace
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem, RoleFailed
+from burnish.core.errors import ConfigError, Problem, RoleFailed, first_problems
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.surfaces import Candidate, Origin, Structure, Surface, Value
@@ -189,7 +189,9 @@ class GraphTarget:
         schemas = {name: target.schemas for name, target in self._agents.items()}
         self._positions = {each.id: each for each in positions_of_graph(graph, schemas)}
         if unknown := [each.id for each in surfaces if each.id not in self._positions]:
-            raise ConfigError([unknown_position(name, self._positions) for name in unknown])
+            raise ConfigError(
+                first_problems(unknown, lambda name: unknown_position(name, self._positions))
+            )
 
     @property
     def description(self) -> Description:
@@ -249,7 +251,7 @@ class GraphTarget:
         positions = self._positions
         unknown = [name for name in candidate.values if name not in positions]
         if unknown:
-            return [unknown_position(name, positions) for name in unknown]
+            return first_problems(unknown, lambda name: unknown_position(name, positions))
         by_name = self._by_node(candidate)
         return [
             replace(problem, where=f"node {name}: {problem.where}")

@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 from burnish.core.errors import ConfigError, Problem, RollbackError, RunLocked
 from burnish.core.surfaces import TextSurface, placeholders_in
 from burnish.system.borrowed_files import undone_if_killed
+from burnish.system.config import near
 from burnish.system.files import state_folder
 from burnish.system.restoration import borrowed_folder, borrower_of
 from burnish.system.variables import expanded_secrets
@@ -56,9 +57,9 @@ def surfaces_of(
         )
         for name, text in values.items()
     )
-    remedy = f"there are: {', '.join(values)}"
+    names = [*values]
     problems = [
-        Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=remedy)
+        Problem(where=f"{setting}.{name}", message="no such prompt field", remedy=near(name, names))
         for setting, named in (("max_chars", limits), ("frozen", frozen))
         for name in named
         if name not in values
@@ -74,17 +75,17 @@ class TargetPrompt:
 
     def __init__(self) -> None:
         self._fields: dict[str, Field] = {}
+        self._homes: dict[Path, str] = {}
+        """The names of the fields that are files."""
         self._references: list[str] = []
 
     def add_path(self, name: str, path: str | os.PathLike[str]) -> Self:
         """Add a field that is a whole file."""
         self._require_name(name)
         field = FileField(name=name, shown=os.fspath(path), path=Path(path).absolute())
-        for other in self.files:
-            if other.home == field.home:
-                raise ValueError(
-                    f"the prompt fields '{other.name}' and '{name}' are the same file, {path}"
-                )
+        other = self._homes.setdefault(field.home, name)
+        if other != name:
+            raise ValueError(f"the prompt fields '{other}' and '{name}' are the same file, {path}")
         self._fields[name] = field
         return self
 
