@@ -78,9 +78,10 @@ def result_files(*words: str) -> None:
 def test_prompts_without_a_baseline(
     tmp_path: Path, burnish: Burnish, flags: tuple[str, ...]
 ) -> None:
-    file = write_world(tmp_path)
-    (tmp_path / "numbers_agent.py").write_text(BROKEN_AGENT, encoding="utf-8")
-    said = burnish("optimize", str(file), *FLAGS, "-o", "run", *flags)
+    with hosted(ScriptedServer()) as url:
+        file = write_world(tmp_path, reflecting(url))
+        (tmp_path / "numbers_agent.py").write_text(BROKEN_AGENT, encoding="utf-8")
+        said = burnish("optimize", str(file), *FLAGS, "-o", "run", *flags)
     record = failed(said, "of 3 cases of holdout, 3 are missing; in 3 cases: ", REFUSED)
     assert len(record.rows) == 1
     result_files("the baseline could not be measured", REFUSED)

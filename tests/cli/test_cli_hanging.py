@@ -4,11 +4,14 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from burnish.testing.servers import ScriptedServer
 from tests.cli.console import START, Burnish, finish, forked, tree
+from tests.cli.served_echo import hosted
 from tests.projects.prompts.prompt_world import KEY, set_algorithm, set_optimize, write_world
 
 pytestmark = pytest.mark.slow
@@ -95,7 +98,7 @@ prompts: {{system: prompts/system.md}}
 train: train.evalset.json
 holdout: val.evalset.json
 metrics: [{{type: standard, metric: equality}}]
-reflector: {{ref: "openai:gpt-4o-mini", base_url: "http://127.0.0.1:9"}}
+reflector: {{ref: "openai:gpt-4o-mini", base_url: "{url}"}}
 time_limit: {limit}
 """
 DRIVEN = """
@@ -138,11 +141,19 @@ print(result.status, result.stop_reason)
 """
 
 
+@pytest.fixture(scope="module")
+def endpoint() -> Generator[str, None, None]:
+    """Models that can be reached, and that nobody comes to ask."""
+    with hosted(ScriptedServer()) as url:
+        yield url
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> Path:
+def world(tmp_path: Path, endpoint: str) -> Path:
     """Prompts, cases and agents that hang."""
-    nobody = {"model_name": "m", "api_key": "${P2B_TEST_API_KEY}", "base_url": "http://127.0.0.1:9"}
-    write_world(tmp_path, set_optimize(time_limit=1), set_algorithm(reflection_lm=nobody))
+    model = {"model_name": "m", "api_key": "${P2B_TEST_API_KEY}", "base_url": endpoint}
+    write_world(tmp_path, set_optimize(time_limit=1), set_algorithm(reflection_lm=model))
+    (tmp_path / "endpoint").write_text(endpoint, encoding="utf-8")
     (tmp_path / "hanging.py").write_text(AGENT, encoding="utf-8")
     (tmp_path / "cases.jsonl").write_text(CASES, encoding="utf-8")
     return tmp_path
@@ -150,7 +161,8 @@ def world(tmp_path: Path) -> Path:
 
 def project(world: Path, text: str, agent: str, limit: float = 1) -> str:
     path = world / "project.yaml"
-    path.write_text(text.format(agent=agent, limit=limit), encoding="utf-8")
+    url = (world / "endpoint").read_text(encoding="utf-8")
+    path.write_text(text.format(agent=agent, limit=limit, url=url), encoding="utf-8")
     return path.name
 
 

@@ -26,6 +26,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: 
 def models_in(lines: list[str], label: str = "models    ") -> list[str]:
     """The lines about models, those that were broken put together."""
     blank = " " * len(label)
+    lines = [line for line in lines if "asked once before the start" not in line]
     about: list[str] = []
     for before, line in zip(["", *lines], lines, strict=False):
         if line.startswith(label):
@@ -60,6 +61,7 @@ def test_one_model_for_several_roles_is_one_line(tmp_path: Path, burnish: Burnis
     agent(tmp_path)
     planned = burnish("optimize", "--dry-run")
     assert models_in(planned.lines) == [f"agent, reflector: openai:m at {HERE}, key from TEAM_KEY"]
+    assert "          it is asked once before the start: 1 call" in planned.lines
 
 
 def test_queries_of_addresses_are_not_shown(tmp_path: Path, burnish: Burnish) -> None:

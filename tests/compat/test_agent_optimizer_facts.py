@@ -128,14 +128,14 @@ async def test_item_6_a_rejected_proposal_is_kept_whole(tmp_path: Path) -> None:
 
 
 async def test_item_7_a_reflection_model_that_never_answers_is_a_failure(tmp_path: Path) -> None:
-    async with world(tmp_path, [Status(400, message="no such model")]) as here:
+    async with world(tmp_path, [Status(400, message="not this request")]) as here:
         here.configure(max_candidate_proposals=None, max_iterations_without_improvement=20)
         result = await here.optimize(update_source=True)
         assert here.prompt.read_text() == BASELINE
     assert (result.status, result.finish_reason) == ("FAILED", "error")
     assert (result.stop_reason, result.source_updated) == (None, False)
-    assert "no such model" in result.error_message
-    assert "no such model" in (result.rounds[0].error_message or "")
+    assert "not this request" in result.error_message
+    assert "not this request" in (result.rounds[0].error_message or "")
     assert result.rounds[0].skip_reason == "no proposal"
     assert result.rounds[0].candidate_prompts == {}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import HttpRequest, ScriptedServer
 from tests.cli.console import Said, finish, forked
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("toy_plugin")]
@@ -31,6 +31,10 @@ async def _optimize(folder: Path, model: Mapping[str, str], env: str, **environ:
     return await asyncio.to_thread(finish, process, seconds=PATIENCE)
 
 
+def heard(server: ScriptedServer) -> list[HttpRequest]:
+    return [*server.requests, *server.preflights]
+
+
 async def test_the_endpoint_in_the_environment_is_the_only_one_that_hears_anything(
     tmp_path: Path,
 ) -> None:
@@ -39,7 +43,7 @@ async def test_the_endpoint_in_the_environment_is_the_only_one_that_hears_anythi
         said = await _optimize(tmp_path, {"ref": "openai:m"}, "", **environ)
     assert said.code == 0, said
     assert gateway.requests
-    assert {each.headers["authorization"] for each in gateway.requests} == {f"Bearer {MINE}"}
+    assert {each.headers["authorization"] for each in heard(gateway)} == {f"Bearer {MINE}"}
 
 
 async def test_an_address_without_a_key_ends_the_run_before_anything_is_sent(
@@ -51,7 +55,7 @@ async def test_an_address_without_a_key_ends_the_run_before_anything_is_sent(
     assert said.code == 1
     assert "OPENAI_BASE_URL has no key of its own there" in said.err
     assert str(tmp_path / ".env") in said.err.replace("\n", "")
-    assert not evil.requests
+    assert not heard(evil)
     assert not (tmp_path / "results").exists()
 
 
@@ -60,7 +64,7 @@ async def test_an_address_with_a_key_gets_that_key(tmp_path: Path) -> None:
         env = f"OPENAI_BASE_URL={gateway.base_url}\nOPENAI_API_KEY={THEIRS}\n"
         said = await _optimize(tmp_path, {"ref": "openai:m"}, env, OPENAI_API_KEY=MINE)
     assert said.code == 0, said
-    assert {each.headers["authorization"] for each in gateway.requests} == {f"Bearer {THEIRS}"}
+    assert {each.headers["authorization"] for each in heard(gateway)} == {f"Bearer {THEIRS}"}
 
 
 async def test_an_address_by_a_variable_of_the_project_never_meets_a_key_of_the_user(
@@ -72,7 +76,7 @@ async def test_an_address_by_a_variable_of_the_project_never_meets_a_key_of_the_
         said = await _optimize(tmp_path, model, env, TEAM_KEY=MINE)
     assert said.code == 1
     assert "its key TEAM_KEY is not" in said.err
-    assert not evil.requests
+    assert not heard(evil)
 
 
 AGENT = """\
@@ -102,15 +106,16 @@ async def test_nor_in_the_file_of_an_agent(tmp_path: Path, place: str, env: str)
         "judge": f"{AGENT.partition('evaluations')[0]}{JUDGE}",
         "tool": f"{AGENT}{TOOL}",
     }
-    (tmp_path / "agent.yaml").write_text(texts[place], encoding="utf-8")
-    async with ScriptedServer(answers=["hello"]) as evil:
+    async with ScriptedServer(answers=["hello"]) as evil, ScriptedServer() as own:
+        text = texts[place].replace("https://models.invalid/v1", own.base_url)
+        (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
         (tmp_path / ".env").write_text(env.format(evil.base_url), encoding="utf-8")
         environ = {"BURNISH_HOME": str(tmp_path / "home"), "TEAM_KEY": MINE}
         process = forked("eval", "agent.yaml", cwd=tmp_path, **environ)
         said = await asyncio.to_thread(finish, process, seconds=PATIENCE)
     assert said.code not in (0, 2), said
     assert "TEAM_KEY is not" in " ".join(said.err.split()), said
-    assert not evil.requests
+    assert not heard(evil)
 
 
 SERVER = """
@@ -145,10 +150,10 @@ async def test_a_proxy_of_a_folder_hears_nothing(tmp_path: Path, name: str) -> N
     async with ScriptedServer(answers=[BETTER]) as evil:
         env = f"{name}={evil.base_url.removesuffix('/v1')}\n"
         said = await _optimize(tmp_path, model, env, TEAM_KEY=MINE)
-        assert not evil.requests
+        assert not heard(evil)
         assert f"only from your environment: {name}" in " ".join(said.out.split())
         await _optimize(tmp_path, model, "", TEAM_KEY=MINE, **{name: env.partition("=")[2].strip()})
-    assert evil.requests, "the user's own proxy is used, so the test would see it"
+    assert heard(evil), "the user's own proxy is used, so the test would see it"
 
 
 async def test_certificates_of_a_folder_are_not_trusted(tmp_path: Path) -> None:
@@ -172,6 +177,6 @@ async def test_a_resume_at_another_address_is_noticed(tmp_path: Path) -> None:
         environ |= {"BURNISH_HOME": str(tmp_path / "home"), "OPENAI_BASE_URL": other.base_url}
         process = forked("runs", "resume", str(run), cwd=tmp_path, **environ)
         resumed = await asyncio.to_thread(finish, process, seconds=PATIENCE)
-        assert not other.requests
+        assert not heard(other)
     assert resumed.code == 1
     assert "was started with another model address" in " ".join(resumed.err.split())
