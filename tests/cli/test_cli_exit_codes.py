@@ -134,7 +134,7 @@ def test_a_limit_in_dollars_wants_a_price_for_an_endpoint_of_ones_own(
         (tmp_path / "agent.yaml").write_text(text, encoding="utf-8")
         said = burnish("eval", "agent.yaml", "--max-usd", "1", "-q")
     assert said.code == code, said
-    assert "$0.05" in said.out if prices else "price" in said.err, said
+    assert "$0.0650" in said.out if prices else "price" in said.err, said
 
 
 def _refused(
