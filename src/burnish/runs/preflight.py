@@ -49,7 +49,7 @@ class _Reached:
 
 
 async def _ask(run: Run, use: ModelUse) -> None:
-    """The effect is of this run: what an earlier one reached may be gone by now."""
+    """Ask one model, as an effect of this run alone: what answered an earlier run may be gone."""
     ref = use.model
     model: Json = [ref.label, ref.location, ref.api_version, ref.api_key]
     call = Call(
@@ -58,7 +58,7 @@ async def _ask(run: Run, use: ModelUse) -> None:
         codec=codec(_Reached),
         estimate=use.client.estimate(),
     )
-    if run.replaying and not run.knows(call):
+    if run.replaying and run.directory.journal.find(call.key) is None:
         return  # it was not asked at the start, and has been used since
     who = ", ".join(use.roles)
 

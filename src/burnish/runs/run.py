@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.comparisons import one_line
@@ -174,10 +174,6 @@ class Run:
     def replaying(self) -> bool:
         """Whether the current trial is already recorded."""
         return self._effects.replays(self.trial)
-
-    def knows(self, call: Call[Any]) -> bool:
-        """Whether the journal has the result of this effect."""
-        return self._effects.knows(call.key)
 
     @property
     def forked(self) -> bool:
