@@ -68,13 +68,17 @@ except SystemExit as end:
 QUIET_SEARCH = """
 import sys
 from burnish.cli import main
+from burnish.core.money import Spend
 from burnish.models.chat import ModelClient
+
+async def reach(client):
+    return Spend(calls=1)
 
 async def ask(client, request, *, draw, effects):
     print(*sys.modules, flush=True)
     sys.exit(0)
 
-ModelClient.ask = ask
+ModelClient.reach, ModelClient.ask = reach, ask
 main(["optimize", "prompts.yaml", "--quiet", "-o", "run"])
 """
 PROMPTS = """\

@@ -272,10 +272,10 @@ async def test_a_price_that_nobody_knows_is_the_clients_to_hear(
 @pytest.mark.parametrize(
     ("own", "request_limits", "limit"),
     [
-        ({"max_calls": 2}, None, 2),
-        ({"max_calls": 2}, {"MaxCalls": 1000}, 2),
-        ({"max_calls": 1000}, {"MaxCalls": 2}, 2),
-        ({}, {"MaxCalls": 2}, 2),
+        ({"max_calls": 3}, None, 3),
+        ({"max_calls": 3}, {"MaxCalls": 1000}, 3),
+        ({"max_calls": 1000}, {"MaxCalls": 3}, 3),
+        ({}, {"MaxCalls": 3}, 3),
     ],
 )
 async def test_the_budget_of_the_file_can_only_be_made_stricter(
@@ -289,7 +289,7 @@ async def test_the_budget_of_the_file_can_only_be_made_stricter(
         result = await ran(
             client, **({} if request_limits is None else {"Burnish": request_limits})
         )
-        assert len(server.requests) == limit
+        assert len(server.preflights) + len(server.requests) == limit
     assert result["Burnish"]["EndedBecause"] == "max_calls"
     assert begun(folder_of(result, tmp_path))["budget"] == {"max_calls": limit}
 
