@@ -161,7 +161,8 @@ def test_the_command_prints_it_and_the_doctor_repeats_it(tmp_path: Path) -> None
 def test_the_command_fails_with_a_cause_and_a_remedy(tmp_path: Path, as_json: bool) -> None:
     with hosted(ScriptedServer(answers=[Status(401, message="no")])) as url:
         flags = ["models", "check", "openai:m", "--base-url", url, *(["--json"] if as_json else [])]
-        said = finish(forked(*flags, cwd=tmp_path, BURNISH_HOME=str(tmp_path / "home")))
+        environ = {"BURNISH_HOME": str(tmp_path / "home"), "OPENAI_API_KEY": "a-key-0123456789"}
+        said = finish(forked(*flags, cwd=tmp_path, **environ))
     assert said.code == 1
     if as_json:
         assert "refused the key (HTTP 401)" in json.loads(said.out)["error"]

@@ -23,6 +23,7 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
 from burnish.runs.preflight import patiently
 from burnish.runs.setup import Setup, fork, resume, start
+from burnish.runs.stoppers import STOP_FILE
 from burnish.strategies.reflective.reflection import reflector
 from burnish.strategies.reflective.search import Reflective
 from burnish.targets.agent.files import load_agent
@@ -39,9 +40,11 @@ class StoppedClock:
     now: float = 0.0
     pauses: list[float] = field(default_factory=list[float])
     wakes: Callable[[], object] = field(default=lambda: None)
+    falls_asleep: Callable[[], object] = field(default=lambda: None)
     forever: bool = False
 
     async def sleep(self, seconds: float) -> None:
+        self.falls_asleep()
         if self.forever:
             await asyncio.Event().wait()
         self.pauses.append(seconds)
@@ -132,11 +135,22 @@ async def test_nothing_is_paid_where_a_writer_cannot_answer(tmp_path: Path, answ
             await world.drive()
         assert refused.value.remedy
         assert (len(agent.requests), len(writer.preflights)) == (0, 1)
-        assert RunRecord.read(world.run).status == "failed"
+        failed = RunRecord.read(world.run)
+        assert failed.status == "failed"
+        # Only the agent's model has answered.
+        assert failed.billed.calls == len(agent.preflights)
         # Nothing of it is stored, so that the run goes on once that is mended.
         writer.preflight = "ok"
         await world.drive(again=True)
         assert agent.requests
+
+
+async def test_who_sends_no_key_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    async with endpoint() as agent, endpoint(Status(401)) as writer:
+        with pytest.raises(ModelRefused, match="wants a key, and was sent none") as refused:
+            await World(tmp_path, agent.base_url, writer.base_url).drive()
+        assert refused.value.remedy.startswith("set OPENAI_API_KEY, or give")
 
 
 async def test_one_that_cannot_answer_ends_the_run_while_another_is_waited_for(
@@ -165,7 +179,27 @@ async def test_a_busy_endpoint_is_waited_for(tmp_path: Path) -> None:
         warned = warnings_of(world.run)
         assert len(warned) == 1
         assert warned[0].startswith("reflector: openai:writer at ")
-        assert warned[0].endswith("; trying again for 5m 00s")
+        assert warned[0].endswith("; trying again for up to 5m 00s")
+
+
+async def test_who_asks_a_waiting_run_to_stop_waits_for_nothing(tmp_path: Path) -> None:
+    async with endpoint() as agent, endpoint(Status(503)) as writer:
+        world = World(tmp_path, agent.base_url, writer.base_url)
+        world.clock.forever = True
+        run = start(world.setup(), folder=world.run)
+        # As long as a search gets to end its trial; here nothing can be lost.
+        assert run.setup.grace_seconds > 10
+        world.clock.falls_asleep = lambda: (world.run / STOP_FILE).touch()
+        try:
+            ending = await drive(run)
+        finally:
+            await run.close()
+        assert ending.reason.code == "stop_file"
+        assert ending.reason.detail.endswith("; nothing was run")
+        assert not agent.requests
+        writer.preflight = "ok"
+        await world.drive(again=True)
+        assert agent.requests
 
 
 async def test_a_busy_endpoint_is_given_up_after_five_minutes(tmp_path: Path) -> None:
@@ -173,7 +207,7 @@ async def test_a_busy_endpoint_is_given_up_after_five_minutes(tmp_path: Path) ->
         world = World(tmp_path, agent.base_url, writer.base_url)
         with pytest.raises(EndpointDown, match=r"^reflector: .*429") as down:
             await world.drive()
-        assert down.value.remedy == "when it answers, go on with --resume run"
+        assert down.value.remedy == "when it answers, go on with `burnish runs resume run`"
         assert sum(world.clock.pauses) == pytest.approx(300)
         assert not agent.requests
         writer.preflight = "ok"

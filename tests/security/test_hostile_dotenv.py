@@ -143,6 +143,26 @@ async def test_nor_in_a_server_of_tools(tmp_path: Path) -> None:
     assert "HTTPS_PROXY" not in seen
 
 
+@pytest.mark.parametrize("provider", ["openai", "groq", "anthropic"])
+async def test_headers_of_the_user_do_not_go_to_an_address_of_a_folder(
+    tmp_path: Path, provider: str
+) -> None:
+    model = {"ref": f"{provider}:m", "base_url": "${GATEWAY}", "api_key": "${THEIR_KEY}"}
+    mine = {
+        "OPENAI_CUSTOM_HEADERS": f"x-gateway-key: {MINE}",
+        "ANTHROPIC_CUSTOM_HEADERS": f"x-gateway-key: {MINE}",
+        "OPENAI_ORG_ID": MINE,
+        "OPENAI_PROJECT_ID": MINE,
+    }
+    protocol = "anthropic" if provider == "anthropic" else "openai"
+    async with ScriptedServer(protocol=protocol, answers=[BETTER]) as theirs:
+        env = f"GATEWAY={theirs.base_url}\nTHEIR_KEY={THEIRS}\n"
+        said = await _optimize(tmp_path, model, env, **mine)
+    assert said.code == 0, said
+    assert theirs.requests
+    assert not any(MINE in value for each in heard(theirs) for value in each.headers.values())
+
+
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 async def test_a_proxy_of_a_folder_hears_nothing(tmp_path: Path, name: str) -> None:
     """The address leads nowhere: who hears a request is the proxy."""
@@ -178,5 +198,8 @@ async def test_a_resume_at_another_address_is_noticed(tmp_path: Path) -> None:
         process = forked("runs", "resume", str(run), cwd=tmp_path, **environ)
         resumed = await asyncio.to_thread(finish, process, seconds=PATIENCE)
         assert not heard(other)
+        now = f"another model address; now: openai:m at {other.base_url}"
     assert resumed.code == 1
-    assert "was started with another model address" in " ".join(resumed.err.split())
+    words = " ".join(resumed.err.split())
+    assert f"was started with {now}" in words
+    assert f"name the address again that `burnish runs show {run.name}` has" in words

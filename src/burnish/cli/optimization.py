@@ -22,6 +22,7 @@ from burnish.core.errors import (
 )
 from burnish.core.formatting import visible
 from burnish.core.trials import Proposal
+from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
 from burnish.projects import LoadedProject, launch, load_project, reload_project
 from burnish.projects.file_kinds import GraphFile
@@ -130,7 +131,7 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
         raise Interrupted("stopped at once", remedy=_go_on(opened)) from None
     except BrokenPipeError:
         raise Interrupted("the output was closed", remedy=_go_on(opened)) from None
-    except (Interrupted, FileTrouble) as error:
+    except (Interrupted, FileTrouble, ModelRefused) as error:
         remedy = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
         raise type(error)(error.message, remedy=remedy.strip()) from error
     except (BaselineUnmeasured, EndpointDown, ProposerFailed) as error:

@@ -25,6 +25,14 @@ _REMEMBERED = 1_000
 _Perform = Callable[[Scope], Awaitable[Receipt[T]]]
 
 
+class Unpaid(Exception):
+    """A call failed before anybody answered it: it is not billed. `error` says why."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class NeverBegun(asyncio.CancelledError):
     """An effect was cancelled while it waited for a worker: nothing was paid."""
 
@@ -237,7 +245,7 @@ class JournaledEffects:
                 receipt = await perform(nested)
                 value, whole = self._encoded(call, receipt.value, own_text)
             except BaseException as error:  # cancelled or failed, a paid call that began is lost
-                begun = begun and not isinstance(error, (WorkerUnready, NeverBegun))
+                begun = begun and not isinstance(error, (WorkerUnready, NeverBegun, Unpaid))
                 if call.paid:
                     end = self.journal.lose if begun else self.journal.withdraw
                     end(call)

@@ -6,7 +6,6 @@ whose agents they come from, and so is what `model_families` does not know.
 
 import base64
 import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -117,19 +116,12 @@ class ChatCompletions:
 
     @cached_property
     def _headers(self) -> dict[str, str]:
-        """The key where the endpoint looks for it, and the variables of OpenAI's library."""
+        """The key where the endpoint looks for it, and headers from variables."""
         address, key = self.endpoint.address, self.endpoint.key
         is_azure = self.ref.row.protocol == "azure"
         in_own_header = is_azure and (self.endpoint.api_version or address.endswith(AZURE_V1))
-        variables = {
-            "openai-organization": os.environ.get("OPENAI_ORG_ID"),
-            "openai-project": os.environ.get("OPENAI_PROJECT_ID"),
-        }
-        lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
-        more = (line.partition(":") for line in lines)
         return {
-            **{name: value for name, value in variables.items() if value is not None},
-            **{name.strip().lower(): value.strip() for name, sign, value in more if sign},
+            **dict(self.endpoint.headers),
             "accept": "application/json",
             "user-agent": f"burnish/{VERSION}",
             **({"api-key": key} if in_own_header else {"authorization": f"Bearer {key}"}),

@@ -268,9 +268,12 @@ def _is_dangerous(name: str, own: Mapping[str, str], environ: Mapping[str, str])
 def _without_key(name: str, keys: list[str], path: Path) -> Problem:
     keys = [*_providers_addresses().get(name.upper(), keys)]
     beside = f"write {' or '.join(keys)} beside it, or " if keys else ""
+    message = f"{name} has no key of its own there: the keys of your environment are not for it"
+    if not keys:
+        message = f"{name} says where a service without a key is, which this file may not decide"
     return Problem(
         where=str(path),
-        message=f"{name} has no key of its own there: the keys of your environment are not for it",
+        message=message,
         remedy=f"{beside}set {name} in your environment, or remove it from this file",
     )
 

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -29,12 +29,19 @@ from burnish.models.errors import (
 from burnish.models.http_calls import post_directly
 from burnish.models.model_families import takes_newer_name
 from burnish.models.providers import ProviderProtocol
-from burnish.models.references import ModelRef, is_loopback, key_for, missing_key
+from burnish.models.references import (
+    ModelRef,
+    every_usual_header,
+    is_loopback,
+    key_for,
+    missing_key,
+    usual_headers,
+)
 from burnish.system import Redactor
 from burnish.system.variables import has_login, secrets_in, variables_in
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncBaseTransport, AsyncClient
+    from httpx2 import AsyncBaseTransport, AsyncClient, Request
     from openai import AsyncOpenAI
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
@@ -65,6 +72,8 @@ class Endpoint:
     """The version of Azure's dated API, whose addresses contain the deployment; else empty."""
     answer_bytes: int = 32 * 1024 * 1024
     """How much of an answer is read."""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The headers from variables that it is sent; libraries would send them everywhere."""
 
     @property
     def is_local(self) -> bool:
@@ -119,6 +128,7 @@ def endpoint_of(ref: ModelRef) -> Endpoint:
         key=key or NO_KEY,
         api_version=version,
         answer_bytes=int(ref.settings.max_answer_mb * 1024 * 1024),
+        headers=tuple(usual_headers(ref).items()),
     )
 
 
@@ -198,12 +208,27 @@ def http_client(endpoint: Endpoint, transport: "AsyncBaseTransport | None" = Non
         timeout=httpx2.Timeout(None, connect=15.0),
         transport=transport,
         headers={"Accept-Encoding": ENCODINGS},
-        event_hooks={"response": [reads_at_most(endpoint.answer_bytes), require_possible_usage]},
+        event_hooks={
+            "request": [_withheld(endpoint)],
+            "response": [reads_at_most(endpoint.answer_bytes), require_possible_usage],
+        },
         trust_env=not endpoint.is_local,
         # Reading the certificates of the world takes longer than many a local call; this
         # context trusts nobody.
         verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,
     )
+
+
+def _withheld(endpoint: Endpoint) -> "Callable[[Request], Awaitable[None]]":
+    """A request hook: removes the headers from variables that are not for this endpoint."""
+    others = set(every_usual_header().items()) - set(endpoint.headers)
+
+    async def withhold(request: "Request") -> None:
+        for name, value in others:
+            if request.headers.get(name) == value:
+                del request.headers[name]
+
+    return withhold
 
 
 def build_model(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[Any]":
@@ -403,7 +428,7 @@ class EndpointErrors:
         if isinstance(error, (OSError, httpx2.TransportError)) or _is_connection_error(error):
             unopen = isinstance(error, unopened) or getattr(error, "phase", "") == "connect"
             return self._without_connection(error) if unopen else self._broken_off(error)
-        hint = "returned something that is not a model's answer; is the base_url right?"
+        hint = f"returned something that is not a model's answer; check {self.ref.address_setting}"
         return ModelUnavailable(self._line(hint))
 
     def _broken_off(self, error: Exception) -> ModelUnavailable:
@@ -423,7 +448,11 @@ class EndpointErrors:
         if failure.kind == "key":
             row, named = self.ref.row, self.ref.api_key.strip("${}")
             named = named or next(iter(row.key_variables), "")
-            remedy = f"check the key in {named}" if named else "give the model an api_key: ${NAME}"
+            if not self.endpoint.own_key:
+                remedy = f"set {named}, or give the model an api_key: ${{NAME}}"
+                remedy = remedy if named else "give the model an api_key: ${NAME}"
+                return self._refused(f"wants a key, and was sent none (HTTP {status})", remedy)
+            remedy = f"check the key in {named}" if named else "check its api_key"
             return self._refused(f"refused the key (HTTP {status})", remedy)
         message = self._line(
             ": ".join(filter(None, [f"answered HTTP {status}", words_of(failure.body)]))
@@ -438,7 +467,8 @@ class EndpointErrors:
         about_it = status in (400, 413, 422) or failure.kind == "request"
         if about_it and failure.kind != "model":
             return ModelRejected(message)
-        return ModelRefused(message, remedy="check the model's name and its base_url")
+        remedy = f"check the model's name and {self.ref.address_setting}"
+        return ModelRefused(message, remedy=remedy)
 
     def _refused(self, what: str, remedy: str) -> ModelRefused:
         return ModelRefused(self._line(what), remedy=remedy)

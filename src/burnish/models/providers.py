@@ -89,6 +89,8 @@ class Provider:
     """Its own hosts, including subdomains: its usual key and listed prices apply to these."""
     key_variables: tuple[str, ...] = ()
     """The variables for its key, the usual one first."""
+    header_variables: tuple[str, ...] = ()
+    """The variables that its library reads more headers from."""
     key_optional: _Where = "never"
     """Where its models may be called without a key."""
     address_hint: str = "give the address of the endpoint"
@@ -171,6 +173,7 @@ BUILT_IN: tuple[Provider, ...] = (
         address_variables=("OPENAI_BASE_URL",),
         hosts=("api.openai.com",),
         key_variables=("OPENAI_API_KEY",),
+        header_variables=("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"),
         key_optional="elsewhere",
         price_list="openai",
         probe=_LIST_OF_MODELS,
@@ -205,6 +208,7 @@ BUILT_IN: tuple[Provider, ...] = (
         address_variables=("ANTHROPIC_BASE_URL",),
         hosts=("api.anthropic.com",),
         key_variables=("ANTHROPIC_API_KEY",),
+        header_variables=("ANTHROPIC_CUSTOM_HEADERS",),
         price_list="anthropic",
         probe=HealthRequest(
             path="/v1/models?limit=1",

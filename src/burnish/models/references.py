@@ -5,7 +5,7 @@ import hashlib
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -91,6 +91,11 @@ class ModelRef:
         """Its address with `${VAR}`: as written, or as a variable of its provider has it."""
         name = "" if self._own_address() else address_variable(self.row)
         return f"${{{name}}}" if name else self.base_url
+
+    @property
+    def address_setting(self) -> str:
+        """What says where it is called, for remedies: a variable, or its base_url."""
+        return ", ".join(variables_in(self.written_address)) or "its base_url"
 
     @property
     def address(self) -> str:
@@ -236,7 +241,8 @@ def key_variable(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str
 
     The provider's usual key is only sent to the provider's own hosts, to this machine, and to the
     address in the provider's own variable: another endpoint gets a key only if the configuration
-    names one. An address from a `.env` gets none that is not from the same file.
+    names one. An address from a `.env` gets none that is not from the same file. The same holds
+    for headers from variables.
     """
     env = os.environ if environ is None else environ
     if ref.api_key:
@@ -245,12 +251,43 @@ def key_variable(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str
             raise missing_key(ref)
         _require_own_key(ref, name)
         return name
-    if not (is_providers_own(ref) or is_here(ref) or ref.written_address != ref.base_url):
-        return ""
-    names = [name for name in ref.row.key_variables if env.get(name, "").strip()]
-    if (path := _foreign_origin(ref)) is not None:
-        names = [name for name in names if origin_of(name) == path]
-    return next(iter(names), "")
+    return next(_usual_variables(ref, ref.row.key_variables, env), "")
+
+
+def _usual_variables(ref: ModelRef, names: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
+    """Those of these variables of its provider that are set, and may be sent to a model."""
+    if is_providers_own(ref) or is_here(ref) or ref.written_address != ref.base_url:
+        path = _foreign_origin(ref)
+        for name in names:
+            if env.get(name, "").strip() and (path is None or origin_of(name) == path):
+                yield name
+
+
+_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": "openai-project"}
+"""By variable, the one header that it is; other variables have lines of headers."""
+
+
+def usual_headers(ref: ModelRef) -> dict[str, str]:
+    """The headers of its provider's variables that a model is sent, like the usual key."""
+    return _headers_in(_usual_variables(ref, ref.row.header_variables, os.environ))
+
+
+def every_usual_header() -> dict[str, str]:
+    """The headers that the libraries of all providers find in variables."""
+    return _headers_in(name for row in all_providers() for name in row.header_variables)
+
+
+def _headers_in(variables: Iterable[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for variable in variables:
+        value = os.environ.get(variable, "")
+        if variable in _HEADERS:
+            headers[_HEADERS[variable]] = value
+            continue
+        for name, colon, content in (line.partition(":") for line in value.split("\n")):
+            if colon:
+                headers[name.strip().lower()] = content.strip()
+    return headers
 
 
 def _foreign_origin(ref: ModelRef) -> Path | None:

@@ -51,7 +51,7 @@ class WireBackend:
     """
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str, int, int], AsyncClient] = {}
+        self._clients: dict[tuple[object, ...], AsyncClient] = {}
         self._models: dict[tuple[Any, ...], LibraryModel] = {}
         self._lines: dict[tuple[ModelRef, int], _Line] = {}
         self._refused: dict[tuple[str, ...], set[Form]] = {}
@@ -116,7 +116,7 @@ class WireBackend:
 
     def _open(self, ref: ModelRef, lane: int) -> "_Line":
         endpoint = self._checked_endpoint(ref)
-        place = (endpoint.address, endpoint.answer_bytes, lane)
+        place = (endpoint.address, endpoint.answer_bytes, endpoint.headers, lane)
         client = self._clients.get(place) or http_client(endpoint)
         self._clients[place] = client
         line = _Line(

@@ -88,6 +88,8 @@ class _Watch:
         """Whether a signal came, which the loop may not know yet."""
         self.insisting = False
         """Whether the run must end at once."""
+        self.begun = False
+        """Whether models have answered that they are there: before that, no trial can be lost."""
         self.searching = True
         """Whether the search is in progress: afterwards only a signal can stop the run."""
         self._run = run
@@ -132,11 +134,12 @@ class _Watch:
         moved = self._run.replaying or self._landed != self._run.calls_ended
         self._landed = self._run.calls_ended
         self._quiet = 0 if reason is None or moved else self._quiet + 1
-        grace = self._run.setup.grace_seconds
+        grace = self._run.setup.grace_seconds if self.begun else 0.0
         if reason is None or self.broken_off is not None or self._quiet * TICK < grace:
             return
-        dropped = f"the current trial was dropped, since no call ended for {grace:g} s"
-        self.broken_off = replace(reason, detail=f"{reason.detail}; {dropped}")
+        what = f"the current trial was dropped, since no call ended for {grace:g} s"
+        what = what if self.begun else "nothing was run"
+        self.broken_off = replace(reason, detail=f"{reason.detail}; {what}")
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end)
 
@@ -234,6 +237,7 @@ async def _watched(run: Run) -> tuple[StopReason, FinalResults]:
 async def _work(run: Run, watch: _Watch) -> tuple[StopReason, FinalResults]:
     try:
         await ask_each_model(run)
+        watch.begun = True
         await run.search()
     except LimitExceeded as limit:
         run.closing.stopped = limit.reason

@@ -13,9 +13,11 @@ from burnish.core.formatting import duration
 from burnish.core.money import Spend
 from burnish.core.protocols import Call, Receipt, Scope
 from burnish.journal.limits import Patience
+from burnish.journal.once import Unpaid
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import EMBEDDINGS, ModelUse
+from burnish.models.references import ModelRef
 from burnish.runs.events import Warned
 from burnish.runs.run import Run
 
@@ -63,7 +65,8 @@ async def _ask(run: Run, use: ModelUse) -> None:
     who = ", ".join(use.roles)
 
     def waits(reason: str, seconds: float) -> None:
-        message = f"{who}: {reason}; trying again for {duration(seconds)}"
+        message = f"{who}: {reason}{'' if reason.endswith('?') else ';'} trying again for up to "
+        message += duration(seconds)
         run.tell(Warned(message=message), f"preflight:{run.directory.journal.session}:{call.key}")
 
     async def perform(_: Scope) -> Receipt[_Reached]:
@@ -72,12 +75,20 @@ async def _ask(run: Run, use: ModelUse) -> None:
         except ModelRejected as error:
             return Receipt(value=_Reached(rejected=str(error)), spend=Spend(calls=1))
         except ModelRefused as error:
-            raise ModelRefused(f"{who}: {error.message}", remedy=error.remedy) from None
+            raise Unpaid(ModelRefused(f"{who}: {error.message}", remedy=error.remedy)) from None
         except ModelUnavailable as error:
-            raise _down(f"{who}: {error}", error, run.directory.folder.name) from None
+            if error.unreached:
+                raise Unpaid(_unreachable(f"{who}: {error}", error, ref)) from None
+            remedy = (
+                f"when it answers, go on with `burnish runs resume {run.directory.folder.name}`"
+            )
+            raise EndpointDown(f"{who}: {error}", remedy=remedy) from None
         return Receipt(value=_Reached(), spend=spend)
 
-    await run.perform(lambda scope: scope.once(call, perform))
+    try:
+        await run.perform(lambda scope: scope.once(call, perform))
+    except Unpaid as unpaid:
+        raise unpaid.error from None
 
 
 async def _reach(use: ModelUse) -> Spend:
@@ -96,14 +107,11 @@ async def _reach_embeddings(client: ModelClient) -> Spend:
         await embedder.close()
 
 
-def _down(message: str, error: ModelUnavailable, run: str) -> EndpointDown:
+def _unreachable(message: str, error: ModelUnavailable, ref: ModelRef) -> ModelRefused:
+    where = ref.address_setting
     if error.unreached == "unknown host":
-        remedy = "check its base_url and the network"
-    elif error.unreached == "refused":
-        remedy = "start the server, or correct its base_url"
-    else:
-        remedy = f"when it answers, go on with --resume {run}"
-    return EndpointDown(message, remedy=remedy)
+        return ModelRefused(message, remedy=f"check {where} and the network")
+    return ModelRefused(message, remedy=f"start the server, or correct {where}")
 
 
 # -- Waiting ---------------------------------------------------------------------------------------

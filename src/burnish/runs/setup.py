@@ -15,6 +15,7 @@ from burnish.core.errors import (
     FileTrouble,
     PriceUnknown,
     Problem,
+    ResumeRefused,
     SealedTestRead,
     TargetMismatch,
 )
@@ -72,6 +73,9 @@ class Strategy(Protocol):
         ...
 
 
+_MODEL_ADDRESS = "model address"
+
+
 def _locations(uses: Iterable[ModelUse]) -> list[Json]:
     """The models that are not at their provider's own address, and where they are."""
     places = {(use.model.label, use.model.location) for use in uses if use.model.location}
@@ -101,7 +105,7 @@ class Setup(Conditions):
     def inputs(self) -> dict[str, str]:
         """Hashes of everything that decisions depend on, so without budget and concurrency."""
         locations = _locations(self.model_uses())
-        elsewhere = {"model address": short_id(locations)} if locations else {}
+        elsewhere = {_MODEL_ADDRESS: short_id(locations)} if locations else {}
         return {
             "target": self.target.description.fingerprint,
             "baseline": self.target.baseline.id,
@@ -201,10 +205,26 @@ def start(
 def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> Run:
     """Continue a run: the same strategy over the same journal."""
     setup.check()
-    Header.read(folder).require_same(setup.inputs())
+    header, inputs = Header.read(folder), setup.inputs()
+    if header.inputs.get(_MODEL_ADDRESS) != inputs.get(_MODEL_ADDRESS):
+        # Before the rest, which may differ since it has the addresses in it.
+        raise _elsewhere(header.id, setup)
+    header.require_same(inputs)
     remember_run(folder)  # it may have been moved
     redactor = redactor or Redactor.from_environment(extra=setup.secrets())
     return Run(setup, RunDirectory(folder, redactor=redactor), search=setup.strategy.search)
+
+
+def _elsewhere(run: str, setup: Setup) -> ResumeRefused:
+    """The error for a run whose models were asked at other addresses."""
+    models = [f"{use.model.label} at {use.model.location or use.model.address}"
+              for use in setup.model_uses() if not use.is_embedded]  # fmt: skip
+    now = f" now: {', '.join(models)}" if models else ""
+    return ResumeRefused(
+        f"run {run} was started with another model address;{now}",
+        remedy=f"name the address again that `burnish runs show {run}` has, or start from the "
+        f"existing results with --fork {run}",
+    )
 
 
 def fork(

@@ -157,8 +157,10 @@ class AutoPlugin(MinibatchPlugin):
         return _plan_lines(setup, _strategy(setup))
 
     def search_cost(self, setup: Setup) -> str:
-        look, holdout = _costs(setup, _strategy(setup))
-        return f"a try up to {spending(look.times(2) + holdout.times(2), tokens=False)}"
+        strategy = _strategy(setup)
+        look, holdout = _costs(setup, strategy)
+        most = look.times(2) + progress.asking(strategy.roles[:1]) + holdout.times(2)
+        return f"a try up to {spending(most, tokens=False)}"
 
     def repeats(self, setup: Setup) -> int:
         return _strategy(setup).settings.repeats
