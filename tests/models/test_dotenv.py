@@ -1,6 +1,7 @@
 """What a `.env` may decide: variables, but not where a key of the user's own environment goes."""
 
 import os
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from burnish.models.errors import ModelRefused
 from burnish.models.health import HealthSite, examine
 from burnish.models.providers import BUILT_IN
 from burnish.models.references import ModelRef, key_for
+from burnish.targets.agent.blocks import McpTool
 from burnish.targets.agent.document_limits import full_address
+from burnish.targets.agent.tools import mcp_server
 from burnish.targets.callables.http import HttpTarget
+from burnish.targets.callables.programs import CommandTarget
 from burnish.targets.prompts.stores import prompt_store
 
 EVIL = "http://127.0.0.1:9/v1"
@@ -38,6 +42,11 @@ OF_OTHERS = {
     "GEMINI_API_BASE": "GOOGLE_API_KEY",
     "GH_HOST": "GITHUB_TOKEN",
     "SHOP_URL": "SHOP_PASSWORD",
+    # Not by their names, but their values are addresses.
+    "OPENAI_GATEWAY": "OPENAI_API_KEY",
+    "LANGFUSE_BASEURL": "LANGFUSE_SECRET_KEY",
+    "COMET_URL_OVERRIDE": "COMET_API_KEY",
+    "PHOENIX_COLLECTOR_ENDPOINT": "PHOENIX_API_KEY",
 }
 NEVER = (
     *("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "WSS_PROXY"),
@@ -52,6 +61,13 @@ NEVER = (
     ),
     *("PATH", "LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF"),
     *("NPM_CONFIG_REGISTRY", "PIP_INDEX_URL", "MAKEFILES", "BROWSER", "DOCKER_HOST"),
+    # Data of botocore say where a service is, and its plug-ins are imported.
+    *("AWS_DATA_PATH", "BOTO_CONFIG", "BOTOCORE_EXPERIMENTAL__PLUGINS"),
+    # They lead a connection elsewhere, also one whose address names its host.
+    *("PGHOST", "PGHOSTADDR", "PGPORT", "PGSERVICE", "PGSYSCONFDIR", "PGSSLMODE", "PGPASSFILE"),
+    # It leads the keys of other services there, and its file names a command that makes a key.
+    *("LANGSMITH_GATEWAY", "LANGSMITH_CONFIG_FILE", "LANGSMITH_PROFILE"),
+    *("MLFLOW_TRACKING_SERVER_CERT_PATH", "GOOGLE_AUTH_WEBAUTHN_PLUGIN", "COVERAGE_PROCESS_START"),
     "DASK_DISTRIBUTED__WORKER__PRELOAD",
     *("BURNISH_HOME", "BURNISH_SANDBOX", "BURNISH_ADDRESS", "BURNISH_REFLECTOR"),
 )
@@ -305,3 +321,36 @@ def test_a_service_under_test_is_no_way_round(
     with refusal if refused else nullcontext():
         target = HttpTarget(url=url, headers={"X-Api-Key": "${MY_KEY}"})
         assert target.request_parts()[1] == {"X-Api-Key": MINE}
+
+
+@pytest.mark.parametrize(
+    ("texts", "refused"),
+    [
+        (["--url", "${SHOP}", "--key", "${MY_KEY}"], True),
+        (["--url=${SHOP}", "${MY_KEY}"], True),
+        (["${SHOP}/mcp", "Authorization: Bearer ${MY_KEY}"], True),
+        (["${SHOP}", "${SHOP_KEY}"], False),
+        (["https://ours.example/${WORD}", "${WORD}", "${MY_KEY}"], False),
+    ],
+)
+def test_a_program_is_not_given_a_key_with_an_address_of_the_file(
+    texts: list[str], refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of tools, or a command under test, would send it there."""
+    _env(tmp_path, SHOP=EVIL, SHOP_KEY=THEIRS, WORD="ask")
+    monkeypatch.setenv("MY_KEY", MINE)
+    load_dotenv(tmp_path, os.environ)
+    tool = McpTool(
+        name="t",
+        description="A tool.",
+        type="mcp",
+        command=sys.executable,
+        args=texts,
+    )
+    with pytest.raises(ConfigError, match="but MY_KEY is not") if refused else nullcontext():
+        mcp_server(tool, tmp_path)
+    env = {f"PART_{number}": text for number, text in enumerate(texts)}
+    with pytest.raises(ConfigError, match="but MY_KEY is not") if refused else nullcontext():
+        mcp_server(tool.model_copy(update={"args": (), "env": env}), tmp_path)
+    with pytest.raises(ConfigError, match="but MY_KEY is not") if refused else nullcontext():
+        CommandTarget(command=[sys.executable], env=env)

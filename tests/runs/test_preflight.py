@@ -179,7 +179,7 @@ async def test_a_busy_endpoint_is_waited_for(tmp_path: Path) -> None:
         warned = warnings_of(world.run)
         assert len(warned) == 1
         assert warned[0].startswith("reflector: openai:writer at ")
-        assert warned[0].endswith("; trying again for up to 5m 00s")
+        assert warned[0].endswith("(trying again for up to 5m 00s)")
 
 
 async def test_who_asks_a_waiting_run_to_stop_waits_for_nothing(tmp_path: Path) -> None:

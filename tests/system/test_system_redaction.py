@@ -53,6 +53,22 @@ def test_every_way_to_write_a_known_secret_is_redacted(form: str) -> None:
     assert KNOWING.text(f"before {form} after") == "before [redacted] after"
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "kim%2fAli%2bBaba%3c40%3e%26x",
+        "kim%2FAli%2BBaba%3C40%3E%26x",
+        r"kim\/Ali+Baba<40>&x",
+        r"kim/Ali+Baba\u003c40\u003e\u0026x",
+        r"kim/Ali\u002BBaba\u003C40\u003E\u0026x",
+        "kim/Ali+Baba&lt;40&gt;&amp;x",
+    ],
+)
+def test_services_in_other_languages_write_a_secret_otherwise(form: str) -> None:
+    redactor = Redactor(secrets=("kim/Ali+Baba<40>&x",))
+    assert redactor.text(f'{{"seen": "{form}"}}') == '{"seen": "[redacted]"}'
+
+
 @given(st.binary(max_size=5), st.binary(max_size=5))
 def test_a_secret_inside_longer_base64_does_not_survive(before: bytes, after: bytes) -> None:
     encoded = base64.b64encode(before + b"second-canary-42" + after).decode()

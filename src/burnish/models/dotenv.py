@@ -15,7 +15,7 @@ from pathlib import Path
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.providers import all_providers
 from burnish.system import read_text
-from burnish.system.variables import variables_in
+from burnish.system.variables import expand_variables, variables_in
 
 DOTENV = ".env"
 WHERE = f"in the environment or in {DOTENV}"
@@ -32,19 +32,21 @@ _NEVER_TAKEN = re.compile(
     r"\w*_PROXY|NETRC|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS|\w*_CUSTOM_HEADERS"
     r"|SSL_\w+|SSLKEYLOGFILE|OPENSSL_\w+|\w*(?:CA_BUNDLE|CA_CERTS?|CERT_FILE|CERT_DIR|CAINFO|CAPATH)"
     r"|\w*_CERTIFICATE|\w*_SSL_VERIFY|\w*_INSECURE(?:_TLS)?|GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-    r"|PGPASSFILE|PGSERVICEFILE|PGSSL\w+|SSH_(?:AUTH_SOCK|ASKPASS\w*)"
+    r"|PG(?!(?:USER|PASSWORD|DATABASE|APPNAME|OPTIONS|TZ|DATESTYLE|CLIENTENCODING)$)[A-Z]+"
+    r"|SSH_(?:AUTH_SOCK|ASKPASS\w*)|LANGSMITH_(?:GATEWAY|CONFIG_FILE|PROFILE)|\w+_CERT_PATH"
     r"|DOCKER_(?:HOST|CONFIG|CONTEXT|TLS\w*|CERT_PATH)|CONTAINER_HOST|KUBECONFIG"
     # Which logins of clouds are used: their files say what is read or run, and where it is sent.
     r"|GOOGLE_CLOUD_UNIVERSE_DOMAIN|GOOGLE_APPLICATION_CREDENTIALS|GOOGLE_EXTERNAL_ACCOUNT_\w+"
     r"|GCE_METADATA_\w+|CLOUDSDK_\w+|AZURE_AUTHORITY_HOST|AZURE_CONFIG_DIR|(?:MSI|IDENTITY)_ENDPOINT"
-    r"|AWS_(?:CONFIG|SHARED_CREDENTIALS)_FILE|AWS_(?:CONTAINER|EC2_METADATA)_\w+"
+    r"|AWS_(?:CONFIG|SHARED_CREDENTIALS)_FILE|AWS_(?:CONTAINER|EC2_METADATA)_\w+|AWS_DATA_PATH"
+    r"|BOTO_CONFIG|BOTOCORE_\w+|GOOGLE_API_CERTIFICATE_CONFIG|GOOGLE_AUTH_WEBAUTHN_PLUGIN"
     r"|ANTHROPIC_(?:CONFIG_DIR|PROFILE)|\w+_TOKEN_FILE"
     # What programs load or run before they do anything.
     r"|PATH|HOME|SHELL|TMPDIR|TE?MP|USERPROFILE|(?:LOCAL)?APPDATA|XDG_\w+"
     r"|BASH_ENV|SHELLOPTS|BASHOPTS|PS4|ZDOTDIR|BROWSER|EDITOR|VISUAL|PAGER|LESS(?:OPEN|CLOSE)"
     r"|LD_\w+|DYLD_\w+|GCONV_PATH|GLIBC_TUNABLES|MAKEFLAGS|MAKEFILES"
-    r"|PYTHON\w*|PYTEST_(?:ADDOPTS|PLUGINS)|PIP_\w+|UV_\w+|DASK_\w+|PERL5\w*|RUBY(?:OPT|LIB)"
-    r"|CLASSPATH|(?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS|DOTNET_STARTUP_HOOKS|LUA_\w+|PHPRC"
+    r"|PYTHON\w*|PYTEST_(?:ADDOPTS|PLUGINS)|COVERAGE_\w+|PIP_\w+|UV_\w+|DASK_\w+"
+    r"|PERL5\w*|RUBY(?:OPT|LIB)|CLASSPATH|(?:JAVA_TOOL|_JAVA|JDK_JAVA)_OPTIONS|DOTNET_STARTUP_HOOKS|LUA_\w+|PHPRC"
     r"|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|NPM_CONFIG_\w+"
     r"|GIT_(?:SSH\w*|CONFIG\w*|EXEC_PATH|ASKPASS|PROXY_COMMAND|\w*EDITOR|PAGER|EXTERNAL_DIFF)"
     r"|GIT_(?:TEMPLATE_DIR|DIR|COMMON_DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|TRACE\w*)"
@@ -58,6 +60,8 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 """A variable in capitals that says where a service is, by its name."""
+_WEB_ADDRESS = re.compile(r"\s*(?:https?|wss?|grpcs?)://", re.IGNORECASE)
+"""Whatever a variable with such a value is called, a library may send a key there."""
 _CREDENTIAL = re.compile(
     r"\w+_(?:\w*KEY(?:_ID)?|\w*TOKEN|\w*SECRET|\w*PASSWORD|\w*HEADERS|\w*AUTH|\w*CREDENTIALS?)",
     re.ASCII,
@@ -70,6 +74,8 @@ _ONE_SERVICE = (
     ("CO_", "COHERE_"),
     ("GITHUB_", "GH_", "COPILOT_"),
     ("PAIG_", "PYDANTIC_AI_GATEWAY_"),
+    ("PHOENIX_",),
+    ("ARIZE_",),
 )
 """Beginnings of variables that belong together: libraries read addresses and keys with each."""
 _WITH_A_LOGIN = re.compile(r"(?:AWS|ANTHROPIC|HF)_\w+|GOOGLE_\w+_(?:BASE_URL|ENDPOINT)", re.ASCII)
@@ -121,7 +127,8 @@ def _refuse_foreign_addresses(values: Mapping[str, str], path: Path) -> None:
             message=f"{each} is for another address than {name} from {origin}",
             remedy="use these two folders in separate processes",
         )
-        for name in filter(_is_address, _loaded)
+        for name, loaded in _loaded.items()
+        if _is_address(name, loaded.value)
         if (origin := origin_of(name)) not in (None, path)
         for each in dict.fromkeys((name, *_keys_beside(name, values, {})))
         if values.get(each) and values[each] != os.environ.get(each)
@@ -198,7 +205,7 @@ def additions(values: Mapping[str, str], environ: Mapping[str, str], path: Path)
     refused = set(never_taken(values))
     usual = {k: v for k, v in values.items() if k not in refused and k not in environ}
     added, problems = dict(usual), [*_other_hosts(usual, path)]
-    for name in filter(_is_address, usual):
+    for name in (each for each, value in usual.items() if _is_address(each, value)):
         own = {key: values.get(key, "").strip() for key in _keys_beside(name, values, environ)}
         if _is_dangerous(name, own, environ):
             problems.append(_without_key(name, [*own], path))
@@ -218,10 +225,11 @@ def _other_hosts(values: Mapping[str, str], path: Path) -> Iterator[Problem]:
             yield Problem(where=str(path), message=message, remedy="write a name such as us-east-1")
 
 
-def _is_address(name: str) -> bool:
+def _is_address(name: str, value: str) -> bool:
     # On Windows, and for some libraries, the case does not matter.
     name = name.upper()
-    return name in _providers_addresses() or bool(_ADDRESS.fullmatch(name))
+    is_named_so = name in _providers_addresses() or _ADDRESS.fullmatch(name) is not None
+    return is_named_so or _WEB_ADDRESS.match(value) is not None
 
 
 def _providers_addresses() -> dict[str, tuple[str, ...]]:
@@ -239,7 +247,8 @@ def _keys_beside(
 ) -> tuple[str, ...]:
     """The keys that a program might send to this address, those that burnish sends first."""
     known, match = _providers_addresses().get(name.upper(), ()), _ADDRESS.fullmatch(name.upper())
-    starts = _beginnings(f"{match['stem']}_") if match is not None else ()
+    stem = match["stem"] if match is not None else name.upper().partition("_")[0]
+    starts = _beginnings(f"{stem}_")
     related = (each for each in {**environ, **values} if each.upper().startswith(starts))
     keys = sorted(each for each in related if _CREDENTIAL.fullmatch(each.upper()))
     return tuple(dict.fromkeys((*known, *keys)))
@@ -307,3 +316,16 @@ def require_own_keys(address: str, texts: Iterable[str] = ()) -> None:
         message = f"the address {address} is from {path}, but {', '.join(foreign)} is not"
         remedy = f"write both in that {DOTENV}, or set both in your environment"
         raise ConfigError([Problem(message=message, remedy=remedy)])
+
+
+def require_own_addresses(texts: Iterable[str]) -> None:
+    """Refuse what a program is given if an address in it is from a `.env`, and a value is not.
+
+    The program may send everything that it is given to that address.
+    """
+    given = [*texts]
+    for text in given:
+        for address in re.split(r"[\s=]", text):
+            is_address = _WEB_ADDRESS.match(expand_variables(address, os.environ))
+            if is_address and address_origin(address) is not None:
+                require_own_keys(address, given)

@@ -65,8 +65,7 @@ async def _ask(run: Run, use: ModelUse) -> None:
     who = ", ".join(use.roles)
 
     def waits(reason: str, seconds: float) -> None:
-        message = f"{who}: {reason}{'' if reason.endswith('?') else ';'} trying again for up to "
-        message += duration(seconds)
+        message = f"{who}: {reason} (trying again for up to {duration(seconds)})"
         run.tell(Warned(message=message), f"preflight:{run.directory.journal.session}:{call.key}")
 
     async def perform(_: Scope) -> Receipt[_Reached]:
@@ -150,4 +149,6 @@ def _seconds(patience: Patience, error: ModelUnavailable) -> float:
     """How long to wait for what an error is about."""
     if error.unreached == "unknown host":
         return 0.0
-    return patience.starting if error.unreached == "refused" else patience.busy
+    # An answer of no use is billed, and a wrong address does not become right.
+    soon = error.unreached == "refused" or error.usage is not None
+    return patience.starting if soon else patience.busy

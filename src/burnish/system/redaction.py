@@ -1,6 +1,7 @@
 """Removes secrets and personal data from texts and JSON values before they are stored or shown."""
 
 import base64
+import html
 import json
 import os
 import re
@@ -114,13 +115,27 @@ def _any_of(words: Collection[str]) -> str:
     return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
 
 
+_IN_PAGES = re.compile(r"[&<>]")
+_NOT_PLAIN = re.compile(r"""["'&<>+`]|[^ -~]""")
+"""Signs that some libraries write as codes in JSON."""
+
+
 def _written_forms(secret: str) -> Iterator[str]:
     raw = secret.encode("utf-8", "surrogatepass")
     yield secret
-    yield from (quote(raw), quote(raw, safe=""), quote_plus(raw))
+    for quoted in (quote(raw), quote(raw, safe=""), quote_plus(raw)):
+        yield quoted
+        # Either case of the digits is right, and servers differ.
+        yield re.sub(r"%..", lambda match: match[0].lower(), quoted)
+    yield html.escape(secret)
     for plain in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         yield plain
         yield json.dumps(plain)[1:-1]
+        # As the libraries of PHP, Go and .NET write JSON, in texts that nobody reads as JSON.
+        yield plain.replace("/", "\\/")
+        yield _IN_PAGES.sub(lambda sign: f"\\u{ord(sign[0]):04x}", plain)
+    escaped = secret.replace("\\", "\\\\")
+    yield _NOT_PLAIN.sub(lambda sign: f"\\u{ord(sign[0]):04X}", escaped)
     yield from _base64_forms(raw)
 
 

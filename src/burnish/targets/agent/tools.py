@@ -19,7 +19,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, Problem
-from burnish.models.dotenv import additions, read_dotenv, require_own_keys
+from burnish.models.dotenv import additions, read_dotenv, require_own_addresses, require_own_keys
 from burnish.models.factory import EMBEDDINGS, ModelBlock, Models
 from burnish.models.references import ModelRef, split_reference
 from burnish.system import Redactor, expand_variables
@@ -288,6 +288,7 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
         require_own_keys(str(tool.url), tool.headers.values())
         headers = {name: _expanded(value) for name, value in tool.headers.items()}
         return MCPToolset(_address(tool), headers=headers or None, **limits)
+    require_own_addresses([*tool.args, *tool.env.values()])
     transport = StdioTransport(
         command=str(tool.command),
         args=[_expanded(arg) for arg in tool.args],

@@ -19,6 +19,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Description
 from burnish.journal.executors import timed_call
 from burnish.metrics.document_matching import path_problem
+from burnish.models.dotenv import require_own_addresses
 from burnish.system import ChildProcesses, Redactor, expand_variables
 from burnish.system.files import state_folder
 from burnish.system.processes import own_children
@@ -206,6 +207,7 @@ class CommandTarget(CallingTarget):
 
     def _environ(self) -> dict[str, str]:
         own = {name: expand_variables(value, os.environ) for name, value in self.env.items()}
+        require_own_addresses(self.env.values())
         current = current_prompts()
         prompts = {} if current is None else {"BURNISH_PROMPTS": str(current.folder)}
         return {**os.environ, **own, **prompts}
