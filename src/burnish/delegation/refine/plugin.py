@@ -50,7 +50,7 @@ from burnish.runs.progress import (
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import StrategySettings
-from burnish.system import Redactor, place_inside, write_atomic
+from burnish.system import Redactor, write_inside
 from burnish.system.sandbox import resolve
 
 
@@ -224,7 +224,7 @@ def _ruler(seat: Seat, workflow: RefineWorkflow, policy: PolicyTexts) -> Ruler |
 def _refinement(seat: Seat, seed: Seed, settings: RefineSettings) -> Refinement:
     def listen(session: Session) -> None:
         place = seat.files.place(session)
-        write_atomic(place_inside(place, PAGE), refine_page(seed, session, place), durable=False)
+        write_inside(place, PAGE, refine_page(seed, session, place), durable=False)
 
     return Refinement(
         seed=seed,
