@@ -405,7 +405,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> 
             forms |= made.answer_forms
             who = ", ".join(f"{role} {label}" for role, label in made.models.items())
             yield f"[{k}]{tier and f' {tier}'} {who or 'a program'}"
-        yield from model_lines(workflow.team.models.uses(), label="models   ")
+        yield from model_lines(workflow.team.models.uses(), column=9)
         yield from (f"answers  {label}: {words}" for label, words in forms.items())
         yield f"sandbox  {resolve(workflow.base.sandbox).notice}"
         yield from (f"! {note}" for note in workflow.all_notes)
