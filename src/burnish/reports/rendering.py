@@ -165,9 +165,9 @@ def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
     parents = (candidates[name] for name in trial.candidate.parents if name in candidates)
     if (parent := next(parents, None)) is not None:
         for change in diff(parent, trial.candidate):
-            yield from map(visible, change.lines())
+            yield from change.lines()
     for problem in trial.problems:
-        yield f"rejected: {visible(str(problem))}"
+        yield f"rejected: {problem}"
     for split in ("train", "holdout"):
         result = result_of(row, split)
         if result is not None:
