@@ -18,6 +18,7 @@ from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem,
 from burnish.core.formatting import (
     counted,
     duration,
+    listed,
     money,
     number,
     shorten,
@@ -26,7 +27,6 @@ from burnish.core.formatting import (
     visible_json,
 )
 from burnish.core.money import NOTHING, Spend
-from burnish.datasets.splits import listed
 from burnish.delegation.record import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
