@@ -58,6 +58,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_BASE_URL")
+
+
 @contextmanager
 def serving(
     status: int = 200, body: bytes = b"{}", **headers: str
@@ -81,10 +84,9 @@ def site(tmp_path: Path) -> HealthSite:
 
 
 def _site(folder: Path, environ: Mapping[str, str] | None = None, at: str = "") -> HealthSite:
-    environ = {"BURNISH_HOME": str(folder / "home"), **(environ or {})}
-    found = HealthSite.of(folder, folder / "home", environ)
-    names = ("openai", "anthropic", "google", "ollama")
-    return replace(found, addresses=dict.fromkeys(names, at or _nowhere()))
+    addresses = dict.fromkeys(ADDRESSES, at or _nowhere())
+    environ = {"BURNISH_HOME": str(folder / "home"), **addresses, **(environ or {})}
+    return HealthSite.of(folder, folder / "home", environ)
 
 
 def _one(found: list[HealthFinding], name: str) -> HealthFinding:

@@ -84,8 +84,6 @@ class HealthSite:
     dotenv_ignored: str = ""
     """Which variables there a `.env` cannot set, in words."""
     dotenv_trouble: str = ""
-    addresses: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The addresses of providers that are not at their own."""
 
     @classmethod
     def of(cls, folder: Path, home: Path, environ: Mapping[str, str]) -> "HealthSite":
@@ -110,7 +108,7 @@ class HealthSite:
         )
 
     def address(self, row: Provider) -> str:
-        return self.addresses.get(row.name) or usual_address(row, self.environ)
+        return usual_address(row, self.environ)
 
 
 @dataclass(frozen=True, kw_only=True)
