@@ -138,7 +138,7 @@ def test_a_word_of_the_project_does_not_stop_its_resume(
     with answering(echo) as url:
         written(tmp_path, HTTP.replace("URL", url), "TENANT", "hello")
         assert burnish("eval", "shop.yaml", "-o", "run").code == 0
-        said = burnish("eval", "shop.yaml", "--resume", "run")
+        said = burnish("runs", "resume", "run")
     assert said.code == 0, said
 
 

@@ -350,6 +350,20 @@ async def test_other_files_on_a_worker_are_refused(tmp_path: Path) -> None:
         assert journal.billed.calls == 0
 
 
+async def test_another_address_of_a_model_on_a_worker_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY", "http://127.0.0.1:9/v1")
+    path = agent_project(tmp_path, '"${GATEWAY}"', cases=1)
+    run = start(with_workers(loaded(path).setup, WorkersHere(tmp_path)), folder=tmp_path / "run")
+    monkeypatch.setenv("GATEWAY", "http://127.0.0.1:9/v2")
+    try:
+        with pytest.raises(WorkerTrouble, match="addresses differ"):
+            await drive(run)
+    finally:
+        await run.close()
+
+
 async def test_a_stop_while_no_worker_is_there_bills_nothing(tmp_path: Path) -> None:
     path = function_project(tmp_path, "def answer(q): return q\n", cases=3, module="bot_unasked")
     setup = with_workers(loaded(path).setup, WorkersHere(tmp_path, count=0))

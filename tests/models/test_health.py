@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from burnish.models.health import HealthFinding, HealthSite, examine, is_healthy
+from burnish.projects.starters.detection import offered_models
 from burnish.system.extras import PURPOSES, extra_named, install_command, packages_of
 
 pytestmark = pytest.mark.slow
@@ -58,6 +59,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "OLLAMA_BASE_URL")
+
+
 @contextmanager
 def serving(
     status: int = 200, body: bytes = b"{}", **headers: str
@@ -81,10 +85,9 @@ def site(tmp_path: Path) -> HealthSite:
 
 
 def _site(folder: Path, environ: Mapping[str, str] | None = None, at: str = "") -> HealthSite:
-    environ = {"BURNISH_HOME": str(folder / "home"), **(environ or {})}
-    found = HealthSite.of(folder, folder / "home", environ)
-    names = ("openai", "anthropic", "google", "ollama")
-    return replace(found, addresses=dict.fromkeys(names, at or _nowhere()))
+    addresses = dict.fromkeys(ADDRESSES, at or _nowhere())
+    environ = {"BURNISH_HOME": str(folder / "home"), **addresses, **(environ or {})}
+    return HealthSite.of(folder, folder / "home", environ)
 
 
 def _one(found: list[HealthFinding], name: str) -> HealthFinding:
@@ -178,6 +181,13 @@ def test_ollama_answers(tmp_path: Path) -> None:
     assert finding.state == "ok"
     assert finding.told == f"answers at {server.address}; models: 2"
     assert [path for path, _ in server.asked] == ["/api/tags"]
+
+
+def test_a_running_ollama_is_offered(tmp_path: Path) -> None:
+    with serving(body=b'{"models": [{"name": "a"}]}') as server:
+        offered = offered_models(_site(tmp_path, at=f"{server.address}/v1"))
+    reasons = {choice.label: choice.reason for choice in offered}
+    assert reasons["ollama:a"] == f"it runs at {server.address}/v1"
 
 
 @pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b'{"models": 3}', b"\xff" * 10])

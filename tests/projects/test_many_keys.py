@@ -68,7 +68,7 @@ def test_data_of_users_has_no_bound_of_keys(tmp_path: Path) -> None:
 
 
 def test_wrong_items_are_named_up_to_ten_and_then_counted(tmp_path: Path) -> None:
-    found = problems(tmp_path, f"{PROMPTS}metrics:\n{'- 7' * 1}\n" + "- 7\n" * 1_999)
+    found = problems(tmp_path, f"{PROMPTS}metrics:\n" + "- 7\n" * 2_000)
     assert found[0].startswith("f.yaml:6 metrics[0]: expected a mapping, found 7")
     assert found[-1].startswith("and 1,99")
     assert len(found) == 11

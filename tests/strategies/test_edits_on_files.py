@@ -184,6 +184,18 @@ async def test_a_candidate_that_adds_an_easy_case_is_not_kept(tmp_path: Path) ->
     assert "; left behind: cases/z.json (" in str(row.trial.decision)
 
 
+async def test_what_the_best_leaves_behind_too_is_not_said_of_a_candidate(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    log = 'open("log.txt", "w").write("done")\n'
+    write(project, {"cases/a.json": '{"hard": true}'})
+    task = replace(task_in(project), runner=Runner(command=f"python {FILE}", timeout_seconds=120))
+    write(project, {"score.py": EASY, FILE: log})
+    await driven(setup(opened(task), [whole(f"{log}# {log}", "a remark")]), tmp_path / "run")
+    record = RunRecord.read(tmp_path / "run")
+    assert any("left behind: log.txt" in str(event.data) for event in record.events)
+    assert "left behind" not in str(record.rows[1].trial.decision)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Keywords(ComputedMetric):
     """A judge that is easily pleased: it counts words that it likes."""

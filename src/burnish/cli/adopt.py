@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from burnish.cli import options
+from burnish.cli.output import echo
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 
 if TYPE_CHECKING:
@@ -145,12 +146,12 @@ def _agreed(plan: "Plan") -> bool:
 
 def _show(plan: "Plan", wish: _AdoptRequest) -> bool:
     if plan.nothing:
-        _echo(f"nothing to {'undo' if wish.undo else 'adopt'}: {plan.nothing}")
+        echo(f"nothing to {'undo' if wish.undo else 'adopt'}: {plan.nothing}")
         return False
     if not wish.undo:
         assert plan.row is not None
         for line in _evidence(plan.run, plan.row):
-            _echo(line)
+            echo(line)
         if plan.run.status != "finished":
             state = f"the run is {plan.run.status}"
             typer.echo(f"note     {state}: once adopted, it cannot be resumed unless undone")
@@ -180,13 +181,6 @@ def _evidence(run: "RunRecord", row: "TrialRow") -> Iterator[str]:
             return
 
 
-def _echo(line: str) -> None:
-    """Write a line about a run, whose folder may be from anybody."""
-    from burnish.core.formatting import visible
-
-    typer.echo(visible(line))
-
-
 def _show_diff(files: Sequence["FileChange"]) -> None:
     from burnish.core.formatting import CHANGED, visible
     from burnish.system import Redactor
@@ -211,13 +205,13 @@ def _coloured_words(line: str) -> str:
 
 def _tell_changed(plan: "Plan") -> None:
     for change in plan.files:
-        _echo(f"{change.verb:<8} {_seen_from_here(change.path)}")
+        echo(f"{change.verb:<8} {_seen_from_here(change.path)}")
 
 
 def _tell_undo(folder: Path) -> None:
     from burnish.cli.progress import run_name
 
-    _echo(f"undo     burnish adopt {run_name(folder)} --undo")
+    echo(f"undo     burnish adopt {run_name(folder)} --undo")
 
 
 def _seen_from_here(path: Path) -> str:
@@ -246,11 +240,11 @@ def _copy_candidate(run: "RunRecord", *, trial: int | None, to: Path | None) -> 
     if not all(file.is_relative_to(home) for file in files):
         home = PurePosixPath()
     if to is None:
-        _echo(f"trial {row.number} is in {run.folder / home}")
-        _echo(f"copy it  burnish adopt {run_name(run.folder)} --to FOLDER")
+        echo(f"trial {row.number} is in {run.folder / home}")
+        echo(f"copy it  burnish adopt {run_name(run.folder)} --to FOLDER")
         return
     _copy(run, files, home, to)
-    _echo(f"copied   {counted(len(files), 'file')} of trial {row.number} to {to}")
+    echo(f"copied   {counted(len(files), 'file')} of trial {row.number} to {to}")
 
 
 def _inside(folder: Path, name: str) -> PurePosixPath:
@@ -300,7 +294,7 @@ def update_source(folder: Path) -> None:
         with adoption.adopting(run):
             plan = adoption.plan_adoption(run)
             if plan.nothing:
-                _echo(f"source   nothing to update: {plan.nothing}")
+                echo(f"source   nothing to update: {plan.nothing}")
             else:
                 adoption.adopt(plan)
     except BurnishError as error:

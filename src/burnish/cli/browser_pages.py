@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from burnish.cli.options import user_name
+from burnish.cli.output import echo
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
-from burnish.core.formatting import visible
 from burnish.datasets.labels import Labels, Scale
 from burnish.delegation.runs import StoredDelegations
 from burnish.pages.document import BARE, require_view, write_document
@@ -30,7 +30,7 @@ def write_run_page(name: str) -> None:
     require_view()
     folder = find_run(name)
     path = write_html(folder, cases=stored_cases(RunRecord.read(folder)))
-    typer.echo(visible(f"page     {path}"))
+    echo(f"page     {path}")
 
 
 def write_comparison_page(names: Sequence[str], path: Path) -> None:
@@ -44,7 +44,7 @@ def write_comparison_page(names: Sequence[str], path: Path) -> None:
         raise ConfigError([Problem(where="--html", message=message, remedy="name fewer runs")])
     runs = [RunRecord.read(find_run(name)) for name in names]
     write_document(path, comparison_html(runs, BARE))
-    typer.echo(visible(f"page     {path}"))
+    echo(f"page     {path}")
 
 
 def serve_pages(

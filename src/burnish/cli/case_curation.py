@@ -19,7 +19,7 @@ from burnish.cli.progress import file_name, view
 from burnish.core.cases import Case
 from burnish.core.content import codec
 from burnish.core.errors import ConfigError, Problem
-from burnish.core.formatting import counted, shorten, spending, visible
+from burnish.core.formatting import counted, listed, shorten, spending, visible
 from burnish.datasets.formats import read_cases
 from burnish.datasets.labels import (
     Labelling,
@@ -31,7 +31,6 @@ from burnish.datasets.labels import (
     shown_parts,
 )
 from burnish.datasets.proposals import Acceptance, source_of, sources_beside
-from burnish.datasets.splits import listed
 from burnish.metrics.agreement import Agreement, JudgeVerdict, RaterPair, rater_pairs
 from burnish.models.dotenv import load_dotenv
 from burnish.projects.dialects import Flags

@@ -51,7 +51,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import find_run
 from burnish.runs.events import Event, Stopping, Tick
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.progress import model_lines, preflight_line
+from burnish.runs.progress import model_lines
 from burnish.runs.setup import Setup
 from burnish.system import read_text
 from burnish.system.sandbox import resolve
@@ -214,14 +214,13 @@ async def _driven(setup: Setup, folder: Path) -> DelegationResult:
         raise Interrupted(error.message, remedy=go_on) from error
 
 
-_MODELS = "models   "
 _MOST = 400
 """Columns of one line about an event; the whole text is in the run's folder."""
 
 
-def _print_models(setup: Setup) -> None:
+def _print_models(setup: Setup, *, asked: int = 0) -> None:
     """Where the models are that will be asked, before the first of them is."""
-    for line in model_lines(setup.model_uses(), label=_MODELS):
+    for line in model_lines(setup.model_uses(), asked=asked, column=9):
         typer.echo(line)
 
 
@@ -247,9 +246,7 @@ def _show_plan(workflow: Workflow, setup: Setup, *, folder: str, task: str, as_j
     typer.echo(f"workflow {workflow.name}")
     for role, label in workflow.models.items():
         typer.echo(f"{role:<8} {label}")
-    _print_models(setup)
-    for line in preflight_line(len(setup.preflight()), label=_MODELS):
-        typer.echo(line)
+    _print_models(setup, asked=len(setup.preflight()))
     for label, words in workflow.answer_forms.items():
         typer.echo(f"answers  {label}: {words}")
     for line in workflow.envelope.lines():

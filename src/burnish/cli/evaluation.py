@@ -63,7 +63,6 @@ from burnish.runs.progress import (
     budget_limits,
     model_lines,
     notes,
-    preflight_line,
     sweeps,
 )
 from burnish.system import write_atomic
@@ -371,8 +370,7 @@ def measurement_plan(measurement: PreparedMeasurement) -> Iterator[str]:
     yield f"metrics   {', '.join(metric.name for metric in setup.metrics) or 'none'}"
     yield f"cost      about {spending(sweeps(setup, Split.TRAIN, repeats))}"
     yield f"limits    {', '.join(budget_limits(setup.budget)) or 'none'}"
-    yield from model_lines(setup.model_uses())
-    yield from preflight_line(len(setup.preflight()))
+    yield from model_lines(setup.model_uses(), asked=len(setup.preflight()))
     yield from notes(setup)
     yield NOTHING_PAID
 

@@ -64,7 +64,7 @@ from burnish.reports.rendering import (
 )
 from burnish.runs.directory import find_run
 from burnish.runs.events import Listener
-from burnish.runs.progress import NOTHING_PAID, budget_limits, model_lines, preflight_line
+from burnish.runs.progress import NOTHING_PAID, budget_limits, model_lines
 
 # -- Grids -----------------------------------------------------------------------------------------
 
@@ -152,8 +152,8 @@ def _plan(grid: PreparedGrid) -> Iterator[str]:
     limits = budget_limits(grid.base.setup.budget)
     yield f"limits    {', '.join(limits) or 'none'}{' for all columns together' if limits else ''}"
     measured = [each.measurement.setup for each in grid.columns if each.measurement is not None]
-    yield from model_lines(every_model(setup.model_uses() for setup in measured))
-    yield from preflight_line(sum(len(setup.preflight()) for setup in measured))
+    uses = every_model(setup.model_uses() for setup in measured)
+    yield from model_lines(uses, asked=sum(len(setup.preflight()) for setup in measured))
     yield from (f"! {note}" for note in grid.notes)
     yield NOTHING_PAID
 

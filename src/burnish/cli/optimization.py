@@ -30,7 +30,7 @@ from burnish.reports.rendering import write_report
 from burnish.runs.directory import RunRecord, find_run, look_into, trial_rows
 from burnish.runs.events import Event, Listener, SessionBegun, Tick, TrialRecorded
 from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
-from burnish.runs.progress import answer_forms, model_lines, preflight_line
+from burnish.runs.progress import answer_forms, model_lines
 from burnish.runs.run import Run
 from burnish.runs.setup import BASELINE_ONLY, Setup, fork, refuse_spent_test, resume, start
 from burnish.system.files import state_folder
@@ -311,7 +311,7 @@ def _show_baseline(run: RunRecord, target: TargetPlugin, *, quiet: bool) -> None
 def _with_models(plan: Iterable[str], setup: Setup) -> Iterator[str]:
     """A plan, and before its last line where models are, and how they are asked for JSON."""
     *before, last = plan
-    models = (*model_lines(setup.model_uses()), *preflight_line(len(setup.preflight())))
+    models = model_lines(setup.model_uses(), asked=len(setup.preflight()))
     yield from (*before, *models, *answer_forms(setup, state_folder()), last)
 
 

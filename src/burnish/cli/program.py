@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from burnish.cli.output import echo
 from burnish.core.errors import BurnishError, Interrupted
 from burnish.system.restoration import restore_abandoned
 from burnish.version import VERSION
@@ -272,10 +273,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    from burnish.core.formatting import visible
-
-    # A message may quote a file, an agent or an endpoint, which may speak to the terminal.
-    typer.echo(visible(message), err=True)
+    echo(message, err=True)
     return code
 
 

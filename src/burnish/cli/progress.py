@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-import typer
-
+from burnish.cli.output import echo
 from burnish.core.errors import RunNotFound
-from burnish.core.formatting import changes_words, counted, shorten, spending, visible
+from burnish.core.formatting import changes_words, counted, shorten, spending
 from burnish.core.trials import FINISHED
 from burnish.projects.adopt import changes_of, homes_of
 from burnish.reports.rendering import NAME as REPORT
@@ -116,7 +115,7 @@ def last_words(ending: Ending, progress: Progress) -> None:
         lost = "with calls that were lost or not used"
         lines.append(f"billed   {spending(ending.billed)}, {lost}")
     lines += _next_steps(ending)
-    typer.echo(visible("\n".join(lines)), err=progress in FOR_PROGRAMS)
+    echo("\n".join(lines), err=progress in FOR_PROGRAMS)
 
 
 def _result(ending: Ending, progress: Progress) -> Iterator[str]:

@@ -258,14 +258,14 @@ def tag(
     ] = None,
 ) -> None:
     """Add tags to a run or remove them, and print those that it has."""
-    from burnish.core.formatting import visible
+    from burnish.cli.output import echo
     from burnish.runs.directory import find_run
     from burnish.runs.spec import change_tags, tags_of
 
     folder = find_run(run)
     changes = names or remove
     tags = change_tags(folder, add=names or (), remove=remove or ()) if changes else tags_of(folder)
-    typer.echo(visible(", ".join(tags) or "no tags"))
+    echo(", ".join(tags) or "no tags")
 
 
 @app.command(rich_help_panel=_CLEAN_UP)

@@ -11,12 +11,14 @@ import typer
 from rich.console import Console
 
 from burnish.cli.options import user_name
+from burnish.cli.output import echo, echo_json
 from burnish.cli.progress import resume_command
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
 from burnish.core.formatting import (
     counted,
     duration,
+    listed,
     money,
     number,
     shorten,
@@ -25,7 +27,6 @@ from burnish.core.formatting import (
     visible_json,
 )
 from burnish.core.money import NOTHING, Spend
-from burnish.datasets.splits import listed
 from burnish.delegation.record import is_of_burnish
 from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
 from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
@@ -112,14 +113,14 @@ def _send(folder: Path, note: Note) -> None:
     record = RunRecord.read(folder)
     send(record, note, cases=stored_cases(record))
     when = "between two trials" if record.driven else "when the run is resumed"
-    _echo(f"sent to {record.header.id}: it is taken in {when}")
+    echo(f"sent to {record.header.id}: it is taken in {when}")
     left = len(waiting(folder))
     if left > 1:
         typer.echo(f"{counted(left, 'note')} wait now; the first one sent comes first")
     if not record.driven:
         at_limit = record.status == "finished" and record.ending is not None
         limit = f", with a limit above {record.ending.reason}" if at_limit and record.ending else ""
-        _echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
+        echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
 
 
 def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
@@ -129,7 +130,7 @@ def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
         runs, broken = [run for run in runs if {*tags} <= {*tags_of(run.folder, run.header)}], []
     if as_json:
         for run in runs:
-            _echo_json(_facts(run), indent=None)
+            echo_json(_facts(run), indent=None)
     elif runs:
         rows: dict[tuple[str, ...], str] = {}
         for run in runs:
@@ -145,7 +146,7 @@ def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
     elif not broken:
         typer.echo("no runs yet; `burnish optimize FILE` makes one")
     for folder, error in broken:
-        typer.echo(visible(f"! {folder}: {shorten(str(error), 200)}"), err=True)
+        echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
 
 
 def _row(run: RunRecord, runs: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -170,7 +171,7 @@ def send_run(name: str, to: str, *, uri: str | None, project: str | None) -> Non
         raise ConfigError([Problem(where="--to", message=message)])
     folder = find_run(name)
     export_run(folder, to, TrackingSpec(to=(to,), uri=uri, project=project))
-    _echo(f"sent     {folder.name} to {to}")
+    echo(f"sent     {folder.name} to {to}")
 
 
 _SHADES = {
@@ -246,13 +247,13 @@ def print_comparison(names: Sequence[str], *, as_json: bool) -> None:
     """Runs side by side, and the cases of the first with those of each other one."""
     first, *others = runs = [RunRecord.read(find_run(name)) for name in names]
     if as_json:
-        _echo_json(_comparison(first, others))
+        echo_json(_comparison(first, others))
         return
     cases = [[*_split_deltas(first, other)] for other in others]
     _print_sides(runs)
     for other, splits in zip(others, cases, strict=True):
         if len(others) > 1:
-            _echo(f"\n{first.header.id} and {other.header.id}")
+            echo(f"\n{first.header.id} and {other.header.id}")
         for split, deltas in splits:
             _print_cases(split, deltas)
 
@@ -311,19 +312,9 @@ def _print_cases(split: str, deltas: list[CaseDelta]) -> None:
     moved = [delta for delta in deltas if delta.word != "same"]
     for delta in moved[:_SHOWN]:
         scores = f"{number(delta.left)} → {number(delta.right)}"
-        _echo(f"  {delta.word:<4} {delta.case}  {scores}")
+        echo(f"  {delta.word:<4} {delta.case}  {scores}")
     if len(moved) > _SHOWN:
         typer.echo(f"  … and {len(moved) - _SHOWN} more")
-
-
-def _echo(line: str) -> None:
-    """Write a line about a run, whose folder may be from anybody."""
-    typer.echo(visible(line))
-
-
-def _echo_json(data: Json, *, indent: int | None = 2) -> None:
-    """Write JSON about a run, whose folder may be from anybody."""
-    typer.echo(visible_json(json.dumps(data, ensure_ascii=False, indent=indent)))
 
 
 def print_run(name: str, *, as_json: bool) -> None:
@@ -333,22 +324,22 @@ def print_run(name: str, *, as_json: bool) -> None:
         return
     run = RunRecord.read(find_run(name))
     if as_json:
-        _echo_json(_facts(run))
+        echo_json(_facts(run))
         return
     reason = strategy_plugin(run.header.strategy).reason(run)
     shown = [f"{run.header.id} · {run.status}{f': {reason}' if reason else ''}"]
     lines = LineView(shown.append, width=_width)
     for event in run.events:
         lines.event(event)
-    _echo("\n".join(shown))
+    echo("\n".join(shown))
     typer.echo(f"\nspent    {spending(run.spent)} in {duration(run.active_seconds)}")
     if run.billed != run.spent:
         typer.echo(f"billed   {spending(run.billed)}")
-    _echo(f"folder   {run.folder}")
+    echo(f"folder   {run.folder}")
     if tags := tags_of(run.folder, run.header):
-        _echo(f"tags     {', '.join(tags)}")
+        echo(f"tags     {', '.join(tags)}")
     if run.status in {"killed", "interrupted", "failed"}:
-        _echo(f"go on    {resume_command(run.folder)}")
+        echo(f"go on    {resume_command(run.folder)}")
 
 
 def _print_grid(report: GridReport, *, as_json: bool) -> None:
@@ -375,7 +366,7 @@ def print_explanation(name: str, *, as_json: bool) -> None:
         )
     found = explain(run, resume=resume_command(run.folder))
     if as_json:
-        _echo_json(codec(Explanation).encode(found))
+        echo_json(codec(Explanation).encode(found))
         return
     for line in to_markdown(explanation_sections(found)).splitlines():
         indent = "  " if line.startswith("- ") else ""
@@ -392,10 +383,10 @@ def print_trial(name: str, number: int, *, as_json: bool) -> None:
         raise ConfigError([Problem(where="--trial", message=message, remedy=there)])
     if as_json:
         ledger_line = [*trial_lines(run.rows, run.events)][run.rows.index(row)]
-        _echo_json(json.loads(ledger_line))
+        echo_json(json.loads(ledger_line))
         return
     # Whole, or one error: it reads scores that may be damaged.
-    _echo("\n".join(trial_page(run, row, width=_width())))
+    echo("\n".join(trial_page(run, row, width=_width())))
 
 
 def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
@@ -406,7 +397,7 @@ def print_calls(name: str, *, trial: int | None, as_json: bool) -> None:
         rows = (row for row in journal.effects() if trial is None or row.trial == trial)
         if as_json:
             for row in rows:
-                _echo_json(codec(EffectRow).encode(row), indent=None)
+                echo_json(codec(EffectRow).encode(row), indent=None)
             return
         names = ("key", "trial", "kind", "draw", "state", "spent", "made of")
         table = Columns(*names, cut=("made of",))
@@ -452,7 +443,7 @@ def remove(name: str, *, yes: bool) -> None:
         ) from error
     for run in (folder, *inside):
         forget_run(run)
-    _echo(f"removed {folder}")
+    echo(f"removed {folder}")
 
 
 def _not_ours(folder: Path) -> str:
@@ -486,10 +477,10 @@ def show_old_delegation(name: str, *, as_json: bool) -> bool:
             return False
         data, lines = session.to_json(), _refinement(folder, session)
     if as_json:
-        _echo_json(dict(data))
+        echo_json(dict(data))
         return True
     for line in lines:
-        _echo(line)
+        echo(line)
     return True
 
 

@@ -219,6 +219,12 @@ def shorten(text: str, width: int) -> str:
     return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1))}…"
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first of these names in a list, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def cell(text: str, width: int = 60) -> str:
     """The text, shortened and escaped for a cell of a Markdown table."""
     return shorten(text, width).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

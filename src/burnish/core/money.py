@@ -104,7 +104,8 @@ class Spend:
     @classmethod
     def of(cls, amounts: Iterable[int]) -> "Spend":
         """Create a Spend from amounts in the order of the fields."""
-        a, b, c, d, e, f = amounts
+        # Those of a damaged journal may be anything.
+        a, b, c, d, e, f = map(int, amounts)
         return cls(metric_calls=a, calls=b, tokens_in=c, tokens_out=d, nano_usd=e, unpriced=f)
 
 

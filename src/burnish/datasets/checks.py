@@ -9,7 +9,8 @@ from itertools import combinations
 from statistics import NormalDist, median
 
 from burnish.core.cases import Case, squeeze
-from burnish.datasets.splits import NEAR, groups, listed
+from burnish.core.formatting import listed
+from burnish.datasets.splits import NEAR, groups
 from burnish.metrics.text_matching import counted, quoted
 
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from burnish.core.cases import AS_WRITTEN, Case, Turn
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import listed as joined_names
 from burnish.datasets.agent_cases import (
     AS_TURNS,
     CASES,
@@ -44,7 +45,6 @@ from burnish.datasets.rows import (
     write_csv,
     write_jsonl,
 )
-from burnish.datasets.splits import listed as joined_names
 from burnish.system.config import near, nearest, shown
 from burnish.system.files import read_text, translated, write_atomic
 from burnish.system.yaml import TreePath, YamlTree, parse_json, read_tree

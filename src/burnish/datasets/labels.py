@@ -16,10 +16,10 @@ from pydantic import StrictFloat, StrictInt
 from burnish.core.cases import Case, Outcome
 from burnish.core.content import Json, NotBlank, short_id
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import listed
 from burnish.datasets.agent_cases import CaseFileShape, Complaints
 from burnish.datasets.formats import read_cases, read_some_cases
 from burnish.datasets.rows import raw_objects
-from burnish.datasets.splits import listed
 from burnish.system.borrowed_files import make_private_folder
 from burnish.system.files import FileLock, append_line, state_folder
 

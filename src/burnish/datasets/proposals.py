@@ -14,11 +14,12 @@ from pathlib import Path
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import listed
 from burnish.core.leaks import LeakWatch
 from burnish.datasets.agent_cases import listed as items
 from burnish.datasets.agent_cases import mapped
 from burnish.datasets.formats import append_cases, read_cases, write_cases
-from burnish.datasets.splits import NEAR, groups, listed
+from burnish.datasets.splits import NEAR, groups
 from burnish.datasets.traces import SOURCE
 from burnish.system.config import near
 from burnish.system.files import append_line

@@ -11,6 +11,7 @@ from math import ceil
 from burnish.core.cases import Case, Dataset, Split, squeeze
 from burnish.core.content import canonical, stream
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import listed
 from burnish.metrics.rouge import unicode_words
 
 NEAR = 0.8
@@ -194,12 +195,6 @@ class _Placed:
     groups: tuple[tuple[Case, ...], ...]
     repeated: tuple[Case, ...]
     """Cases that were left out as repetitions."""
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """The names in a list, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _notes(placed: _Placed) -> Iterator[str]:

@@ -32,7 +32,7 @@ from burnish.system import (
     place_inside,
     read_bytes,
     remove_stale_temporaries,
-    write_atomic,
+    write_inside,
 )
 from burnish.system.files import spare_beside
 from burnish.system.workspaces import read_contents, remove_tree, shown, snapshot
@@ -82,7 +82,7 @@ class Recording:
     def begin(self) -> None:
         """Empty both files."""
         for name in (self._events, _METRICS):
-            write_atomic(place_inside(self.folder, name), "", durable=False)
+            write_inside(self.folder, name, "", durable=False)
 
     async def tick(self, label: str) -> None:
         """Journal the time, once for each label."""
@@ -378,7 +378,7 @@ class Recording:
         self._write(path, self.redactor.text(text))
 
     def _write(self, path: str, text: str) -> None:
-        write_atomic(place_inside(self.folder, path), text, durable=False)
+        write_inside(self.folder, path, text, durable=False)
 
 
 _MEASURED = ("name", "kind", "score", "weight", "evidence", "error")
@@ -459,7 +459,7 @@ class Home:
         # The manifest last: what has one has begun.
         keep_policy(folder, policy)
         text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
-        write_atomic(place_inside(folder, MANIFEST), text)
+        write_inside(folder, MANIFEST, text)
 
     @property
     def run_id(self) -> str:
@@ -490,7 +490,7 @@ def require_same(folder: Path, manifest: Mapping[str, Json]) -> None:
 def keep_policy(folder: Path, policy: PolicyTexts) -> None:
     """Store the policy texts that the run reads."""
     text = json.dumps(policy.to_json(), indent=2, ensure_ascii=False)
-    write_atomic(place_inside(folder, POLICY), text)
+    write_inside(folder, POLICY, text)
 
 
 def kept_policy(folder: Path) -> PolicyTexts:

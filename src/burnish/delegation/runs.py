@@ -48,7 +48,7 @@ from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, Su
 from burnish.delegation.team import Workflow
 from burnish.delegation.training.setup import find_registry
 from burnish.delegation.training.target import TrainingLog
-from burnish.delegation.workflow_spec import CommandEngineBlock, WorkflowSpec
+from burnish.delegation.workflow_spec import WorkflowSpec
 from burnish.pages.run_result import (
     BestFiles,
     DelegationPart,
@@ -203,7 +203,8 @@ def describe_task(
     description = describe(document, flags, environ={}, dialect=WorkflowFile())
     spec: WorkflowSpec = description.spec.target
     # As the manifest has it: a run that goes on says the same to the same models.
-    redactor = Redactor.from_environment(extra=_values(document, spec))
+    sent = [document.tree.data, *spec.program_variables]
+    redactor = Redactor.from_environment(extra=expanded_secrets(sent))
     fields = {"task": redactor.text(spec.task), **(target or {})}
     strategy = description.spec.strategy
     changed = strategy.settings.model_copy(update=dict(settings or {}))
@@ -212,12 +213,6 @@ def describe_task(
         "strategy": strategy.model_copy(update={"settings": changed}),
     }
     return replace(description, spec=description.spec.model_copy(update=update))
-
-
-def _values(document: Document, spec: WorkflowSpec) -> Iterator[str]:
-    loop = spec.loop
-    names = loop.env if isinstance(loop, CommandEngineBlock) else ()
-    yield from expanded_secrets([document.tree.data, *(f"${{{name}}}" for name in names)])
 
 
 def _open_delegation(setup: Setup, folder: Path) -> Run:

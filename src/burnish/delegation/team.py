@@ -205,9 +205,7 @@ class Team:
 
     def secrets(self) -> tuple[str, ...]:
         """Keys of models, and what tools and a program get in variables: it may be a key."""
-        loop = self.spec.loop
-        names = loop.env if isinstance(loop, CommandEngineBlock) else ()
-        passed = expanded_secrets([f"${{{name}}}" for name in names])
+        passed = expanded_secrets([*self.spec.program_variables])
         tools: list[Json] = [tool.model_dump(mode="json") for tool in self.spec.tools]
         return (*self.models.secrets(), *passed, *tool_secrets(tools, self.folder))
 

@@ -401,6 +401,12 @@ class WorkflowSpec(TargetSpec):
     def loop(self) -> LoopBlock:
         return self.orchestration.loop
 
+    @property
+    def program_variables(self) -> list[str]:
+        """What a program gets from the environment, as `${NAME}`: its key may be there."""
+        command = self.orchestration.command
+        return [] if command is None else [f"${{{name}}}" for name in command.env]
+
 
 _WHO = Door(flag="*", panel="Who", metavar="MODEL", environment=False)
 _LIMIT = Door(flag="*", panel="Limits", environment=False)

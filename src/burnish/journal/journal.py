@@ -72,7 +72,7 @@ class _OpenJournal:
             trials = int(storage.one(self._db, self._sql.trials_recorded))
             count, *every = self._row(self._sql.totals)
             lost, late = self._row(self._sql.billed[1]), self._row(self._sql.late, trials)
-            spends = [Spend.of(map(int, amounts)) for amounts in (every, lost, late)]
+            spends = [*map(Spend.of, (every, lost, late))]
         billed, unrecorded = spends[0] + spends[1], spends[2]
         return EffectTotals(trials=trials, results=count, billed=billed, unrecorded=unrecorded)
 
@@ -138,7 +138,7 @@ class Journal(_OpenJournal):
             value, nested, missing, *amounts = row
             return Stored(
                 spelled=self._packing.unpack(value),
-                spends={key: Spend.of(map(int, amounts)), **_nested_spends(nested)},
+                spends={key: Spend.of(amounts), **_nested_spends(nested)},
                 missing=bool(missing & _MISSING),
                 withheld=bool(missing & _WITHHELD),
             )
@@ -295,7 +295,7 @@ def _identity(key: bytes, call: Call[Any], trial: int, request: bytes) -> tuple[
 def _nested_spends(text: str | None) -> dict[str, Spend]:
     if text is None:
         return {}
-    return {key: Spend.of(map(int, amounts)) for key, amounts in json.loads(text).items()}
+    return {key: Spend.of(amounts) for key, amounts in json.loads(text).items()}
 
 
 def _word(value: object) -> str:
@@ -366,7 +366,7 @@ class EffectTotals:
         if stored[0] != position:
             return None
         _, trials, results, *spends = stored
-        billed, unrecorded = (Spend.of(map(int, amounts)) for amounts in spends)
+        billed, unrecorded = map(Spend.of, spends)
         return cls(trials=int(trials), results=int(results), billed=billed, unrecorded=unrecorded)
 
 
@@ -420,7 +420,7 @@ class JournalReader(_OpenJournal):
                     trial=int(trial),
                     draw=int(draw),
                     request=json.loads(self._packing.unpack(request)) if request else None,
-                    spend=Spend.of(map(int, amounts)),
+                    spend=Spend.of(amounts),
                     state=next((name for name, holds in states if holds), "done"),
                 )
 
@@ -446,7 +446,7 @@ class JournalReader(_OpenJournal):
         with reading(self.path):
             rows = self._store.stream(self._sql.costs, (since,))
             for key, kind, trial, draw, nested, *amounts in rows:
-                own = {cast("bytes", key).hex(): Spend.of(map(int, amounts))}
+                own = {cast("bytes", key).hex(): Spend.of(amounts)}
                 spends = own | _nested_spends(nested)
                 yield CostRow(kind=_word(kind), trial=int(trial), draw=int(draw), spends=spends)
 

@@ -26,7 +26,7 @@ from burnish.journal.storage import (
     by_loop,
     release,
 )
-from burnish.system import is_network_file_system, place_inside, read_bytes, write_atomic
+from burnish.system import is_network_file_system, place_inside, read_bytes, write_inside
 
 if TYPE_CHECKING:
     from burnish.journal.database_store import DatabaseStore
@@ -420,7 +420,7 @@ def point_to(store: "DatabaseStore", folder: Path) -> None:
         lease_seconds=journals.lease_seconds,
     )
     text = json.dumps(pointer.model_dump(), indent=2) + "\n"
-    write_atomic(place_inside(folder, POINTER), text)
+    write_inside(folder, POINTER, text)
 
 
 def _store_in_database(folder: Path) -> "DatabaseStore":

@@ -395,7 +395,7 @@ class JournalStore(Protocol):
 def billed(db: Connection, sql: Statements) -> Spend:
     """The cost of completed effects, and the estimates of lost ones."""
     rows = (db.execute(each).fetchone() for each in sql.billed)
-    return sum((Spend.of(map(int, row)) for row in rows), Spend())
+    return sum((Spend.of(row) for row in rows), Spend())
 
 
 def one(db: Connection, sql: str) -> float:

@@ -8,6 +8,7 @@ from typing import cast
 
 from burnish.core.cases import ExpectedTool, ToolCall
 from burnish.core.content import Json
+from burnish.core.formatting import listed
 from burnish.metrics.document_matching import (
     EXACT,
     JsonRule,
@@ -332,8 +333,7 @@ def _near(expected: ToolCall, calls: Sequence[ToolCall], rule: TrajectoryRule) -
 
 
 def _listed(calls: Sequence[ToolCall]) -> str:
-    text = ", ".join(_call(call) for call in calls[:3])
-    return f"{text} and {len(calls) - 3} more" if len(calls) > 3 else text
+    return listed([*map(_call, calls)], 3)
 
 
 def _call(call: ToolCall) -> str:

@@ -18,6 +18,14 @@ def has_awp_endpoint() -> bool:
     return bool(os.environ.get(AWP_ADDRESS))
 
 
+def _endpoint() -> dict[str, JsonValue]:
+    """Its address and its key, as a file has them; empty if it is not set."""
+    if not has_awp_endpoint():
+        return {}
+    key = {"api_key": f"${{{AWP_KEY}}}"} if os.environ.get(AWP_KEY) else {}
+    return {"base_url": f"${{{AWP_ADDRESS}}}", **key}
+
+
 def awp_reference(name: str) -> str:
     """A model as awp-agents and other systems name it, as a reference; empty if it is unknown.
 
@@ -37,8 +45,7 @@ def awp_model(name: str) -> JsonValue:
     provider, _, rest = awp_reference(name).partition(":")
     if provider != _PROTOCOL or not has_awp_endpoint():
         return name
-    block: dict[str, JsonValue] = {"ref": f"{_PROTOCOL}:{rest}", "base_url": f"${{{AWP_ADDRESS}}}"}
-    return {**block, "api_key": f"${{{AWP_KEY}}}"} if os.environ.get(AWP_KEY) else block
+    return {"ref": f"{_PROTOCOL}:{rest}", **_endpoint()}
 
 
 def at_awp_endpoint(ref: ModelRef) -> ModelRef:
@@ -46,7 +53,6 @@ def at_awp_endpoint(ref: ModelRef) -> ModelRef:
 
     So the models that flags and suites name are where those of the run are.
     """
-    if ref.provider != _PROTOCOL or ref.base_url or not has_awp_endpoint():
+    if ref.provider != _PROTOCOL or ref.base_url:
         return ref
-    key = f"${{{AWP_KEY}}}" if os.environ.get(AWP_KEY) else ref.api_key
-    return replace(ref, base_url=f"${{{AWP_ADDRESS}}}", api_key=key)
+    return replace(ref, **_endpoint())

@@ -182,28 +182,26 @@ def _value(written: str) -> str | None:
     return re.sub(r"\s#.*", "", written, count=1).strip()
 
 
-def never_taken(values: Iterable[str]) -> list[str]:
-    """The names among these that a `.env` cannot set."""
-    return [name for name in values if _NEVER_TAKEN.fullmatch(name)]
-
-
 def ignored_words(names: Iterable[str]) -> str:
-    """What to do about variables that a `.env` cannot set; empty without any."""
-    listed = ", ".join(names)
+    """Which of these variables a `.env` cannot set, in words; empty if it can set all."""
+    listed = ", ".join(filter(_NEVER_TAKEN.fullmatch, names))
     return f"not taken from a {DOTENV}, only from your environment: {listed}" if listed else ""
 
 
 def ignored_in(folder: Path) -> str:
     """A note about the variables of a folder's `.env` that are not taken; empty without any."""
     path = find_dotenv(folder)
-    words = "" if path is None else ignored_words(never_taken(read_dotenv(path)))
+    words = "" if path is None else ignored_words(read_dotenv(path))
     return f"{path}: {words}" if words else ""
 
 
 def additions(values: Mapping[str, str], environ: Mapping[str, str], path: Path) -> dict[str, str]:
     """What a `.env` adds to an environment; raises ConfigError for an address without its key."""
-    refused = set(never_taken(values))
-    usual = {k: v for k, v in values.items() if k not in refused and k not in environ}
+    usual = {
+        name: value
+        for name, value in values.items()
+        if name not in environ and not _NEVER_TAKEN.fullmatch(name)
+    }
     added, problems = dict(usual), [*_other_hosts(usual, path)]
     for name in (each for each, value in usual.items() if _is_address(each, value)):
         own = {key: values.get(key, "").strip() for key in _keys_beside(name, values, environ)}

@@ -99,7 +99,7 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must not be shown."""
-        return (*([self.own_key] if self.own_key else ()), *secrets_in(self.address))
+        return self.own_key, *secrets_in(self.address)
 
 
 def endpoint_of(ref: ModelRef) -> Endpoint:

@@ -37,7 +37,6 @@ from burnish.models.dotenv import (
     additions,
     find_dotenv,
     ignored_words,
-    never_taken,
     read_dotenv,
 )
 from burnish.models.embedded.files import KNOWN, find_model, require_model
@@ -82,11 +81,9 @@ class HealthSite:
     dotenv: Path | None = None
     dotenv_names: frozenset[str] = frozenset()
     """The variables whose values come from `.env`."""
-    dotenv_ignored: tuple[str, ...] = ()
-    """The variables there that a `.env` cannot set."""
+    dotenv_ignored: str = ""
+    """Which variables there a `.env` cannot set, in words."""
     dotenv_trouble: str = ""
-    addresses: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The addresses of providers that are not at their own."""
 
     @classmethod
     def of(cls, folder: Path, home: Path, environ: Mapping[str, str]) -> "HealthSite":
@@ -106,12 +103,12 @@ class HealthSite:
             environ=merged,
             dotenv=path,
             dotenv_names=frozenset(n for n, value in values.items() if merged.get(n) == value),
-            dotenv_ignored=tuple(never_taken(values)),
+            dotenv_ignored=ignored_words(values),
             dotenv_trouble=trouble,
         )
 
     def address(self, row: Provider) -> str:
-        return self.addresses.get(row.name) or usual_address(row, self.environ)
+        return usual_address(row, self.environ)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,8 +451,9 @@ def _keys(site: HealthSite) -> Iterator[HealthFinding]:
     if site.dotenv is not None:
         message = site.dotenv_trouble or _short(site.dotenv)
         state = "wrong" if site.dotenv_trouble else "ok"
-        remedy = ignored_words(site.dotenv_ignored)
-        yield HealthFinding(area="keys", name=".env", state=state, told=message, remedy=remedy)
+        yield HealthFinding(
+            area="keys", name=".env", state=state, told=message, remedy=site.dotenv_ignored
+        )
     for row in all_providers():
         names = row.key_variables
         held = [name for name in names if site.environ.get(name, "").strip()]

@@ -304,9 +304,9 @@ def _require_own_key(ref: ModelRef, name: str) -> None:
         raise ModelRefused(message, remedy=remedy)
 
 
-def key_source(ref: ModelRef, environ: Mapping[str, str] | None = None) -> str:
+def key_source(ref: ModelRef) -> str:
     """Where `key_for` takes the key of a model from, for people; empty if there is none."""
-    name = key_variable(ref, environ)
+    name = key_variable(ref)
     return "the configuration" if name.startswith(_LITERAL) else name
 
 

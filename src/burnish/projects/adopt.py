@@ -5,7 +5,7 @@ The plug-in of the run's target says which files those are.
 
 import contextlib
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -189,16 +189,17 @@ def plan_adoption(
     return Plan(run=run, row=row, files=files, nothing=why)
 
 
-def _outside(run: RunRecord, places: Iterable[Path], file: Path | None) -> Mapping[Path, str]:
+def _outside(run: RunRecord, places: Iterable[Path], file: Path | None) -> list[Problem]:
     """Why a run may not change these places: one from elsewhere names what it likes as its project.
 
     What such a run changes must be in the current folder, or beside the file that the user named.
     """
     if run.folder.resolve() in {*known_runs()}:
-        return {}
+        return []
     home = Path.cwd() if file is None else file.resolve().parent
     message = f"run {run.header.id} is not from this machine, and the file is outside of {home}"
-    return {place: message for place in places if not _is_below(place, home)}
+    outside = (place for place in dict.fromkeys(places) if not _is_below(place, home))
+    return [Problem(where=str(place), message=message) for place in outside]
 
 
 def _is_below(place: Path, home: Path) -> bool:
@@ -209,12 +210,9 @@ def _is_below(place: Path, home: Path) -> bool:
 
 
 def _require_inside(run: RunRecord, places: Iterable[Path], file: Path | None) -> None:
-    outside = _outside(run, places, file)
-    if outside:
-        raise ConfigError(
-            [Problem(where=str(place), message=message) for place, message in outside.items()],
-            remedy="go to the folder of the project, or name its file with --file FILE",
-        )
+    if problems := _outside(run, places, file):
+        remedy = "go to the folder of the project, or name its file with --file FILE"
+        raise ConfigError(problems, remedy=remedy)
 
 
 def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) -> Plan:

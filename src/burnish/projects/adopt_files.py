@@ -21,7 +21,7 @@ from burnish.core.content import codec, from_json
 from burnish.core.errors import FileTrouble, JournalTrouble
 from burnish.core.trials import TrialRow
 from burnish.runs.homes import FileChange, changed_meanwhile, lines_of
-from burnish.system import place_inside, read_bytes, write_atomic
+from burnish.system import read_bytes, write_atomic, write_inside
 from burnish.system.borrowed_files import undone_if_killed
 from burnish.system.files import file_trouble, spare_beside
 from burnish.system.restoration import digest
@@ -190,7 +190,7 @@ class Adopted:
     def write(self, folder: Path) -> None:
         data = codec(Adopted).encode(self)
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_atomic(place_inside(folder, NAME), text)
+        write_inside(folder, NAME, text)
 
     @property
     def standing(self) -> AdoptionState:

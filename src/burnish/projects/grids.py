@@ -69,7 +69,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Listener
 from burnish.runs.plugins import TargetPlugin, Variant, target_plugin
 from burnish.runs.progress import sweeps
-from burnish.system import FileLock, Redactor, place_inside, read_bytes, write_atomic
+from burnish.system import FileLock, Redactor, place_inside, read_bytes, write_inside
 
 GRID_FILES = frozenset({GRID, GRID_RESULTS, COLUMNS, REPORT, PAGE, LOCK})
 """What is in the folder of a grid."""
@@ -94,9 +94,7 @@ class StoredGrid:
 
     def write(self, folder: Path) -> None:
         data = Redactor.from_environment().json(codec(StoredGrid).encode(self))
-        write_atomic(
-            place_inside(folder, GRID), json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        )
+        write_inside(folder, GRID, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def find_grid(name: str) -> Path | None:
@@ -390,8 +388,8 @@ def _keep(report: GridReport, home: Path) -> None:
     from burnish.pages.document import BARE, write_document
     from burnish.pages.several_runs import GridPage
 
-    write_atomic(place_inside(home, GRID_RESULTS), report.to_text())
-    write_atomic(place_inside(home, REPORT), to_markdown(grid_sections(report)))
+    write_inside(home, GRID_RESULTS, report.to_text())
+    write_inside(home, REPORT, to_markdown(grid_sections(report)))
     if is_automatic():
         with suppress(FileTrouble, OSError):
             write_document(place_inside(home, PAGE), GridPage(report=report).to_html(BARE))

@@ -33,7 +33,7 @@ from burnish.runs.driver import Ending
 from burnish.runs.events import Listener
 from burnish.runs.setup import Setup
 from burnish.strategies.measure import Measure
-from burnish.system import YamlTree, place_inside, write_atomic
+from burnish.system import YamlTree, write_inside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class JudgeCheck:
             for metric in self.setup.metrics
         )
         text = json.dumps(codec(tuple[CheckedJudge, ...]).encode(judges), ensure_ascii=False)
-        write_atomic(place_inside(self.folder, AGREEMENT), f"{text}\n")
+        write_inside(self.folder, AGREEMENT, f"{text}\n")
 
 
 def known_judges() -> dict[str, tuple[str, ...]]:

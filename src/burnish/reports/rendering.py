@@ -34,7 +34,7 @@ from burnish.core.trials import ASKED_AGAIN, Proposal, SplitResult, TrialRow
 from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
-from burnish.system import place_inside, write_atomic
+from burnish.system import write_inside
 
 NAME = "report.md"
 
@@ -91,9 +91,7 @@ def _fenced(lines: Sequence[str], language: str = "") -> Iterator[str]:
 
 def write_report(folder: Path) -> Path:
     """Write report.md from what the journal holds."""
-    path = place_inside(folder, NAME)
-    write_atomic(path, render(RunRecord.read(folder)))
-    return path
+    return write_inside(folder, NAME, render(RunRecord.read(folder)))
 
 
 def render(run: RunRecord) -> str:
@@ -167,9 +165,9 @@ def trial_page(run: RunRecord, row: TrialRow, *, width: int) -> Iterator[str]:
     parents = (candidates[name] for name in trial.candidate.parents if name in candidates)
     if (parent := next(parents, None)) is not None:
         for change in diff(parent, trial.candidate):
-            yield from map(visible, change.lines())
+            yield from change.lines()
     for problem in trial.problems:
-        yield f"rejected: {visible(str(problem))}"
+        yield f"rejected: {problem}"
     for split in ("train", "holdout"):
         result = result_of(row, split)
         if result is not None:
@@ -336,9 +334,7 @@ class WatchReport:
 
     def write(self, folder: Path) -> Path:
         """Write report.md."""
-        path = place_inside(folder, NAME)
-        write_atomic(path, to_markdown(self.sections()))
-        return path
+        return write_inside(folder, NAME, to_markdown(self.sections()))
 
 
 def promise_lines(reading: ChartReading) -> Iterator[str]:

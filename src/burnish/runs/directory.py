@@ -52,7 +52,9 @@ from burnish.system import (
     place_inside,
     read_bytes,
     remove_stale_temporaries,
+    update_inside,
     write_atomic,
+    write_inside,
 )
 from burnish.system.redaction import Shapes
 
@@ -119,7 +121,7 @@ class Header:
         del data["audit"]
         data |= {"run_id": self.id, **self.audit} if self.audit else {}
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_atomic(place_inside(folder, NAME), text)
+        write_inside(folder, NAME, text)
 
     @classmethod
     def read(cls, folder: Path) -> "Header":
@@ -244,9 +246,7 @@ class RunDirectory:
     def export(self, exported: Exported) -> None:
         """Write a candidate's files and the links to it, where they have changed."""
         for relative, file in sorted(exported.files.items()):
-            path, content = place_inside(self.folder, relative), self._without_secrets(file)
-            if not path.exists() or read_bytes(path) != content:
-                write_atomic(path, content)
+            update_inside(self.folder, relative, self._without_secrets(file))
         for relative, leads_to in exported.links.items():
             link = place_inside(self.folder, PurePath(relative).parent) / PurePath(relative).name
             if not link.is_symlink() or str(link.readlink()) != leads_to:

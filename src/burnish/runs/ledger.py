@@ -23,7 +23,7 @@ from burnish.core.trials import SplitResult, Trial, TrialDetails, TrialRow
 from burnish.journal.journal import JournalReader
 from burnish.journal.sqlite_store import reading
 from burnish.runs.events import BASELINE, Advanced, Event, Leader, files_by_trial, leads
-from burnish.system import append_line, place_inside, read_bytes, write_atomic
+from burnish.system import append_line, place_inside, update_inside
 
 # -- The files -------------------------------------------------------------------------------------
 
@@ -246,10 +246,10 @@ class Ledger:
         """Rewrite the files from the journal, which repairs broken and lost lines."""
         history = tuple(events)
         followed = list(_followed(trials, history))
-        _replace(place_inside(self.folder, TRIALS), [_trial_line(*each) for each in followed])
-        _replace(place_inside(self.folder, EVENTS), [event_line(event) for event in history])
+        self._rewrite(TRIALS, [_trial_line(*each) for each in followed])
+        self._rewrite(EVENTS, [event_line(event) for event in history])
         flat = (_csv_line(_flat(row, after)) for row, _, after in followed)
-        _replace(place_inside(self.folder, TRAJECTORY), [_csv_line(_COLUMNS), *flat])
+        self._rewrite(TRAJECTORY, [_csv_line(_COLUMNS), *flat])
         self._leader, self._last = Leader(), None
         if followed:
             self._last, _, after = followed[-1]
@@ -258,16 +258,22 @@ class Ledger:
     def add_trial(self, row: TrialRow) -> None:
         """Append a trial."""
         before, after = self._leader, self._leader.after(row)
-        append_line(place_inside(self.folder, TRIALS), _trial_line(row, before, after))
-        append_line(place_inside(self.folder, TRAJECTORY), _csv_line(_flat(row, after)))
+        self._append(TRIALS, _trial_line(row, before, after))
+        self._append(TRAJECTORY, _csv_line(_flat(row, after)))
         self._leader, self._last = after, row
 
     def add_event(self, event: Event) -> None:
         """Append an event."""
-        append_line(place_inside(self.folder, EVENTS), event_line(event))
+        self._append(EVENTS, event_line(event))
         if self._last is not None and (advanced := event.read(Advanced)) is not None:
             files = {advanced.trial: advanced.files}
             self._leader = _once_written(self._leader, self._last, files)
+
+    def _rewrite(self, name: str, lines: list[str]) -> None:
+        update_inside(self.folder, name, "".join(f"{line}\n" for line in lines).encode())
+
+    def _append(self, name: str, line: str) -> None:
+        append_line(place_inside(self.folder, name), line)
 
 
 def _followed(
@@ -315,13 +321,6 @@ def _flat(row: TrialRow, after: Leader) -> list[object]:
         _number(row.spend.usd),
         f"{row.seconds:.3f}",
     ]
-
-
-def _replace(path: Path, lines: list[str]) -> None:
-    """Write the lines unless the file already has them."""
-    content = "".join(f"{line}\n" for line in lines).encode()
-    if not path.exists() or read_bytes(path) != content:
-        write_atomic(path, content)
 
 
 def _csv_line(values: Iterable[object]) -> str:

@@ -28,14 +28,9 @@ async def ask_each_model(run: Run) -> None:
     Each answer is journaled, so that a resume asks nobody again, and counts as a call.
     """
     tasks = [asyncio.create_task(_ask(run, use)) for use in run.setup.preflight()]
-    if not tasks:
-        return
     try:
-        # One may be waited for, while it is known already that another can never answer.
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in tasks:
-            if task.done():
-                task.result()
+        # It ends with the first error: others may be waited for that this run cannot use any more.
+        await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()

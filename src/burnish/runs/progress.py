@@ -186,22 +186,19 @@ def answer_forms(setup: Setup, home: Path) -> Iterator[str]:
         yield f"answers   {label}: {words}"
 
 
-_MODELS = "models    "
+def model_lines(uses: Iterable[ModelUse], *, asked: int = 0, column: int = 10) -> Iterator[str]:
+    """Where each model of a plan is, and what its key is taken from.
 
-
-def model_lines(uses: Iterable[ModelUse], *, label: str = _MODELS) -> Iterator[str]:
-    """Where each model that will be asked is, and what its key is taken from, for plans."""
+    `asked` is how many of them are asked once before the start; the words begin at `column`.
+    """
+    indent = " " * column
     for address in addresses_of(uses):
-        first, *rest = wrapped(str(address), _NARROW - len(label))
-        yield f"{label}{first}"
-        yield from (f"{' ' * len(label)}{line.strip()}" for line in rest)
-
-
-def preflight_line(models: int, *, label: str = _MODELS) -> Iterator[str]:
-    """The calls that only find out whether models can be reached, after the lines about them."""
-    if models:
-        which = "it is" if models == 1 else "each is"
-        yield f"{' ' * len(label)}{which} asked once before the start: {counted(models, 'call')}"
+        first, *rest = wrapped(str(address), _NARROW - column)
+        yield f"{'models':<{column}}{first}"
+        yield from (f"{indent}{line.strip()}" for line in rest)
+    if asked:
+        which = "it is" if asked == 1 else "each is"
+        yield f"{indent}{which} asked once before the start: {counted(asked, 'call')}"
 
 
 def surface_words(surface: Surface, now: Value) -> str:

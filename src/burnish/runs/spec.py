@@ -36,7 +36,7 @@ from burnish.metrics.files import AgentMetric
 from burnish.models.factory import ModelBlock, ModelsBlock
 from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Header
-from burnish.system import place_inside, read_text, write_atomic
+from burnish.system import read_text, write_inside
 from burnish.system.settings import Access, Door, Limits, Settings, Text
 
 DEFAULT_SEED = 42
@@ -498,5 +498,5 @@ def set_tags(folder: Path, tags: Iterable[str]) -> tuple[str, ...]:
         raise ConfigError.of("tag", str(error), "name another one") from None
     if len(changed) > _MOST:
         raise ConfigError.of("tag", f"a run has {_MOST} tags at most", "remove some")
-    write_atomic(place_inside(folder, TAGS), json.dumps(changed, ensure_ascii=False) + "\n")
+    write_inside(folder, TAGS, json.dumps(changed, ensure_ascii=False) + "\n")
     return changed

@@ -39,7 +39,7 @@ from burnish.journal.once import JournaledEffects
 from burnish.runs.directory import RunDirectory, RunRecord
 from burnish.runs.events import PERSON, Event, EventData, Steered, Warned, read_all
 from burnish.runs.recorder import now
-from burnish.system import Redactor, place_inside, read_bytes, write_atomic
+from burnish.system import Redactor, place_inside, read_bytes, write_inside
 from burnish.system.config import near
 
 Action: TypeAlias = Literal["try", "tell", "pin", "unpin"]
@@ -144,8 +144,8 @@ def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
         raise SteeringRefused(problem.message, remedy=problem.remedy)
     redactor = Redactor.from_environment()
     content = canonical(codec(Note).encode(note)).decode()
-    path = place_inside(run.folder, f"{FOLDER}/{note.id}.json")
-    write_atomic(path, f"{redactor.without_known(content)}\n")
+    name = f"{FOLDER}/{note.id}.json"
+    write_inside(run.folder, name, f"{redactor.without_known(content)}\n")
 
 
 def _is_over(run: RunRecord) -> bool:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
         read_bytes,
         read_text,
         remove_stale_temporaries,
+        update_inside,
         write_atomic,
+        write_inside,
     )
     from burnish.system.processes import ChildProcesses, end_leftovers
     from burnish.system.redaction import Redactor
@@ -46,7 +48,9 @@ _HOMES = {
         "read_bytes",
         "read_text",
         "remove_stale_temporaries",
+        "update_inside",
         "write_atomic",
+        "write_inside",
     ),
     "processes": ("ChildProcesses", "end_leftovers"),
     "redaction": ("Redactor",),
@@ -74,8 +78,10 @@ __all__ = [
     "read_tree",
     "remove_stale_temporaries",
     "to_plain",
+    "update_inside",
     "validate_config",
     "write_atomic",
+    "write_inside",
 ]
 
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -138,8 +138,8 @@ def write_atomic(
 ) -> None:
     """Give `path` this content, which may be in pieces, or leave it exactly as it was.
 
-    Follows a symbolic link, as a plain write would: in a folder that may be from somebody else,
-    write to `place_inside`. `durable` also survives a power cut.
+    Follows a symbolic link, as a plain write would: for a folder that may be from somebody else,
+    there is `write_inside`. `durable` also survives a power cut.
     """
     pieces = [content] if isinstance(content, bytes | str) else content
     payload = [_encode(path, each) if isinstance(each, str) else each for each in pieces]
@@ -198,6 +198,25 @@ def place_inside(folder: Path, name: str | PurePath) -> Path:
             place /= part
             _remove_lead(place)
     return place
+
+
+def write_inside(
+    folder: Path, name: str, content: bytes | str | Sequence[bytes | str], *, durable: bool = True
+) -> Path:
+    """Write a file of a folder that may be from somebody else; return where it is.
+
+    Atomic, like `write_atomic`; nothing leads out of the folder, as `place_inside` says.
+    """
+    path = place_inside(folder, name)
+    write_atomic(path, content, durable=durable)
+    return path
+
+
+def update_inside(folder: Path, name: str, content: bytes) -> None:
+    """Write a file as `write_inside` does, unless it has this content."""
+    path = place_inside(folder, name)
+    if not path.exists() or read_bytes(path) != content:
+        write_atomic(path, content)
 
 
 def leads_inside(folder: Path, name: str) -> bool:

@@ -20,6 +20,7 @@ from burnish.core.content import (
     codec,
 )
 from burnish.core.errors import MOST_PROBLEMS, ConfigError, Problem, first_problems
+from burnish.core.formatting import listed
 from burnish.core.surfaces import Value
 from burnish.datasets.evalset_shapes import folded
 from burnish.projects.clients import NOTHING_ALLOWED, admit
@@ -223,9 +224,8 @@ def unknown_fields(paths: Sequence[str]) -> str:
     """The warning about fields that are ignored, of which it names the first ones."""
     if len(paths) == 1:
         return f"unknown field '{paths[0]}' is ignored"
-    names = ", ".join(f"'{path}'" for path in paths[:MOST_PROBLEMS])
-    more = len(paths) - MOST_PROBLEMS
-    return f"unknown fields are ignored: {names}{f' and {more:,} more' if more > 0 else ''}"
+    names = [f"'{path}'" for path in paths]
+    return f"unknown fields are ignored: {listed(names, MOST_PROBLEMS)}"
 
 
 def _by_id(name: str) -> EvalSetInput:

@@ -61,7 +61,7 @@ from burnish.delegation.result import WEIGHTS, DelegationResult
 from burnish.delegation.workspace import STATES
 from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.run import Run
-from burnish.system import Redactor, place_inside, write_atomic
+from burnish.system import Redactor, write_inside
 
 _PLATEAU = 0.01
 """A smaller difference of losses is no progress."""
@@ -279,7 +279,7 @@ class _Rounds:
         folder = home / f"iter_{k}"
         document = self._all.redactor.json(gradient.to_json())
         encoded = json.dumps(document, indent=2, ensure_ascii=False)
-        write_atomic(place_inside(home, f"iter_{k}/gradient_input.json"), encoded + "\n")
+        write_inside(home, f"iter_{k}/gradient_input.json", encoded + "\n")
         seed = self._all.seed
         job = IterationJob(
             folder=folder / "run",

@@ -50,7 +50,7 @@ from burnish.runs.progress import (
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.runs.spec import StrategySettings
-from burnish.system import Redactor, place_inside, write_atomic
+from burnish.system import Redactor, write_inside
 from burnish.system.sandbox import resolve
 
 
@@ -224,7 +224,7 @@ def _ruler(seat: Seat, workflow: RefineWorkflow, policy: PolicyTexts) -> Ruler |
 def _refinement(seat: Seat, seed: Seed, settings: RefineSettings) -> Refinement:
     def listen(session: Session) -> None:
         place = seat.files.place(session)
-        write_atomic(place_inside(place, PAGE), refine_page(seed, session, place), durable=False)
+        write_inside(place, PAGE, refine_page(seed, session, place), durable=False)
 
     return Refinement(
         seed=seed,
@@ -405,7 +405,7 @@ def plan_lines(seat: Seat, settings: RefineSettings, options: RefineOptions) -> 
             forms |= made.answer_forms
             who = ", ".join(f"{role} {label}" for role, label in made.models.items())
             yield f"[{k}]{tier and f' {tier}'} {who or 'a program'}"
-        yield from model_lines(workflow.team.models.uses(), label="models   ")
+        yield from model_lines(workflow.team.models.uses(), column=9)
         yield from (f"answers  {label}: {words}" for label, words in forms.items())
         yield f"sandbox  {resolve(workflow.base.sandbox).notice}"
         yield from (f"! {note}" for note in workflow.all_notes)

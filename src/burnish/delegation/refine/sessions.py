@@ -19,7 +19,7 @@ from burnish.delegation.refine.gradients import RunSignals, mapping, number, rea
 from burnish.delegation.result import DelegationResult, ending_words
 from burnish.delegation.workspace import make_writable
 from burnish.metrics.text_matching import without_middle
-from burnish.system import FileLock, is_held, place_inside, write_atomic
+from burnish.system import FileLock, is_held, write_atomic, write_inside
 from burnish.system.files import file_trouble
 from burnish.system.workspaces import copy_workspace, remove_tree, shown
 
@@ -176,9 +176,9 @@ class SessionFiles:
 
     def write(self, session: Session) -> None:
         """Write a session atomically."""
-        write_atomic(place_inside(self.folder, f"{session.session_id}.json"), session.text)
+        write_inside(self.folder, f"{session.session_id}.json", session.text)
         if self.pointer:
-            write_atomic(place_inside(self.folder, _LATEST), session.text)
+            write_inside(self.folder, _LATEST, session.text)
 
     def place(self, session: Session) -> Path:
         """The folder of a session's run: its iterations, its journal and its page."""

@@ -12,7 +12,7 @@ from burnish.models.dotenv import WHERE
 from burnish.models.endpoints import missing_extra
 from burnish.models.health import HealthSite, embedded_model, served_models
 from burnish.models.providers import all_providers, find_provider
-from burnish.models.references import ModelRef
+from burnish.models.references import ModelRef, shown_address
 from burnish.system.config import near
 from burnish.system.files import read_text
 from burnish.system.variables import refuse_login
@@ -88,10 +88,11 @@ def _with_keys(site: HealthSite) -> Iterator[ModelChoice]:
 
 
 def _served(site: HealthSite) -> Iterator[ModelChoice]:
-    for provider, names in served_models(site).items():
-        for name in names[:3]:
-            label = f"{provider}:{name}"
-            reason = f"it runs at {site.addresses[provider]}"
+    served = served_models(site)
+    for row in all_providers():
+        for name in served.get(row.name, ())[:3]:
+            label = f"{row.name}:{name}"
+            reason = f"it runs at {shown_address(site.address(row))}"
             yield ModelChoice(label=label, reason=reason, needs=_extra(label))
 
 

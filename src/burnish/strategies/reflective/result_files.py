@@ -48,7 +48,7 @@ from burnish.strategies.reflective.results import (
     as_json,
     log_line,
 )
-from burnish.system import Redactor, place_inside, read_bytes, read_text, write_atomic
+from burnish.system import Redactor, read_text, update_inside
 from burnish.system.redaction import MARKER
 
 OPTIMIZER = "optimizer"
@@ -423,7 +423,4 @@ def _was_updated(folder: Path) -> bool:
 
 
 def _write(folder: Path, name: str, content: str) -> None:
-    """Write a file unless it says so already."""
-    path, payload = place_inside(folder, name), content.encode(errors="replace")
-    if not path.exists() or read_bytes(path) != payload:
-        write_atomic(path, payload)
+    update_inside(folder, name, content.encode(errors="replace"))

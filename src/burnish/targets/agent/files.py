@@ -37,6 +37,7 @@ from burnish.targets.agent.blocks import (
     added_values,
     demonstrations_of,
     expanded,
+    tool_secrets,
     unknown_tools,
     with_added,
     written,
@@ -118,6 +119,10 @@ class LoadedAgent:
     def described(self) -> dict[str, Json]:
         """The same, with what a config.yaml adds."""
         return with_added(self.data, self.added)
+
+    def secrets(self) -> list[str]:
+        """What its tools are sent and nobody may store."""
+        return [*tool_secrets(self.described.get("tools"), self.folder)]
 
     def reread(self, data: Mapping[str, Json]) -> AgentBlock:
         """Validate other data of this file."""

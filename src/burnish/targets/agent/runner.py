@@ -24,7 +24,6 @@ from burnish.targets.agent.blocks import (
     HierarchicalTool,
     VectorstoreTool,
     demonstrations_of,
-    tool_secrets,
 )
 from burnish.targets.agent.files import LoadedAgent, edit, response_schema
 
@@ -113,7 +112,7 @@ class AgentRunner:
 
     def secrets(self) -> Sequence[str]:
         """What its tools are sent and nobody may store."""
-        return [*tool_secrets(self.agent.described.get("tools"), self.agent.folder)]
+        return self.agent.secrets()
 
     @property
     def notes(self) -> list[str]:

@@ -32,7 +32,6 @@ from burnish.targets.agent.blocks import (
     McpTool,
     PromptTool,
     VectorstoreTool,
-    tool_secrets,
 )
 from burnish.targets.agent.conversation import LoggedToolset, RunLog
 from burnish.targets.agent.files import LoadedAgent, template_of
@@ -398,9 +397,8 @@ class Toolbox:
                 try:
                     await self._open.enter_async_context(server)
                 except Exception as error:  # a server of the user's own may fail in any way
-                    tools = self._agent.described.get("tools")
-                    secrets = tool_secrets(tools, self._agent.folder)
-                    cause = Redactor.from_environment(extra=secrets).text(str(error))
+                    redactor = Redactor.from_environment(extra=self._agent.secrets())
+                    cause = redactor.text(str(error))
                     message = f"the MCP server did not start: {type(error).__name__}: {cause}"
                     problem = Problem(where=f"tool {block.name}", message=message)
                     raise ConfigError([problem]) from error

@@ -16,6 +16,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from burnish.core.content import Json, short_id
 from burnish.core.errors import FilesChanged, FileTrouble
+from burnish.core.formatting import listed
 from burnish.core.surfaces import ChoiceSurface, NumberSurface, Value
 from burnish.system.files import spare_beside
 from burnish.system.sandbox import CommandLimits, IsolationKind
@@ -337,7 +338,7 @@ _CODE = frozenset((
 _NAMES = frozenset(("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".env"))
 """New files of these kinds may run, or steer what runs, instead of the original ones."""
 
-_MOST_NAMED, _LONGEST_NAMED = 5, 80
+_LONGEST_NAMED = 80
 _UNDECLARED = (
     "neither an artifact nor a declared output: list it under `scratch` if the scorer needs it"
 )
@@ -411,10 +412,8 @@ def _left_behind(paths: Sequence[str], *, declared: Collection[str]) -> str:
 
 def _listed(paths: Sequence[str]) -> str:
     """The first of these paths, and of a long one its end: a candidate chose the names."""
-    names = [shown(path) for path in paths[:_MOST_NAMED]]
-    names = [n if len(n) <= _LONGEST_NAMED else f"…{n[1 - _LONGEST_NAMED :]}" for n in names]
-    more = len(paths) - len(names)
-    return f"{', '.join(names)}{f' and {more} more' if more else ''}"
+    names = map(shown, paths)
+    return listed([n if len(n) <= _LONGEST_NAMED else f"…{n[1 - _LONGEST_NAMED :]}" for n in names])
 
 
 @asynccontextmanager
@@ -593,9 +592,9 @@ def changed_files(before: Snapshot, after: Snapshot) -> str:
     """What differs, in words; empty if nothing does."""
     words = {"added": "added", "removed": "removed"}
     changes = [each for each in diff_snapshots(before, after) if not each.is_folder]
-    listed = [f"{shown(each.path)} ({words.get(each.kind, 'changed')})" for each in changes[:10]]
+    first = [f"{shown(each.path)} ({words.get(each.kind, 'changed')})" for each in changes[:10]]
     more = [f"and {len(changes) - 10} more"] if len(changes) > 10 else []
-    return ", ".join([*listed, *more])
+    return ", ".join([*first, *more])
 
 
 def _folder(pattern: str) -> str:

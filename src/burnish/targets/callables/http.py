@@ -19,7 +19,7 @@ from burnish.metrics.document_matching import path_problem
 from burnish.metrics.text_matching import spelled
 from burnish.models.dotenv import require_own_keys
 from burnish.system import Redactor, expand_variables
-from burnish.system.variables import expanded_secrets, refuse_login
+from burnish.system.variables import expanded_secrets, refuse_login, variables_in
 from burnish.targets.callables.target import (
     AgentUnreachable,
     CallingTarget,
@@ -44,12 +44,9 @@ def _text(response: "Response") -> str:
         return response.content.decode(errors="replace")
 
 
-_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}")
-
-
 def written_out(name: str, value: str) -> str:
     """Why a header or variable must not be stored in a file; empty if it may."""
-    if _VARIABLE.search(value) or Redactor(secrets=()).json({name: value}) == {name: value}:
+    if variables_in(value) or Redactor(secrets=()).json({name: value}) == {name: value}:
         return ""
     return "this looks like a secret, which must not be stored in a file"
 
