@@ -1,12 +1,14 @@
 """Scripted model endpoints on loopback: real sockets that answer, and misbehave on demand."""
 
 import asyncio
+import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from burnish.models.chat import PREFLIGHT
@@ -371,6 +373,12 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
 
 _MOST_CONNECTIONS = 1024
 _REFUSAL = Status(400, message="This response_format type is unavailable now")
+
+
+def port_of(folder: Path) -> int:
+    """The port of a folder's stand-in: a run is only resumed where its models are."""
+    digest = hashlib.sha256(str(folder.resolve()).encode()).digest()
+    return 20_000 + int.from_bytes(digest[:2], "big") % 12_000  # below those that systems give out
 
 
 class ScriptedServer:

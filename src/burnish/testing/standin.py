@@ -1,7 +1,6 @@
 """A local stand-in for the model that a program's optimizer.json names."""
 
 import asyncio
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from burnish.testing.servers import (
     ProtocolName,
     ScriptedServer,
     Status,
+    port_of,
 )
 
 _OTHER = re.compile(r"^The text (.+):$", re.MULTILINE)
@@ -128,12 +128,6 @@ Judge: TypeAlias = Callable[[Judging], Mapping[str, str]]
 MODEL, ADDRESS, KEY = "EXAMPLE_MODEL", "EXAMPLE_BASE_URL", "EXAMPLE_API_KEY"
 
 
-def _port_of(folder: Path) -> int:
-    """The port of a folder's stand-in: a run is only resumed where its models are."""
-    digest = hashlib.sha256(str(folder.resolve()).encode()).digest()
-    return 20_000 + int.from_bytes(digest[:2], "big") % 12_000  # below those that systems give out
-
-
 @asynccontextmanager
 async def model_or_standin(
     rewrite: Rewrite, judge: Judge | None = None, *, protocol: ProtocolName = "openai"
@@ -146,7 +140,7 @@ async def model_or_standin(
             yield False
             return
         async with ScriptedServer(
-            protocol=protocol, answers=_answers(rewrite, judge), port=_port_of(Path.cwd())
+            protocol=protocol, answers=_answers(rewrite, judge), port=port_of(Path.cwd())
         ) as server:
             # The user's own key must not go to the stand-in, which needs none.
             key = "none-is-needed-offline"
