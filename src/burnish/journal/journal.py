@@ -144,9 +144,16 @@ class Journal(_OpenJournal):
             )
 
     def forget(self, key: str) -> None:
-        """Perform an effect again whose value is no longer whole; it stays billed."""
+        """Perform an effect again whose value is of no use any more; it stays billed."""
         row = bytes.fromhex(key)
+        if row not in self._known:
+            return
         self._known.discard(row)
+        # Before it is deleted: a journal with fewer results than were counted has lost some.
+        self._results -= 1
+        self._counted = deque((done, count - 1) for done, count in self._counted)
+        if self._position is not None:
+            self._position.fall_back()
         self._writer.put(*((statement, (row,)) for statement in self._sql.lose_result))
 
     async def note(self, call: Call[Any], *, trial: int, request: bytes) -> None:

@@ -50,8 +50,16 @@ class PositionFile:
 
     def reach(self, count: int) -> None:
         """Record how many results are on disk."""
-        if self._handle is not None and count > self._count:
-            self._count = count
+        if count > self._count:
+            self._set(count)
+
+    def fall_back(self) -> None:
+        """Record that one of these results is about to be deleted."""
+        self._set(self._count - 1)
+
+    def _set(self, count: int) -> None:
+        self._count = count
+        if self._handle is not None:
             with suppress(OSError):
                 os.pwrite(self._handle, b"%0*d\n" % (_DIGITS, count), 0)
 
