@@ -8,7 +8,7 @@ import pytest
 
 from burnish.core.cases import Failure, FailureKind, Outcome, Split
 from burnish.core.errors import BaselineUnmeasured, ProposerFailed, RoleFailed
-from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
+from burnish.core.evaluations import CaseResult, Constraint, Evaluation, Objective, Score
 from burnish.core.trials import SplitResult, Trial
 from burnish.journal.limits import Budget
 from burnish.metrics.geval import Groundedness
@@ -156,6 +156,17 @@ def test_a_long_error_is_cut() -> None:
 def test_a_few_missing_cases_are_no_reason_to_give_up() -> None:
     found = measured(missing("a", "down"), *(scored(case, 1.0) for case in "bcde"))
     require_measured(found, None, conditions=conditions(EXACT), max_missing=0.25)
+
+
+def test_a_metric_that_only_limits_must_be_known() -> None:
+    limited = Score(metric="polite", value=None, reason="the metric raised RuntimeError: no model")
+    found = measured(
+        *(replace(scored(case, 1.0), scores=(*scored(case, 1.0).scores, limited)) for case in "ab")
+    )
+    limit = Constraint(metric="polite", op=">=", value=0.5)
+    asked = replace(small(), objective=Objective(weights=EXACT, constraints=(limit,)))
+    with pytest.raises(BaselineUnmeasured, match=r"2 are missing; in 2 cases: the metric raised"):
+        require_measured(found, conditions=asked, max_missing=0.25)
 
 
 def test_where_a_number_is_compared_only_that_has_to_be_there() -> None:

@@ -434,7 +434,8 @@ def unmeasured(
     `primary` is the number to compare if it is not the loss.
     """
     alone = Pair(candidate=evaluation, incumbent=evaluation)
-    seen = compare(alone, objective, max_missing=max_missing, also=[primary] if primary else ())
+    also = {primary, *objective.constrained_names} - {""}  # as gates have it
+    seen = compare(alone, objective, max_missing=max_missing, also=also)
     if seen.missing.too_many:
         whole = cases(seen.missing.compared + seen.missing.dropped)
         count = f"of {whole} of {evaluation.split.value}, {seen.missing.dropped} are missing"
