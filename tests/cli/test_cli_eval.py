@@ -285,6 +285,16 @@ def test_only_a_regression_fails_the_gate(burnish: Burnish, tmp_path: Path) -> N
     assert "since    cannot tell: 1 case missing" in away.lines
 
 
+def test_a_measurement_of_errors_alone_does_not_get_through_the_gate(
+    burnish: Burnish, tmp_path: Path
+) -> None:
+    cases = write(tmp_path, CRASH)
+    args = ("eval", str(cases), "--metrics", "metrics.yaml", "-q")
+    assert burnish(*args, "--json", "before.json").code == 1
+    gate = (*args, "--baseline", "before.json", "--fail-on", "regression")
+    assert burnish(*gate).code == 1
+
+
 def test_other_cases_do_not_get_through_the_gate(burnish: Burnish, tmp_path: Path) -> None:
     cases = write(tmp_path, *(recorded(name, "yes") for name in NAMES))
     args = ("eval", str(cases), "--metrics", "metrics.yaml", "-q")
