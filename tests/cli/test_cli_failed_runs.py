@@ -13,7 +13,7 @@ from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef
 from burnish.runs.directory import RunRecord
 from burnish.runs.plugins import strategy_plugin
-from burnish.testing.servers import ScriptedServer
+from burnish.testing.servers import ScriptedServer, Slow
 from tests.cli.console import Burnish, Said
 from tests.cli.served_echo import hosted
 from tests.projects.optimizer_world import EchoBackend, echo_models, optimizer
@@ -133,6 +133,55 @@ def test_a_measurement_of_nothing_says_why(
     told = " ".join(said.out.split())
     assert f"because in 3 cases: ConnectionError: {REFUSED}" in told
     assert said.lines[-1] == "cannot tell: 3 cases are missing"
+
+
+RAISING_AGENT = """
+import os
+
+async def call_agent(query: str) -> str:
+    return os.environ["KEY_OF_THE_AGENT"] and "1"
+"""
+
+
+def test_an_agent_that_only_raises_ends_the_run_which_goes_on_when_it_is_mended(
+    tmp_path: Path, burnish: Burnish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ScriptedServer(answers=['{"diagnosis": "d", "new_text": "Say 7."}'])
+    words = ("3 of 3 runs of cases ended in an error", "KeyError: 'KEY_OF_THE_AGENT'")
+    with hosted(server) as url:
+        file = write_world(tmp_path, reflecting(url))
+        (tmp_path / "numbers_agent.py").write_text(RAISING_AGENT, encoding="utf-8")
+        said = burnish("optimize", str(file), *FLAGS, "-o", "run")
+        assert "resume the run (`burnish runs resume run`)" in said.err
+        assert failed(said, *words).rows == ()
+        assert not server.requests, "no proposal is paid"
+        result_files(*words)
+        assert burnish("runs", "show", "run").out.startswith("run · failed: the baseline could not")
+        (listed,) = burnish("runs", "list", "--json").records
+        assert listed["status"] == "failed"
+        assert words[1] in json.dumps(burnish("runs", "show", "run", "--json").json)
+        monkeypatch.setenv("KEY_OF_THE_AGENT", "yes")
+        said = burnish("runs", "resume", "run")
+    assert said.code == 0, said
+    assert len(server.requests) == 1
+    assert RunRecord.read(Path("run")).status == "finished"
+
+
+def test_time_that_ends_before_the_first_answer_fails_the_run(
+    tmp_path: Path, burnish: Burnish
+) -> None:
+    server = ScriptedServer(
+        answers=['{"diagnosis": "d", "new_text": "Say 7."}'], preflight=Slow(3600)
+    )
+    with hosted(server) as url:
+        file = write_world(tmp_path, reflecting(url))
+        said = burnish("optimize", str(file), *FLAGS, "-o", "run", "--max-minutes", "0.001")
+        assert "raise the limit, then resume the run (`burnish runs resume run`)" in said.err
+        failed(said, "the baseline could not be measured: max_minutes: ", "nothing was run")
+        server.preflight = "ok"
+        again = ("--max-minutes", "60", "--max-trials", "1")
+        said = burnish("runs", "resume", "run", *again)
+    assert said.code == 0, said
 
 
 # -- a proposer that never answers --------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from burnish.cli.optimization import RunOpening
-from burnish.core.errors import ConfigError
+from burnish.core.errors import BaselineUnmeasured, ConfigError
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import start
@@ -15,6 +15,7 @@ from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, refused, tree
 from tests.projects.artifacts.task_world import (
     TEXT,
+    Change,
     adding,
     optimize,
     prepared,
@@ -58,6 +59,37 @@ def test_only_what_is_better_is_kept_and_everything_is_logged(tmp_path: Path) ->
         assert (tmp_path / row["folder"] / "files" / "notes.md").exists()
     patch = (tmp_path / rows[3]["folder"] / "diff.patch").read_text(encoding="utf-8")
     assert "+boom\n" in patch
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (put("scorer", command="python3 -c 'raise KeyError(7)'"), "KeyError: 7"),
+        (put("scorer", command="echo nothing"), "the scorer's answer cannot be used"),
+        (put("scorer", command="no-such-scorer"), "exit code 127"),
+        (put("runner", command="no-such-runner"), "exit code 127"),
+    ],
+)
+def test_what_is_never_scored_ends_the_run_before_an_edit_is_paid(
+    tmp_path: Path, change: Change, why: str
+) -> None:
+    file, editor = write_task(tmp_path, change), adding(TWO)
+    with pytest.raises(BaselineUnmeasured) as error:
+        optimize(editor, file)
+    assert "1 of 1 runs of cases ended in an error" in error.value.message
+    assert why in error.value.message
+    assert error.value.exit_code == 1
+    assert not editor.asked
+    assert RunRecord.read(tmp_path / "run").status == "failed"
+
+
+def test_files_that_never_run_are_no_result(tmp_path: Path) -> None:
+    file = write_task(tmp_path, put("runner", command="grep -q two notes.md"))
+    with pytest.raises(BaselineUnmeasured, match="and no candidate could be: 1 case: the runner"):
+        optimize(adding("one\nthree\n", FOUR.replace("two", "2")), file)
+    assert len(results(tmp_path)) > 1
+    optimize(adding(TWO), file, way=RunOpening(output_dir=Path("again")))
+    assert RunRecord.read(tmp_path / "again").status == "finished", "an edit can make them run"
 
 
 def test_a_second_run_adds_its_rows(tmp_path: Path) -> None:

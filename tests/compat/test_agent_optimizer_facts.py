@@ -102,6 +102,8 @@ async def test_item_5_an_agents_error_reaches_the_reflection_model(tmp_path: Pat
     async with world(tmp_path, worse()) as here:
 
         async def agent(query: str) -> str:
+            if query.startswith("6"):
+                return "no answer"
             raise ValueError("the calculator is out of ink")
 
         here.agent = agent
@@ -204,7 +206,6 @@ async def test_verbose_0_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFix
         ({"max_metric_calls": 12}, "budget_exhausted"),
         ({"max_iterations_without_improvement": 2}, "no_improvement"),
         ({"max_candidate_proposals": 2}, "max_candidate_proposals"),
-        ({"timeout_seconds": 0.001}, "timeout"),
         ({"score_threshold": 0.0}, "score_threshold"),
         ({"max_tracked_candidates": 1}, "max_tracked_candidates"),
     ],
@@ -223,6 +224,44 @@ async def test_item_10_stop_reasons_and_totals(
     if "max_metric_calls" in algorithm:
         assert told["rounds"][-1]["budgetTotal"] == 12
         assert told["rounds"][-1]["budgetUsed"] == len(here.calls) <= 12
+
+
+async def test_a_timeout_after_the_baseline_is_a_success_and_before_it_a_failure(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, worse(20)) as here:
+        here.configure(max_candidate_proposals=None, timeout_seconds=0.001)
+        result = await here.optimize()
+        assert (result.status, result.stop_reason, here.calls) == ("FAILED", None, [])
+        assert result.finish_reason == "error"
+        assert "the baseline could not be measured: max_minutes: " in result.error_message
+        here.configure(max_candidate_proposals=1)
+        assert (await here.optimize()).status == "SUCCEEDED", "the same folder goes on"
+        here.configure(max_candidate_proposals=None, timeout_seconds=0.001)
+        result = await here.optimize()
+    assert (result.status, result.stop_reason) == ("SUCCEEDED", "timeout")
+
+
+async def test_an_agent_that_only_raises_is_a_failure_that_can_go_on(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        mended: list[str] = []
+
+        async def agent(query: str) -> str:
+            if not mended:
+                raise KeyError("OPENAI_API_KEY")
+            return await here.call_agent(query)
+
+        here.agent = agent
+        result = await here.optimize()
+        assert (result.status, result.baseline_pass_rate) == ("FAILED", None)
+        assert "3 of 3 runs of cases ended in an error" in result.error_message
+        assert "KeyError: 'OPENAI_API_KEY'" in result.error_message
+        assert not here.server.requests, "no proposal is paid"
+        assert result.best_prompts == result.baseline_prompts
+        mended.append("the key is set")
+        result = await here.optimize()
+    assert result.status == "SUCCEEDED"
+    assert result.baseline_pass_rate == 0.0
 
 
 async def test_item_11_calls_of_judges_are_counted_and_unknown_prices_are_unknown(

@@ -103,7 +103,9 @@ async def test_answers_in_between_keep_a_run_going(tmp_path: Path) -> None:
 
 
 async def test_crashes_of_the_agent_are_no_outage(tmp_path: Path) -> None:
-    def crashes(*_: object) -> str:
+    def crashes(candidate: Candidate, *_: object) -> str:
+        if candidate.values["text"] == "{q}":
+            return "an answer"
         raise KeyError("order")
 
     setup = many(small(steps=add_letters, agent=crashes, budget=Budget(max_trials=1)))

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Case, Outcome, Split
+from burnish.core.errors import BaselineUnmeasured
 from burnish.core.evaluations import Score
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, StopReason, Trial
 from burnish.journal.limits import Budget
 from burnish.runs.case_work import CasePolicy
-from burnish.runs.directory import Header
+from burnish.runs.directory import Header, RunRecord
 from burnish.runs.run import Run
 from burnish.targets.callables import CallableTarget
 from burnish.testing import ExpectedText
@@ -182,9 +183,14 @@ async def test_a_hanging_call_does_not_outlast_the_minutes_of_a_run(tmp_path: Pa
 
     budget = Budget(max_minutes=1e-9)
     setup = small(steps=steps, agent=hang, budget=budget, grace_seconds=GRACE)
-    ending = await driven(setup, tmp_path / "run")
-    assert ending.reason.code == "max_minutes"
-    assert ending.reason.detail.startswith("0.0 of 1e-09 minutes; the current trial was dropped")
+    words = "not be measured: max_minutes: 0.0 of 1e-09 minutes; the current trial was dropped"
+    with pytest.raises(BaselineUnmeasured, match=words) as error:
+        await driven(setup, tmp_path / "run")
+    assert error.value.remedy == "raise the limit, then resume the run (`burnish runs resume run`)"
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, record.rows) == ("failed", ())
+    more = small(steps=add_letters, budget=Budget(max_trials=1))
+    assert (await driven(more, tmp_path / "run")).reason.code == "max_trials"
 
 
 async def test_a_signal_ends_a_sealed_test_that_hangs(tmp_path: Path) -> None:

@@ -38,8 +38,11 @@ def respond(candidate: Candidate, case: Case, draw: int) -> Outcome:
     return Outcome(replies=("ran",), measures={"score": score, "lines": float(lines)}, data=logs)
 
 
-def failed(message: str, error: str = "Crash") -> Outcome:
-    return Outcome(failure=Failure(kind=FailureKind.AGENT, message=message, error=error))
+def failed(message: str, error: str = "Crash", *, mendable: bool = True) -> Outcome:
+    """Files that do not run, unless nothing in them could mend it."""
+    return Outcome(
+        failure=Failure(kind=FailureKind.AGENT, message=message, error=error, mendable=mendable)
+    )
 
 
 def whole(text: str, rationale: str = "other numbers") -> Edit:

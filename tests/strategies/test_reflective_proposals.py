@@ -1,5 +1,6 @@
 """What becomes of proposals: turned away for free, failing, crashing, and what is asked next."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -199,11 +200,11 @@ def test_an_agents_error_reaches_the_reflector(tmp_path: Path) -> None:
     def crash(candidate: Candidate, case: Case, draw: int) -> str:
         if "Use JSON." in str(candidate.values["system"]):
             return "yes"
-        raise ValueError("the answer was not valid JSON")
+        return json.loads("no JSON")
 
     talk = Talk(rewrite=lambda r, draw: f"{START} Use JSON.")
     run = driven(scripted(crash, talk, budget=Budget(max_trials=1)), tmp_path / "run")
-    assert "The agent failed: ValueError: the answer was not valid JSON" in talk.asked[0].records
+    assert "The agent failed: JSONDecodeError: Expecting value" in talk.asked[0].records
     assert run.ending.best.values["system"] == f"{START} Use JSON."
 
 

@@ -1,6 +1,7 @@
 """A proposer that never gave a usable answer fails the run, whatever ends the search first."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -233,14 +234,40 @@ def test_a_baseline_that_is_missing_fails_the_run_and_says_why(tmp_path: Path, n
         driven(UNMEASURED[name](), tmp_path / "run")
 
 
-# -- baselines that crash -----------------------------------------------------------------------
+# -- baselines that answer nothing of use, or nothing ------------------------------------------
+
+
+def no_key(*_: object) -> Any:
+    raise KeyError("OPENAI_API_KEY")
+
+
+RAISING: dict[str, Callable[[], Setup]] = {
+    "reflective": lambda: reflective(no_key, Talk(rewrite=silent)),
+    "coordinate": lambda: made(talk(), no_key),
+    "coordinate, numbers": lambda: numbers_only(no_key),
+    "backprop": lambda: backprop_world.world(no_key),
+    "edits": lambda: edit_world.setup(edit_world.Script(edits=[silent]), agent=no_key),  # pyright: ignore
+}
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_a_baseline_that_only_raises_fails_the_run_before_anybody_is_asked(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(BaselineUnmeasured, match="KeyError: 'OPENAI_API_KEY'") as why:
+        driven(RAISING[name](), tmp_path / "run")
+    assert "runs of cases ended in an error" in why.value.message
+    record = RunRecord.read(tmp_path / "run")
+    assert (record.status, len(record.rows)) == ("failed", 0)
+    assert why.value.message in strategy_plugin(record.header.strategy).reason(record)
+    assert record.billed.metric_calls == record.billed.calls
 
 
 def crashes(*_: object) -> Any:
-    raise KeyError("order_id")
+    return json.loads("Sure!")
 
 
-CRASH = "the agent failed on every case of {}, in {}: KeyError: 'order_id'"
+CRASH = "the agent failed on every case of {}, in {}: JSONDecodeError: Expecting value"
 
 
 def test_a_crashing_baseline_is_shown_at_once_and_a_proposer_may_mend_it(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ class Failure:
     error: str = ""
     """The name of the exception class."""
     attempts: int = 1
+    mendable: Annotated[bool, Field(exclude_if=not_)] = False
+    """Whether a better candidate could avoid it: the answer is of no use, or the edited files do
+    not run. What the called code raises is not: it would do so under every candidate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ BurnishError
 ├── PriceUnknown        a USD limit needs prices that are not known
 ├── RoleFailed          a role gave no usable answer
 ├── ProposerFailed      nothing was proposed: a required role never gave a usable answer
-├── BaselineUnmeasured  too much of the baseline is missing to compare anything with it
+├── BaselineUnmeasured  the baseline has no number to compare anything with
 ├── EndpointDown        many calls in a row failed in the same way
 ├── HoldoutLeak         text of a holdout or test case was about to reach a proposer
 ├── TargetMismatch      the strategy needs something the target does not have
@@ -218,7 +218,7 @@ class ProposerFailed(BurnishError):
 
 
 class BaselineUnmeasured(BurnishError):
-    """Too much of the baseline is missing to compare anything with it."""
+    """The baseline has no number, or too much of it is missing to compare anything with it."""
 
 
 class EndpointDown(BurnishError):

@@ -143,6 +143,7 @@ class Delegate:
     """One trial: the task, delegated in the run's own folder."""
 
     name = "delegate"
+    searches = False
 
     def __init__(
         self,

@@ -96,7 +96,7 @@ def _failure(
     if ended:
         head = f"the task {result.status}: {result.reason}"
     message = "\n".join([head, *problems])
-    return Failure(kind=FailureKind.AGENT, message=message, error=result.status)
+    return Failure(kind=FailureKind.AGENT, message=message, error=result.status, mendable=True)
 
 
 def _missing(result: DelegationResult, workflow: Workflow) -> str:

@@ -598,6 +598,17 @@ _NOT_THE_AGENTS_FAULT = {
 """Errors of burnish and the usual HTTP libraries that mean that nobody answered."""
 
 
+_UNUSABLE_ANSWERS = {
+    "AdapterParseError",
+    "JSONDecodeError",
+    "ModelBehaviorError",
+    "OutputParserException",
+    "UnexpectedModelBehavior",
+    "ValidationError",
+}
+"""Errors of the usual libraries that mean that a model's answer cannot be read."""
+
+
 def is_infrastructure(error: BaseException, listed: Collection[str] = ()) -> bool:
     """Whether the infrastructure failed: connection errors, 429, 503, or a listed type."""
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -619,10 +630,12 @@ def status_of(error: BaseException) -> int | None:
 
 def failure_of(error: BaseException, *, listed: Collection[str] = (), attempts: int = 1) -> Failure:
     """The failure that an exception stands for."""
+    names = {kind.__name__ for kind in type(error).__mro__}
     infrastructure = is_infrastructure(error, listed)
     return Failure(
         kind=FailureKind.INFRASTRUCTURE if infrastructure else FailureKind.AGENT,
         message=f"{type(error).__name__}: {error}",
         error=type(error).__name__,
         attempts=attempts,
+        mendable=not infrastructure and bool(names & _UNUSABLE_ANSWERS),
     )

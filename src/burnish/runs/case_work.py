@@ -164,7 +164,9 @@ def own_price(target: Target, case: Case) -> Spend:
 
 def invalid_output(error: NotJournalable) -> Failure:
     """The failure of an agent whose output has no JSON form."""
-    return Failure(kind=FailureKind.AGENT, message=error.message, error="InvalidOutput")
+    return Failure(
+        kind=FailureKind.AGENT, message=error.message, error="InvalidOutput", mendable=True
+    )
 
 
 def no_scores(metrics: Sequence[Metric], reason: str) -> tuple[Score, ...]:

@@ -31,7 +31,12 @@ from burnish.runs.events import (
     SessionBegun,
     Warned,
 )
-from burnish.runs.final_measurements import FinalResults, measure_winner, without_measuring
+from burnish.runs.final_measurements import (
+    FinalResults,
+    measure_winner,
+    unmeasured_baseline,
+    without_measuring,
+)
 from burnish.runs.preflight import ask_each_model
 from burnish.runs.run import Run
 from burnish.runs.stoppers import STOP_FILE, LimitExceeded
@@ -231,6 +236,7 @@ async def _watched(run: Run) -> tuple[StopReason, FinalResults]:
                 raise
             run.settle_offer()
             reason = _obeyed(run, watch.broken_off)
+            _require_baseline(run, reason)
             return reason, without_measuring(run, reason)
 
 
@@ -244,9 +250,8 @@ async def _work(run: Run, watch: _Watch) -> tuple[StopReason, FinalResults]:
     run.settle_offer()
     watch.searching = False
     reason = _obeyed(run, run.stopped or FINISHED)
-    # A user who stops a run may continue it and knows that it is not over.
-    if reason.code not in {"signal", "stop_file", *run.setup.stop_callbacks}:
-        _require_baseline(run, reason)
+    _require_baseline(run, reason)
+    if not _by_user(run, reason):
         _require_answers(run)
         _tell_left_notes(run)
     return reason, await measure_winner(run, reason)
@@ -259,19 +264,28 @@ def _obeyed(run: Run, reason: StopReason) -> StopReason:
     return reason
 
 
-_SPENDING = {"max_metric_calls", "max_calls", "max_tokens", "max_usd", "price_unknown"}
+def _by_user(run: Run, reason: StopReason) -> bool:
+    """Whether the user stopped the run, who may continue it and knows that it is not over."""
+    return reason.code in {"signal", "stop_file", *run.setup.stop_callbacks}
 
 
 def _require_baseline(run: Run, reason: StopReason) -> None:
-    """Fail a search whose limits on spending do not pay for its baseline: it has no result.
+    """Fail a search that is over and has no number of its baseline, nor anything better.
 
-    A measurement that is cut short says so itself.
+    A measurement that is cut short says so itself, and a search that recorded nothing although no
+    limit was met was none.
     """
-    searches = getattr(run.setup.strategy, "searches", True)
-    if run.trial == 0 and searches and reason.code in _SPENDING:
+    if not run.searches or _by_user(run, reason):
+        return
+    if run.trial == 0 and reason.code != FINISHED.code:
         raise BaselineUnmeasured(
             f"the baseline could not be measured: {reason.code}: {reason.detail}",
-            remedy="raise the limit, then resume the run",
+            remedy=f"raise the limit, then {run.how_to_go_on}",
+        )
+    if not run.changed and (failure := unmeasured_baseline(run)):
+        raise BaselineUnmeasured(
+            f"the baseline could not be measured, and no candidate could be: {failure}",
+            remedy="correct the cause, then start a new run",
         )
 
 

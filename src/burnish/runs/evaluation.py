@@ -67,6 +67,18 @@ class EvaluatedCase:
     unjudged: str = ""
     """Why a judge that answered gave no score; empty if it did, or was not asked."""
 
+    @property
+    def answered(self) -> bool:
+        """Whether the called code came to an answer, be it of no use."""
+        failure = self.result.outcome.failure
+        return failure is None or failure.mendable
+
+    @property
+    def raised(self) -> str:
+        """What the called code raised; empty if it did not."""
+        failure = self.result.outcome.failure
+        return failure.message if failure and self.result.outcome.failed and self.run else ""
+
 
 class Breaker(Protocol):
     """Ends a block of results early."""

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from burnish.core.cases import Split
-from burnish.core.comparisons import Comparison, Pair, broken_constraint, cases, compare
+from burnish.core.comparisons import (
+    Comparison,
+    Pair,
+    broken_constraint,
+    cases,
+    commonest_reason,
+    compare,
+)
 from burnish.core.content import short_id
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Penalties, mean
 from burnish.core.gates import OfferRule
@@ -56,6 +63,16 @@ async def measure_winner(run: Run, reason: StopReason) -> FinalResults:
     if run.changed:
         _tell(run, claim)
     return FinalResults(sealed=sealed, claim=claim)
+
+
+def unmeasured_baseline(run: Run) -> str:
+    """What the baseline failed with if it has no number; empty if it has one."""
+    side = run.offers.evaluation(run.target.baseline.id)
+    if side is None or _number(side, run) is not None:
+        return ""
+    failures = (result.outcome.failure for result in side.results)
+    reasons = [failure.message for failure in failures if failure is not None]
+    return commonest_reason(reasons) or "nothing gave its number"
 
 
 def without_measuring(run: Run, reason: StopReason) -> FinalResults:

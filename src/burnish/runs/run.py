@@ -166,6 +166,16 @@ class Run:
         return self.setup.budget
 
     @property
+    def searches(self) -> bool:
+        """Whether it looks for a better candidate, rather than measure what is there."""
+        return getattr(self.setup.strategy, "searches", True)
+
+    @property
+    def how_to_go_on(self) -> str:
+        """What to do with a run that has failed, once the cause is gone."""
+        return f"resume the run (`burnish runs resume {self.directory.folder.name}`)"
+
+    @property
     def trial(self) -> int:
         """The number of the current trial."""
         return self._recorder.trial
@@ -523,6 +533,12 @@ class Run:
                 f"a trial was recorded after the run was told to stop ({self.stopped.code})",
                 remedy="once stop_reason returns a reason, finish the trial or drop it as a whole: "
                 "a resume with more budget could not know where it was cut",
+            )
+        if self.searches and not self.trial:
+            # A fork would import what it takes from an earlier run once more.
+            again = "start a new run without --fork" if self.forked else self.how_to_go_on
+            self._breakers.require_an_answer(
+                forget=self.directory.journal.forget, remedy=f"Correct the cause, then {again}"
             )
         row, index = self._recorder.record(trial, spent=self._meter.spent, replaying=self.replaying)
         self.tell(summary(row, self.standing, index), f"trial:{row.number}")

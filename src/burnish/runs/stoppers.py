@@ -168,6 +168,10 @@ class Used(Protocol):
     def spends(self) -> Mapping[str, Spend]: ...
     @property
     def run(self) -> str: ...
+    @property
+    def answered(self) -> bool: ...
+    @property
+    def raised(self) -> str: ...
 
 
 class Outages:
@@ -242,6 +246,8 @@ class Breakers:
         self._roles: dict[str, Outages] = {}
         self._verdicts: Outages | None = Outages()
         """None as soon as a run could be scored."""
+        self._unanswered: list[Used] | None = []
+        """None as soon as a run was answered."""
 
     def block(self, *, incumbent: bool) -> _BlockBreaker | None:
         """What may end the next block of the incumbent, or of another candidate, early."""
@@ -260,6 +266,10 @@ class Breakers:
         self._meter.use(done.spends, run=done.run)
         self._runs.add(done.outage)
         outages.add(done.outage)
+        if done.answered:
+            self._unanswered = None
+        elif self._unanswered is not None:
+            self._unanswered.append(done)
         mute = self._is_mute(done.unjudged)
         if self._replaying():
             return
@@ -293,6 +303,25 @@ class Breakers:
         too_many = self._roles.setdefault(role, Outages()).add(reason)
         if too_many and not self._replaying():
             raise _endpoint_down(f"requests to the {role}", reason)
+
+    def require_an_answer(self, *, forget: Callable[[str], None], remedy: str) -> None:
+        """Raise BaselineUnmeasured if no run was answered so far, and the called code raised.
+
+        These runs are forgotten: once the cause is gone, a resume makes them again. Where all are
+        missing, the strategy says so.
+        """
+        unanswered = self._unanswered or ()
+        raised = [done for done in unanswered if done.raised]
+        if self._replaying() or not raised:
+            return
+        for done in raised:
+            forget(done.run)
+        count = len(unanswered)
+        raise BaselineUnmeasured(
+            f"the baseline could not be measured: {count} of {count} runs of cases ended in an "
+            f"error, the first one in: {one_line(raised[0].raised)}",
+            remedy=f"every candidate would fail in the same way, so nothing was tried. {remedy}",
+        )
 
     def _is_mute(self, reason: str) -> bool:
         """Whether no run could be scored so far, and so many were tried."""

@@ -82,17 +82,20 @@ def require_baseline(
 ) -> None:
     """Raise BaselineUnmeasured if the search has nothing to start from.
 
-    An agent that fails on every case is measured: it scores 0. But the user should know at once,
-    and only a proposer that reads the errors can mend it.
+    An agent whose answers are all of no use is measured: it scores 0. But the user should know at
+    once, and only a proposer that reads the errors can mend it. Where a single number decides, a
+    scorer that does not run has measured nothing.
     """
     require_measured(*sides, conditions=run.setup, max_missing=max_missing, primary=primary)
-    crashes = [crash for side in sides if side is not None and (crash := _crash(side))]
-    if not crashes:
+    crashed = [side for side in sides if side is not None and _crash(side)]
+    if not crashed:
         return
     # Numbers and choices are moved by no model that could read the error.
-    if not run.setup.strategy.roles and not run.replaying:
-        raise BaselineUnmeasured(crashes[0], remedy=_CRASHED)
-    message = f"{crashes[0]}. The search tries to mend that"
+    reads = bool(run.setup.strategy.roles)
+    hopeless = [side for side in crashed if not reads or (primary and not _is_mendable(side))]
+    if hopeless and not run.replaying:
+        raise BaselineUnmeasured(_crash(hopeless[0]), remedy=_CRASHED)
+    message = f"{_crash(crashed[0])}. The search tries to mend that"
     run.tell(Warned(message=message), f"{ALARM}:baseline")
 
 
@@ -126,6 +129,12 @@ def _crash(side: Evaluation) -> str:
         return ""
     common = commonest_reason(failure.message for failure in failures.values() if failure)
     return f"the agent failed on every case of {side.split.value}, in {common}"
+
+
+def _is_mendable(side: Evaluation) -> bool:
+    """Whether another candidate could avoid a failure of this evaluation."""
+    failures = (result.outcome.failure for result in side.results)
+    return any(failure is not None and failure.mendable for failure in failures)
 
 
 def _needs(metric: Metric, silent: Collection[str]) -> str:

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Client
 
 
-def agent_failure(message: str, error: str) -> Outcome:
-    """The outcome of an agent that failed."""
-    return Outcome(
-        failure=Failure(kind=FailureKind.AGENT, message=message, error=error), nano_usd=None
-    )
+def agent_failure(message: str, error: str, *, mendable: bool = False) -> Outcome:
+    """The outcome of an agent that failed; `mendable` if it answered something of no use."""
+    failure = Failure(kind=FailureKind.AGENT, message=message, error=error, mendable=mendable)
+    return Outcome(failure=failure, nano_usd=None)
 
 
 @runtime_checkable
@@ -54,14 +53,14 @@ def of_value(value: object) -> Outcome:
         return Outcome(replies=(value,), nano_usd=None)
     if value is None:
         message = "the agent returned None instead of a reply"
-        return agent_failure(message, "InvalidReply")
+        return agent_failure(message, "InvalidReply", mendable=True)
     if isinstance(value, _OutcomeLike):
         return value.as_outcome()
     try:
         data: Json = to_jsonable_python(value)
     except (PydanticSerializationError, ValueError) as error:
         cause = f"the agent returned {type(value).__name__}, which is neither text nor JSON"
-        return agent_failure(f"{cause}: {error}", "InvalidReply")
+        return agent_failure(f"{cause}: {error}", "InvalidReply", mendable=True)
     return Outcome(replies=(spelled(data),), data=data, nano_usd=None)
 
 

@@ -317,6 +317,27 @@ async def test_a_baseline_that_nobody_can_score_fails_the_run(tmp_path: Path) ->
     assert found.error_message.startswith("evaluate baseline validation: ")
 
 
+async def test_an_agent_that_only_raises_fails_the_run_before_a_stage_is_paid(
+    tmp_path: Path,
+) -> None:
+    def raises(*_: object) -> Outcome:
+        raise KeyError("OPENAI_API_KEY")
+
+    bench = Bench(tmp_path, target=desk(raises))
+    found = await bench.engine.run(request())
+    assert (found.status, found.rounds, found.baseline_validation) == ("failed", (), None)
+    assert "runs of cases ended in an error" in found.error_message
+    assert "KeyError: 'OPENAI_API_KEY'" in found.error_message
+    assert not bench.backward.asked
+
+
+async def test_time_that_ends_before_the_baseline_fails_the_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    found = await bench.engine.run(request(burnish=BurnishOptions(max_minutes=1e-9)))
+    assert (found.status, found.rounds) == ("failed", ())
+    assert "the baseline could not be measured: max_minutes: " in found.error_message
+
+
 async def test_the_teacher_writes_what_a_case_lacks_and_is_paid_once(tmp_path: Path) -> None:
     asked: list[str] = []
 

@@ -117,7 +117,9 @@ class RemoteAgent(HttpTarget):
         try:
             answer = RemoteRun.from_json(json.loads(text))
         except (ValueError, ConfigError) as error:
-            return agent_failure(f"the answer is not that of a run: {error}", "InvalidReply")
+            return agent_failure(
+                f"the answer is not that of a run: {error}", "InvalidReply", mendable=True
+            )
         trace = Trace() if answer.execution_trace is None else self._trace(answer.execution_trace)
         usage = sum((step.usage for step in trace.steps), Usage())
         if answer.status == "incomplete":

@@ -393,6 +393,7 @@ class Refine:
     """Runs a session. The seed is the baseline; an iteration that becomes the best is accepted."""
 
     name = "refine"
+    searches = False
 
     def __init__(
         self,

@@ -68,16 +68,20 @@ from burnish.targets.artifacts.task import (
 
 _SCORER_PROCESS = Path(__file__).with_name("scorer_process.py")
 _ANSWER = "score.json"
+_NOT_STARTED = (126, 127)
+"""The exit codes of a shell whose command cannot be run, or is not there."""
 _MOST_CONTEXT = 200_000
 """Characters of all files that an editing model reads besides."""
 
 
 class _StepFailed(Exception):
-    """A step failed; the failure says why."""
+    """A step failed; the failure says why, and whether edits could mend it."""
 
-    def __init__(self, message: str, *, error: str = "Crash") -> None:
+    def __init__(self, message: str, *, error: str = "Crash", mendable: bool = False) -> None:
         super().__init__(message)
-        self.failure = Failure(kind=FailureKind.AGENT, message=message, error=error)
+        self.failure = Failure(
+            kind=FailureKind.AGENT, message=message, error=error, mendable=mendable
+        )
 
 
 @dataclass(kw_only=True)
@@ -128,7 +132,9 @@ class _Steps:
         self.seconds = ran.seconds
         self._note("runner", ran)
         if not ran.ok:
-            raise _StepFailed(f"the runner failed: {_why(ran)}")
+            # Files that do not run yet can be made to; a command that is not there cannot.
+            started = ran.exit_code not in _NOT_STARTED
+            raise _StepFailed(f"the runner failed: {_why(ran)}", mendable=started)
         await _untouched(self.workspace, "runner")
         self.added = await self.workspace.additions(self.task.scratch)
         if self.added.left_behind:
@@ -221,14 +227,16 @@ class _Steps:
             return ""
         content = read_contents(self.workspace.folder, [reads]).get(reads)
         if content is None:
-            raise _StepFailed(f"there is no file {reads} to score")
+            raise _StepFailed(f"there is no file {reads} to score", mendable=True)
         return content.decode(errors="replace")
 
 
 async def _untouched(workspace: Workspace, step: str) -> None:
     if violations := await workspace.tampering():
         listing = "; ".join(str(each) for each in violations[:5])
-        raise _StepFailed(f"tampering, seen after the {step}: {listing}", error="Tampering")
+        raise _StepFailed(
+            f"tampering, seen after the {step}: {listing}", error="Tampering", mendable=True
+        )
 
 
 def _why(ran: CommandResult) -> str:
@@ -254,7 +262,7 @@ def _signed(place: Path, key: str) -> bytes:
     expected = hmac.new(key.encode(), answer, hashlib.sha256).hexdigest().encode()
     if not hmac.compare_digest(signature, expected):
         message = "the scorer's answer was written by something else than the scorer"
-        raise _StepFailed(message, error="Tampering")
+        raise _StepFailed(message, error="Tampering", mendable=True)
     return answer
 
 

@@ -263,7 +263,7 @@ class HttpTarget(CallingTarget):
         except AnswerTooLarge:
             # Not the endpoint's failure: a candidate could lose its worst cases like this.
             message = f"{self.url} answered with more than {LONGEST_BODY} bytes"
-            return agent_failure(message, "TooLong")
+            return agent_failure(message, "TooLong", mendable=True)
         except TimeoutError:
             raise TimeoutError(f"{self.url} did not answer within {self.timeout:g} s") from None
         except (httpx2.TransportError, OSError) as error:

@@ -229,7 +229,9 @@ class CommandTarget(CallingTarget):
             return agent_failure(message, "InputTooLong")
         ran = await self._run(argv, self._stdin(turn))
         if ran.too_long:
-            return agent_failure(f"the command wrote more than {LONGEST_OUTPUT} bytes", "TooLong")
+            return agent_failure(
+                f"the command wrote more than {LONGEST_OUTPUT} bytes", "TooLong", mendable=True
+            )
         if ran.code == 0:
             return of_text(ran.stdout.rstrip("\r\n"), self.response_path)
         last_words = Redactor.from_environment(extra=self.secrets()).text(ran.stderr)

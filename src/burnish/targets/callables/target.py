@@ -86,9 +86,13 @@ def of_text(text: str, path: str = "") -> Outcome:
     if not reading.problem:
         reading = read_path(reading.value, path)
     if reading.problem:
-        return agent_failure(f"no reply could be read: {reading.problem}", "InvalidReply")
+        return agent_failure(
+            f"no reply could be read: {reading.problem}", "InvalidReply", mendable=True
+        )
     if reading.value is None:
-        return agent_failure(f"'{path}' is {a_kind(None)}: there is no reply", "InvalidReply")
+        return agent_failure(
+            f"'{path}' is {a_kind(None)}: there is no reply", "InvalidReply", mendable=True
+        )
     return of_value(reading.value)
 
 

@@ -271,7 +271,9 @@ class TurnRun:
             return (latest[output],)
         there = ", ".join(last)
         message = f"the turn ended at {there}: '{output}', whose output is the reply, never ran"
-        raise TurnFailed(Failure(kind=FailureKind.AGENT, message=message, error="NoReply"))
+        raise TurnFailed(
+            Failure(kind=FailureKind.AGENT, message=message, error="NoReply", mendable=True)
+        )
 
     def _before(self, came: Sequence[Visit]) -> tuple[str, ...]:
         return tuple(step for visit in came for step in visit.last) or self.before
