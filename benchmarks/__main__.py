@@ -1,8 +1,9 @@
 """Print the table. Name a part to measure only that: `python -m benchmarks overhead`."""
 
+import argparse
 import os
-import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from rich.console import Console
@@ -19,9 +20,11 @@ from benchmarks import (
     overhead,
     peers,
     retrieval,
+    search_report,
     startup,
 )
 from benchmarks.figures import Figure
+from benchmarks.page import add_option, made_with, write
 
 
 def _service() -> list[Figure]:
@@ -71,24 +74,36 @@ PARTS = {
 
 def main() -> None:
     """Measure, then print."""
-    wanted = sys.argv[1:] or list(PARTS)
-    unknown = [name for name in wanted if name not in PARTS]
-    if unknown:
-        sys.exit(f"no benchmark '{unknown[0]}'; there are: {', '.join(PARTS)}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}: all")
+    add_option(parser)
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as home:
         os.environ["BURNISH_HOME"] = home
-        found = [figure for name in wanted for figure in PARTS[name]()]
+        found = [figure for name in asked.parts or PARTS for figure in PARTS[name]()]
     Console().print(table(found))
+    if asked.write:
+        rows = search_report.table(COLUMNS, map(_row, found))
+        write("bench", f"{made_with('bench')}:\n\n{rows}")
 
 
-def table(figures: list[Figure]) -> Table:
-    """The figures as a table."""
+COLUMNS = ("what", "measured", "goal", "", "beside")
+
+
+def table(figures: Sequence[Figure]) -> Table:
+    """The figures as a table for a terminal."""
     shown = Table(title="burnish, measured here and now", box=None, pad_edge=False)
-    for column in ("what", "measured", "goal", "", "beside"):
+    for column in COLUMNS:
         shown.add_column(column, justify="right" if column in {"measured", "goal"} else "left")
     for each in figures:
-        shown.add_row(each.what, each.shown, each.goal_shown, each.mark, each.peer_shown)
+        shown.add_row(*_row(each))
     return shown
+
+
+def _row(figure: Figure) -> list[str]:
+    return [figure.what, figure.shown, figure.goal_shown, figure.mark, figure.peer_shown]
 
 
 if __name__ == "__main__":

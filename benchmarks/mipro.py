@@ -22,6 +22,7 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any, cast
 
+from benchmarks.page import add_option, made_with, write
 from burnish import optimize
 from burnish.core.content import stream
 from burnish.models.chat import ChatRequest
@@ -296,13 +297,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mipro", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--auto", default="light", help="the setting of MIPROv2")
+    add_option(parser)
     asked = parser.parse_args()
     dspy.disable_logging()
     found: list[tuple[int, Found, Found]] = []
     for seed in range(1, asked.seeds + 1):
         one = by_mipro(seed, asked.auto)
         found.append((seed, one, by_burnish(seed, one.calls)))
-    print(report(found))
+    text = f"{made_with('bench-mipro')}.\n\n{report(found)}"
+    print(text)
+    if asked.write:
+        write("bench-mipro", text)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ import argparse
 import asyncio
 import os
 import re
-import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from benchmarks.page import add_option, made_with, write
 from benchmarks.pools import searched
 from benchmarks.search_report import mean_error, table
 from burnish.core.cases import Case, Outcome
@@ -271,10 +270,10 @@ async def _driven(setup: Setup, folder: Path) -> tuple[Candidate, Spend]:
 # -- The report -----------------------------------------------------------------------------------
 
 
-def report(results: Sequence[MixedResult], *, command: str) -> str:
+def report(results: Sequence[MixedResult], made: str) -> str:
     """A table for each budget."""
     seeds = len({each.search.seed for each in results})
-    lead = f"Made with `{command}`: {seeds} seeds a row, a request to a role costs {PRICE} calls, "
+    lead = f"{made}: {seeds} seeds a row, a request to a role costs {PRICE} calls, "
     budgets = dict.fromkeys(each.search.budget for each in results)
     tables = [_scores([e for e in results if e.search.budget == each]) for each in budgets]
     return "\n\n".join((f"{lead}± is one standard error.", *tables))
@@ -311,6 +310,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, action="append", help="150 and 400 unless named")
     parser.add_argument("--world", action="append", choices=list(WORLDS), help="all unless named")
     parser.add_argument("--processes", type=int, default=2)
+    add_option(parser)
     options = parser.parse_args()
     searches = [
         MixedSearch(system=system, world=world, seed=seed, budget=budget)
@@ -320,7 +320,10 @@ def main() -> None:
         for system in SYSTEMS
     ]
     results = list(searched(MixedSearch.make, searches, options.processes))
-    print(report(results, command=f'make bench-mixed ARGS="{shlex.join(sys.argv[1:])}"'))
+    text = report(results, made_with("bench-mixed"))
+    print(text)
+    if options.write:
+        write("bench-mixed", text)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ known, so nothing has to be believed. `make bench-search` prints markdown: `ARGS
 """
 
 import argparse
-import shlex
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from benchmarks import search_burnish, search_gepa
+from benchmarks.page import add_option, made_with, write
 from benchmarks.pools import searched
 from benchmarks.search_report import report
 from benchmarks.search_worlds import CALLS, GEPA, WORLDS, Searched
@@ -46,7 +46,10 @@ def main() -> None:
         for system in asked.system
     ]
     found = list(searched(Wanted.made, wanted, asked.processes))
-    print(report(found, command=f'make bench-search ARGS="{shlex.join(sys.argv[1:])}"'))
+    text = report(found, made_with("bench-search"))
+    print(text)
+    if asked.write:
+        write("bench-search", text)
 
 
 def _asked() -> argparse.Namespace:
@@ -57,6 +60,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--world", action="append", choices=list(WORLDS), help="all unless named")
     parser.add_argument("--system", action="append", choices=SYSTEMS, help="all unless named")
+    add_option(parser)
     asked = parser.parse_args()
     asked.world, asked.system = asked.world or list(WORLDS), asked.system or list(SYSTEMS)
     return asked

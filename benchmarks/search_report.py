@@ -1,4 +1,4 @@
-"""What the searches gave, as markdown that can be pasted into a page."""
+"""What the searches gave, as markdown."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -12,11 +12,11 @@ SAME = 1e-12
 RESAMPLES = 1_000
 
 
-def report(found: Sequence[Searched], *, command: str) -> str:
+def report(found: Sequence[Searched], made: str) -> str:
     """Every table, with what its columns mean."""
     seeds = len({each.seed for each in found})
     parts = [
-        f"Made with `{command}`: {seeds} seeds a row, ± is one standard error.",
+        f"{made}: {seeds} seeds a row, ± is one standard error.",
         _quality(found),
         _speed(found),
         _honesty(found),

@@ -13,8 +13,6 @@ import argparse
 import hashlib
 import inspect
 import json
-import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
@@ -23,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.page import add_option, made_with, write
 from benchmarks.pools import searched
 from benchmarks.search_report import mean_error, table
 from benchmarks.small_searches import (
@@ -69,7 +68,17 @@ def main() -> None:
     whole = [seed for seed in options.seeds if all(t in done for t in tasks if t.seed == seed)]
     results = [done[task] for task in tasks if task.seed in whole]
     target = "bench-small-mipro" if MIPRO in options.system else "bench-small"
-    print(report(results, command=f'make {target} ARGS="{shlex.join(sys.argv[1:])}"'))
+    text = report(results, made_with(target))
+    print(text)
+    if options.write:
+        write(_block(target, options), text)
+
+
+def _block(target: str, options: argparse.Namespace) -> str:
+    """The block of the page: each way to pay has its own."""
+    if options.tokens:
+        return f"{target} in tokens"
+    return target if options.price else f"{target} in calls"
 
 
 def _saved(path: Path) -> dict[Task, Result]:
@@ -99,6 +108,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep each result, and go on")
     parser.add_argument("--report-only", action="store_true", help="of the seeds that are saved")
+    add_option(parser)
     options = parser.parse_args()
     count = options.seeds
     options.seeds = drawn(options.draw, count) if options.draw else list(range(1, count + 1))
@@ -114,7 +124,7 @@ def _options() -> argparse.Namespace:
 # -- The report -----------------------------------------------------------------------------------
 
 
-def report(results: Sequence[Result], *, command: str) -> str:
+def report(results: Sequence[Result], made: str) -> str:
     """Every table, with what its columns mean."""
     seeds = len({each.task.seed for each in results})
     budgets = dict.fromkeys(each.task.budget for each in results)
@@ -122,9 +132,9 @@ def report(results: Sequence[Result], *, command: str) -> str:
     others = [name for name in systems if name != BURNISH]
     prices = _prices(results[0].task)
     parts = [
-        f"Made with `{command}`: {seeds} seeds a row, {prices}, ± is one standard error.",
+        f"{made}: {seeds} seeds a row, {prices}, ± is one standard error.",
+        *([_against(results, others)] if others and BURNISH in systems else []),
         *(_scores([e for e in results if e.task.budget == each], systems) for each in budgets),
-        *(_against(results, other) for other in others if BURNISH in systems),
         _spending(results, systems),
         _settings(systems),
     ]
@@ -152,41 +162,42 @@ def _scores(results: Sequence[Result], systems: Sequence[str]) -> str:
     return f"{lead}:\n\n{table(['world', 'start', 'best', *systems], rows)}"
 
 
-def _against(results: Sequence[Result], other: str) -> str:
-    """The differences from another search, seed by seed."""
-    head = ["budget", "world", "difference", "won", "tied", "lost"]
-    head += ["difference from what it returned"]
+def _against(results: Sequence[Result], others: Sequence[str]) -> str:
+    """The differences from the other searches in all worlds, seed by seed."""
+    head = ["budget", "less", "difference in all worlds", "won", "tied", "lost", "worlds lost"]
     rows: list[list[str]] = []
     for budget in dict.fromkeys(each.task.budget for each in results):
         here = [each for each in results if each.task.budget == budget]
-        pairs = {world: _pairs(group, other) for world, group in _by_world(here)}
-        rows += [[str(budget), world, *_compared(each)] for world, each in pairs.items()]
-        low, high = _interval(list(pairs.values()))
-        every = [ours.truth - theirs.truth for each in pairs.values() for ours, theirs in each]
-        overall = f"**{fmean(every):+.3f}** (95 %: {low:+.3f} to {high:+.3f})"
-        rows.append(
-            [f"**{budget}**", "**all worlds**", overall, *_compared(_all(pairs.values()))[1:]]
-        )
-    lead = f"**{BURNISH}** less **{other}**, seed by seed"
-    return f"{lead}:\n\n{table(head, rows)}"
+        rows += [[str(budget), other, *_compared(here, other)] for other in others]
+    lead = (
+        f"**{BURNISH}** less each other search, seed by seed; the interval comes from drawing the "
+        "seeds of each world again, and the last column has the difference from what the other "
+        "one returned, which may have gone over the budget"
+    )
+    return f"{lead}:\n\n{table([*head, 'from what it returned'], rows)}"
 
 
-def _compared(pairs: Sequence[tuple[Result, Result]]) -> list[str]:
-    gaps = [ours.truth - theirs.truth for ours, theirs in pairs]
-    won, lost = sum(gap > _TIED for gap in gaps), sum(gap < -_TIED for gap in gaps)
-    over = [ours.returned - theirs.returned for ours, theirs in pairs]
-    counts = [str(won), str(len(gaps) - won - lost), str(lost)]
-    return [mean_error(gaps, sign="+"), *counts, mean_error(over, sign="+")]
+def _compared(results: Sequence[Result], other: str) -> list[str]:
+    pairs = {world: _pairs(group, other) for world, group in _by_world(results)}
+    gaps = {
+        world: [ours.truth - theirs.truth for ours, theirs in each] for world, each in pairs.items()
+    }
+    low, high = _interval(list(gaps.values()))
+    every = [gap for each in gaps.values() for gap in each]
+    won, lost = sum(gap > _TIED for gap in every), sum(gap < -_TIED for gap in every)
+    behind = [world for world, each in gaps.items() if fmean(each) < -_TIED]
+    over = [ours.returned - theirs.returned for each in pairs.values() for ours, theirs in each]
+    return [
+        f"**{fmean(every):+.3f}** (95 %: {low:+.3f} to {high:+.3f})",
+        *(str(count) for count in (won, len(every) - won - lost, lost)),
+        ", ".join(behind) or "–",
+        mean_error(over, sign="+"),
+    ]
 
 
-def _all(groups: Iterable[Sequence[tuple[Result, Result]]]) -> list[tuple[Result, Result]]:
-    return [pair for group in groups for pair in group]
-
-
-def _interval(groups: Sequence[Sequence[tuple[Result, Result]]]) -> tuple[float, float]:
+def _interval(gaps: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Where the mean over all worlds lies when the seeds of each are drawn again."""
     rng = stream(0, "small report")
-    gaps = [[ours.truth - theirs.truth for ours, theirs in group] for group in groups]
     means = sorted(
         fmean(fmean(rng.choices(each, k=len(each))) for each in gaps) for _ in range(_RESAMPLES)
     )

@@ -6,12 +6,10 @@ or a smaller number of runs: `ARGS="null --strategy coordinate --runs 20"`.
 
 import argparse
 import os
-import platform
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
+from benchmarks.page import add_option, made_with, write
 from benchmarks.truth.cheats import Attempt, Cheat, all_cheats
 from benchmarks.truth.plays import Play, Played, own_home, results
 from benchmarks.truth.searches import SEARCHES
@@ -34,29 +32,17 @@ WORLDS: Mapping[str, tuple[Effect, Callable[[Sequence[Played]], Table]]] = {
 }
 PARTS = (*WORLDS, "cheats")
 BASES = {"sealed": True, "fresh": False}
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-_BEGIN, _END = "<!-- bench-truth begins -->", "<!-- bench-truth ends -->"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Play everything, print the tables, and return 1 if a goal is missed."""
     arguments = _parsed(argv)
     tables = [_played(part, arguments) for part in arguments.parts]
-    text = "\n\n".join([_heading(arguments), *map(str, tables)])
+    text = "\n\n".join([f"{made_with('bench-truth', argv)}:", *map(str, tables)])
     print(text)
     if arguments.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(with_tables(page, text), encoding="utf-8")
+        write("bench-truth", text)
     return 0 if all(table.met for table in tables) else 1
-
-
-def with_tables(page: str, text: str) -> str:
-    """The page with other tables between its two marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        sys.exit(f"{PAGE} has no place for the tables")
-    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -66,21 +52,14 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--strategy", action="append", choices=list(SEARCHES), help="all")
     parser.add_argument("--basis", action="append", choices=list(BASES), help="both")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--write", action="store_true", help="write to docs/benchmarks.md")
+    add_option(parser)
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     arguments.parts = arguments.parts or list(PARTS)
     arguments.strategy = arguments.strategy or list(SEARCHES)
     arguments.basis = arguments.basis or list(BASES)
-    arguments.command = shlex.join(sys.argv[1:] if argv is None else argv)
     return arguments
-
-
-def _heading(arguments: argparse.Namespace) -> str:
-    options = f' ARGS="{arguments.command}"' if arguments.command else ""
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    return f"Made with `make bench-truth{options}` ({machine}):"
 
 
 def _played(part: str, arguments: argparse.Namespace) -> Table:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
-from benchmarks.truth.__main__ import main, with_tables
+from benchmarks.truth.__main__ import main
 from benchmarks.truth.cheats import Attempt, Cheat
 from benchmarks.truth.plays import Play, Played
 from benchmarks.truth.searches import SEARCHES
@@ -183,12 +183,3 @@ def test_the_command_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert f'`make bench-truth ARGS="{" ".join(names)}"`' in shown
     assert "| edits | sealed test | 2 |" in shown
-
-
-def test_only_what_is_between_the_marks_of_a_page_is_replaced() -> None:
-    page = "before\n<!-- bench-truth begins -->\nold\n<!-- bench-truth ends -->\nafter\n"
-    written = with_tables(page, "new")
-    assert "old" not in written
-    assert written.startswith("before\n")
-    assert written.endswith("after\n")
-    assert with_tables(written, "new") == written
