@@ -242,6 +242,29 @@ async def test_an_evaluation_of_a_file(tmp_path: Path) -> None:
     assert [each["id"] for each in listed["runs"]] == ["e"]
 
 
+async def test_a_file_that_names_its_strategy_is_measured(tmp_path: Path) -> None:
+    """Also as a grid, whose columns are measurements."""
+    (tmp_path / "named_strategy_agent.py").write_text("def answer(question):\n    return 'b'\n")
+    (tmp_path / "s.md").write_text("Say it.\n")
+    (tmp_path / "cases.jsonl").write_text(CASES)
+    file = tmp_path / "echo.yaml"
+    file.write_text(
+        "kind: prompts\ntarget: {python: {call: 'named_strategy_agent:answer', usd_per_call: 0}}\n"
+        "prompts: {system: s.md}\nisolation: isolated\ntrain: cases.jsonl\n"
+        "metrics: [{type: standard, metric: equality}]\n"
+        "strategy: backprop\nbackprop: {max_rounds: 2}\n"
+    )
+    app = FileApp(name="echo", path=file, datasets=Datasets(folder=tmp_path / "data" / "datasets"))
+    async with listening(create_app(manager_of(tmp_path, app))) as client:
+        one = await client.post(f"{API}/evaluations", json={"app": "echo", "id": "e"})
+        grid: dict[str, Any] = {"app": "echo", "id": "g", "values": {"system": ["A.", "B."]}}
+        columns = await client.post(f"{API}/grids", json=grid)
+        assert (one.status_code, columns.status_code) == (201, 201), one.text + columns.text
+        for name in ("e", "g-1", "g-2"):
+            run = await ended(client, f"{API}/apps/echo/runs/{name}")
+            assert (run["status"], run["strategy"]) == ("succeeded", "measure"), run["error"]
+
+
 @pytest.mark.parametrize(
     ("settings", "status", "words"),
     [

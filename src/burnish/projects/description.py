@@ -319,7 +319,6 @@ def describe(
     draft = Draft(document.name)
     draft.mark("target", document.place())
     draft.default("target.kind", chosen.target)
-    draft.default("strategy.name", strategy.name)
     draft.default("strategy.settings", {})
     for name, value in chosen.settings.items():
         if name in strategy.Settings.model_fields:
@@ -345,6 +344,8 @@ def describe(
     except ConfigError as error:
         problems = error.problems
     doors.put_flags(draft, flags)
+    # Last: the file may name another one, as it does where it is measured instead of searched.
+    draft.put("strategy.name", strategy.name, strength=Strength.FLAG)
     data, places, written = _assembled(draft)
     try:
         spec = validated(data, doors.model, places)
