@@ -35,6 +35,7 @@ from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Exported, Exporter, in_folders
 from burnish.runs.run import Run
 from burnish.runs.spec import OutputSpec
+from burnish.runs.spec_changes import named_changes, spec_changes
 from burnish.system import Redactor, make_folder, remove_stale_temporaries
 from burnish.system.variables import expanded_secrets
 from burnish.version import VERSION
@@ -209,10 +210,23 @@ def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> R
     if header.inputs.get(_MODEL_ADDRESS) != inputs.get(_MODEL_ADDRESS):
         # Before the rest, which may differ since it has the addresses in it.
         raise _elsewhere(header.id, setup)
-    header.require_same(inputs)
+    try:
+        header.require_same(inputs)
+    except ResumeRefused as error:
+        raise _with_changes(error, header, setup) from None
     remember_run(folder)  # it may have been moved
     redactor = redactor or Redactor.from_environment(extra=setup.secrets())
     return Run(setup, RunDirectory(folder, redactor=redactor), search=setup.strategy.search)
+
+
+def _with_changes(error: ResumeRefused, header: Header, setup: Setup) -> ResumeRefused:
+    """The error with the values of the description that are others, if there are any."""
+    before, after = ({**each.spec} for each in (header.project, setup.project))
+    own = {"source": None, "budget": None}
+    changes = [*spec_changes({**before, **own}, {**after, **own})]
+    if not before or not after or not changes:
+        return error
+    return ResumeRefused(f"{error.message}:\n{named_changes(changes)}", remedy=error.remedy)
 
 
 def _elsewhere(run: str, setup: Setup) -> ResumeRefused:
