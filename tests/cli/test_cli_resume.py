@@ -1,7 +1,6 @@
 """A run goes on while its file says the same; what else it may say, and what is told otherwise."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def begun(*changes: Change, **flags: Any) -> Path:
     return file
 
 
-def edited(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def edited(file: Path, change: Change) -> None:
     data = json.loads(file.read_text(encoding="utf-8"))
     change(data)
     file.write_text(json.dumps(data, indent=1), encoding="utf-8")
@@ -63,22 +62,22 @@ def test_a_changed_agent_is_another_run(capsys: pytest.CaptureFixture[str]) -> N
     assert "the run continues with the old description" in words
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda data: optimizer(data).update(repeats=1), "repeats: 2 → 1"),
-        (lambda data: optimizer(data).update(seed=7), "seed: not set → 7"),
-        (lambda data: optimizer(data).update(confirm=True), "confirm: false → true"),
-        (lambda data: optimizer(data).update(strategy="auto"), "strategy: 'coordinate' → 'auto'"),
-        (lambda data: optimizer(data)["axes"].pop("textual"), "→ not set"),
-        (lambda data: data.update(name="other"), "name: 'echo' → 'other'"),
-        (lambda data: optimizer(data).update(strateg="auto"), "unknown key 'strateg'"),
-        (lambda data: data["model"].pop("provider"), "model.provider: required, but missing"),
-        (lambda data: data["model"].update(api_key="hunter2-hunter2"), "[redacted]"),
-        (lambda data: data.update(description="naïve – ☃\u202e" * 9_999), "description: not set →"),
-    ],
-)
-def test_what_else_may_not_change(change: Callable[[dict[str, Any]], object], words: str) -> None:
+CHANGES: list[tuple[Change, str]] = [
+    (lambda data: optimizer(data).update(repeats=1), "repeats: 2 → 1"),
+    (lambda data: optimizer(data).update(seed=7), "seed: not set → 7"),
+    (lambda data: optimizer(data).update(confirm=True), "confirm: false → true"),
+    (lambda data: optimizer(data).update(strategy="auto"), "strategy: 'coordinate' → 'auto'"),
+    (lambda data: optimizer(data)["axes"].pop("textual"), "→ not set"),
+    (lambda data: data.update(name="other"), "name: 'echo' → 'other'"),
+    (lambda data: optimizer(data).update(strateg="auto"), "unknown key 'strateg'"),
+    (lambda data: data["model"].pop("provider"), "model.provider: required, but missing"),
+    (lambda data: data["model"].update(api_key="hunter2-hunter2"), "[redacted]"),
+    (lambda data: data.update(description="naïve – ☃\u202e" * 9_999), "description: not set →"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES)
+def test_what_else_may_not_change(change: Change, words: str) -> None:
     edited(begun(), change)
     told = why_not()
     assert words in told
@@ -166,6 +165,23 @@ def test_an_adoption_that_was_undone() -> None:
         undo(plan_undo(run))
     assert file.read_text(encoding="utf-8") == before
     assert go(max_trials=3).trials == 3
+
+
+def test_a_file_that_is_read_again_and_was_adopted_into() -> None:
+    def rules(data: dict[str, Any]) -> None:
+        optimizer(data)["axes"].pop("numeric")
+        optimizer(data)["axes"].pop("demonstrations")
+
+    begun(rules)
+    run = RunRecord.read(Path("run"))
+    with adopting(run):
+        adopt(plan_adoption(run))
+    told = why_not()
+    assert "another baseline, target" in told
+    assert "`burnish adopt run --undo`" in told
+    with adopting(run):
+        undo(plan_undo(run))
+    assert go(max_trials=3).trials >= 2
 
 
 def test_a_fork_is_compared_with_the_file_it_was_started_from() -> None:

@@ -12,7 +12,17 @@ import pytest
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.stores import RunStatus
 from burnish.testing.servers import ScriptedServer
-from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, toy_app, until
+from tests.server.world import (
+    RUN,
+    Door,
+    calls,
+    desk_app,
+    knocked,
+    listening,
+    manager_of,
+    toy_app,
+    until,
+)
 
 pytestmark = pytest.mark.slow
 API = "/api/v1"
@@ -157,6 +167,27 @@ async def test_cancel_and_resume(tmp_path: Path) -> None:
     assert (canceled.status_code, resumed.status_code) == (202, 202)
     assert (again.status_code, again.json()["error"]["code"]) == (409, "run_not_running")
     assert run["status"] == "succeeded"
+
+
+async def test_a_run_whose_file_says_something_else_is_not_resumed(tmp_path: Path) -> None:
+    app = toy_app(tmp_path, seconds=0.05)
+    async with listening(create_app(manager_of(tmp_path, app))) as client:
+        made = await client.post(f"{API}/apps/toy/runs", json={"id": "r"})
+        place = made.headers["location"]
+        async with asyncio.timeout(120):
+            while not calls(tmp_path):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.01)
+        await client.post(f"{place}/cancel")
+        await ended(client, place)
+        before = app.path.read_text()
+        app.path.write_text(f"{before}seed: 99\n")
+        refused = await client.post(f"{place}/resume")
+        app.path.write_text(f"{before}# as it was\n")
+        resumed = await client.post(f"{place}/resume")
+        await ended(client, place)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "resume_refused")
+    assert "seed: not set → 99" in refused.text
+    assert resumed.status_code == 202, resumed.text
 
 
 async def test_a_run_is_resumed_while_its_last_files_are_closed(

@@ -17,13 +17,13 @@ from pydantic import JsonValue
 
 from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
 from burnish.projects.adopt import plan_undo
-from burnish.projects.adopt_files import NAME as ADOPTED
 from burnish.projects.description import STRATEGY, Doors, describe, from_stored, stored_doors
 from burnish.projects.dialects import Document, Flags, dialect_named, value_under
 from burnish.runs.build import RunDescription, written_spec
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import Header, RunRecord
 from burnish.runs.draft import Draft, FilePlace
+from burnish.runs.homes import ADOPTED
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.spec_changes import SpecChange, named_changes, spec_changes
 from burnish.system import read_text

@@ -33,6 +33,7 @@ from burnish.runs.case_work import CALL_LIMIT, CasePolicy
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Exported, Exporter, in_folders
+from burnish.runs.homes import ADOPTED
 from burnish.runs.run import Run
 from burnish.runs.spec import OutputSpec
 from burnish.runs.spec_changes import named_changes, spec_changes
@@ -213,20 +214,26 @@ def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> R
     try:
         header.require_same(inputs)
     except ResumeRefused as error:
-        raise _with_changes(error, header, setup) from None
+        raise _explained(error, header, setup, folder) from None
     remember_run(folder)  # it may have been moved
     redactor = redactor or Redactor.from_environment(extra=setup.secrets())
     return Run(setup, RunDirectory(folder, redactor=redactor), search=setup.strategy.search)
 
 
-def _with_changes(error: ResumeRefused, header: Header, setup: Setup) -> ResumeRefused:
+def _explained(error: ResumeRefused, header: Header, setup: Setup, folder: Path) -> ResumeRefused:
     """The error with the values of the description that are others, if there are any."""
+    message, remedy = error.message, error.remedy
     before, after = ({**each.spec} for each in (header.project, setup.project))
     own = {"source": None, "budget": None}
     changes = [*spec_changes({**before, **own}, {**after, **own})]
-    if not before or not after or not changes:
-        return error
-    return ResumeRefused(f"{error.message}:\n{named_changes(changes)}", remedy=error.remedy)
+    if before and after and changes:
+        message += f":\n{named_changes(changes)}"
+    if (folder / ADOPTED).exists():
+        remedy = (
+            f"`burnish adopt {header.id} --undo` takes out of your files what the run found, if "
+            f"that is what has changed; else {remedy}"
+        )
+    return ResumeRefused(message, remedy=remedy)
 
 
 def _elsewhere(run: str, setup: Setup) -> ResumeRefused:
