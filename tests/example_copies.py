@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from burnish.projects.adopt_files import NAME as ADOPTED
 from burnish.projects.adopt_files import Adopted, AdoptedFile, without
+from burnish.runs.homes import ADOPTED
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"

@@ -146,14 +146,14 @@ def test_optimize_with_resume_goes_on_too(burnish: Burnish, stopped: Path) -> No
     assert "3 trials" in said.out
 
 
-def test_a_run_goes_on_as_it_was_described_whatever_its_file_says_now(
+def test_a_run_whose_file_is_gone_goes_on_as_it_was_described(
     burnish: Burnish, stopped: Path
 ) -> None:
-    toy = stopped.parent / "toy.yaml"
-    toy.write_text(toy.read_text().replace("train: 6", "train: 5"), encoding="utf-8")
-    assert "train 6, holdout 4" in burnish("runs", "resume", "part", "--max-trials", "3").out
-    toy.unlink()
-    assert "4 trials" in burnish("runs", "resume", "part", "--max-trials", "4").out
+    (stopped.parent / "toy.yaml").unlink()
+    said = burnish("runs", "resume", "part", "--max-trials", "3")
+    assert "train 6, holdout 4" in said.out
+    words = " ".join(said.out.split())
+    assert "toy.yaml is not there any more: the run goes on with its stored description" in words
 
 
 def test_resume_is_refused_with_flags_that_make_another_search(
@@ -211,18 +211,19 @@ def test_runs_in_two_places_under_one_name_are_told_apart(burnish: Burnish, toy:
     assert burnish("runs", "show", "a/run", "--json").json["folder"].endswith("/a/run")
 
 
-def test_a_file_that_was_edited_since_does_not_reach_a_run_that_goes_on(
+def test_a_fork_without_a_file_takes_what_the_run_was_started_with(
     burnish: Burnish, toy: Path
 ) -> None:
     toy.write_text(f"{SMALL}budget: {{max_trials: 1}}\n".replace("test: 4", "test: 0"))
     assert burnish("optimize", str(toy), "-q", "-o", "r").code == 0
     toy.write_text(f"{toy.read_text(encoding='utf-8')}seed: 99\n", encoding="utf-8")
-    said = burnish("runs", "resume", "r", "--max-trials", "2", "--progress", "lines")
+    refused(burnish("runs", "resume", "r"), "toy.yaml:5 seed: not set → 99", "--fork r")
+    said = burnish("optimize", "--fork", "r", "-o", "f", "--max-trials", "2", "--progress", "lines")
     assert said.code == 0, said.err
     words = " ".join(said.out.split())
     assert "toy.yaml has changed since this run started" in words
     assert "burnish optimize toy.yaml --fork r" in words
-    assert json.loads(Path("r/run.json").read_text(encoding="utf-8"))["seed"] != 99
+    assert json.loads(Path("f/run.json").read_text(encoding="utf-8"))["seed"] != 99
 
 
 @pytest.mark.parametrize(

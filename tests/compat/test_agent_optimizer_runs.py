@@ -16,7 +16,7 @@ import pytest
 
 from burnish.compat import OptimizeResult, TargetPrompt
 from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
-from burnish.projects.description import described_again
+from burnish.projects.resuming import described_again
 from burnish.runs.directory import Header
 from burnish.strategies.reflective.result_files import write_result_files
 from burnish.testing.servers import HttpRequest

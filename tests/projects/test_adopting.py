@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from burnish.core.errors import BurnishError, RunLocked
 from burnish.core.surfaces import DemonstratedCall, Demonstration, Value
 from burnish.projects.adopt import Plan, adopt, adopting, plan_adoption, plan_undo, undo
-from burnish.projects.adopt_files import NAME as RECORD
 from burnish.projects.adopt_files import carried_over, hunks, without, write_together
 from burnish.projects.agent.dialect import file_changes
 from burnish.runs.directory import RunRecord
+from burnish.runs.homes import ADOPTED as RECORD
 from burnish.system import FileLock, Redactor
 from burnish.targets.agent.blocks import demonstrations_of
 from burnish.targets.agent.files import load_agent

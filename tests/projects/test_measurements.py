@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.core.errors import ConfigError
+from burnish.core.errors import ConfigError, ResumeRefused
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
     PreparedMeasurement,
@@ -110,6 +110,9 @@ def test_it_goes_on_from_what_run_json_says_alone(tmp_path: Path) -> None:
     assert (header.strategy, header.project.kind) == ("measure", "python")
     assert header.project.spec["data"] == {"cases": [{"file": "other.jsonl"}]}
     Path("agent.yaml").write_text("kind: nothing at all", encoding="utf-8")
+    with pytest.raises(ResumeRefused, match="kind: 'python' → 'nothing at all'"):
+        measurement_for(Path("agent.yaml"), {}, resume=tmp_path / "run")
+    Path("agent.yaml").unlink()
     again = measurement_for(Path("agent.yaml"), {"concurrency": 1}, resume=tmp_path / "run")
     second = measure(again, resumed=tmp_path / "run").report
     assert second is not None

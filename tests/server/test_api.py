@@ -12,7 +12,17 @@ import pytest
 from burnish.server import Datasets, FileApp, create_app
 from burnish.server.stores import RunStatus
 from burnish.testing.servers import ScriptedServer
-from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, toy_app, until
+from tests.server.world import (
+    RUN,
+    Door,
+    calls,
+    desk_app,
+    knocked,
+    listening,
+    manager_of,
+    toy_app,
+    until,
+)
 
 pytestmark = pytest.mark.slow
 API = "/api/v1"
@@ -159,6 +169,27 @@ async def test_cancel_and_resume(tmp_path: Path) -> None:
     assert run["status"] == "succeeded"
 
 
+async def test_a_run_whose_file_says_something_else_is_not_resumed(tmp_path: Path) -> None:
+    app = toy_app(tmp_path, seconds=0.05)
+    async with listening(create_app(manager_of(tmp_path, app))) as client:
+        made = await client.post(f"{API}/apps/toy/runs", json={"id": "r"})
+        place = made.headers["location"]
+        async with asyncio.timeout(120):
+            while not calls(tmp_path):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.01)
+        await client.post(f"{place}/cancel")
+        await ended(client, place)
+        before = app.path.read_text()
+        app.path.write_text(f"{before}seed: 99\n")
+        refused = await client.post(f"{place}/resume")
+        app.path.write_text(f"{before}# as it was\n")
+        resumed = await client.post(f"{place}/resume")
+        await ended(client, place)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "resume_refused")
+    assert "seed: not set → 99" in refused.text
+    assert resumed.status_code == 202, resumed.text
+
+
 async def test_a_run_is_resumed_while_its_last_files_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +271,29 @@ async def test_an_evaluation_of_a_file(tmp_path: Path) -> None:
     assert (run["status"], run["strategy"]) == ("succeeded", "measure"), run["error"]
     assert report["summary"]["total_tests"] == 1
     assert [each["id"] for each in listed["runs"]] == ["e"]
+
+
+async def test_a_file_that_names_its_strategy_is_measured(tmp_path: Path) -> None:
+    """Also as a grid, whose columns are measurements."""
+    (tmp_path / "named_strategy_agent.py").write_text("def answer(question):\n    return 'b'\n")
+    (tmp_path / "s.md").write_text("Say it.\n")
+    (tmp_path / "cases.jsonl").write_text(CASES)
+    file = tmp_path / "echo.yaml"
+    file.write_text(
+        "kind: prompts\ntarget: {python: {call: 'named_strategy_agent:answer', usd_per_call: 0}}\n"
+        "prompts: {system: s.md}\nisolation: isolated\ntrain: cases.jsonl\n"
+        "metrics: [{type: standard, metric: equality}]\n"
+        "strategy: backprop\nbackprop: {max_rounds: 2}\n"
+    )
+    app = FileApp(name="echo", path=file, datasets=Datasets(folder=tmp_path / "data" / "datasets"))
+    async with listening(create_app(manager_of(tmp_path, app))) as client:
+        one = await client.post(f"{API}/evaluations", json={"app": "echo", "id": "e"})
+        grid: dict[str, Any] = {"app": "echo", "id": "g", "values": {"system": ["A.", "B."]}}
+        columns = await client.post(f"{API}/grids", json=grid)
+        assert (one.status_code, columns.status_code) == (201, 201), one.text + columns.text
+        for name in ("e", "g-1", "g-2"):
+            run = await ended(client, f"{API}/apps/echo/runs/{name}")
+            assert (run["status"], run["strategy"]) == ("succeeded", "measure"), run["error"]
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,9 @@ def describe_task(
         "target": spec.model_copy(update=fields),
         "strategy": strategy.model_copy(update={"settings": changed}),
     }
-    return replace(description, spec=description.spec.model_copy(update=update))
+    own = [("target", name) for name in fields]
+    own += [("strategy", "settings", name) for name in settings or ()]
+    return replace(description, spec=description.spec.model_copy(update=update).overriding(*own))
 
 
 def _open_delegation(setup: Setup, folder: Path) -> Run:

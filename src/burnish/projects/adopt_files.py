@@ -20,13 +20,11 @@ from pydantic import Field
 from burnish.core.content import codec, from_json
 from burnish.core.errors import FileTrouble, JournalTrouble
 from burnish.core.trials import TrialRow
-from burnish.runs.homes import FileChange, changed_meanwhile, lines_of
+from burnish.runs.homes import ADOPTED, FileChange, changed_meanwhile, lines_of
 from burnish.system import read_bytes, write_atomic, write_inside
 from burnish.system.borrowed_files import undone_if_killed
 from burnish.system.files import file_trouble, spare_beside
 from burnish.system.restoration import digest
-
-NAME = "adopted.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +141,7 @@ class AdoptedFile:
         before = without(now.decode(), self.hunks).encode()
         if digest(before) != self.before:
             raise JournalTrouble(
-                f"{NAME} does not contain the earlier content of {path}",
+                f"{ADOPTED} does not contain the earlier content of {path}",
                 remedy="put the file back from your version control",
             )
         return FileChange(path=path, before=now, after=before)
@@ -178,7 +176,7 @@ class Adopted:
 
     @classmethod
     def read(cls, folder: Path) -> "Adopted | None":
-        path = folder / NAME
+        path = folder / ADOPTED
         if not path.exists():
             return None
         try:
@@ -190,7 +188,7 @@ class Adopted:
     def write(self, folder: Path) -> None:
         data = codec(Adopted).encode(self)
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_inside(folder, NAME, text)
+        write_inside(folder, ADOPTED, text)
 
     @property
     def standing(self) -> AdoptionState:

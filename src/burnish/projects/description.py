@@ -23,7 +23,6 @@ from burnish.core.errors import (
     ConfigError,
     JournalTrouble,
     Problem,
-    ResumeRefused,
     first_problems,
 )
 from burnish.core.formatting import alternatives
@@ -185,10 +184,10 @@ def doors_of(paths: Iterable[Path], strategy: str | None = None) -> Doors | None
 def doors_of_run(folder: Path) -> Doors | None:
     """The doors of a resumed run; None if a program described it."""
     spec = Header.read(folder).project.spec
-    return _stored_doors(spec, source=f"{folder.name}/{HEADER}") if spec else None
+    return stored_doors(spec, source=f"{folder.name}/{HEADER}") if spec else None
 
 
-def _stored_doors(spec: Mapping[str, Any], *, source: str) -> Doors:
+def stored_doors(spec: Mapping[str, Any], *, source: str) -> Doors:
     match spec:
         case {"target": {"kind": str(kind)}, "strategy": {"name": str(name)}, "source": {}}:
             return Doors.of(kind, name)
@@ -313,13 +312,14 @@ def describe(
     """The run of a file; flags override the file, and the file overrides the environment."""
     env = os.environ if environ is None else environ
     chosen = dialect or dialect_of(document)
+    # A measurement is no choice: its strategy is named by the command.
+    named = [("strategy", "name")] if flags.get(STRATEGY) is not None else []
     document, flags = chosen.with_flags(document, flags)
     strategy = _strategy(document, chosen, flags, env, request)
     doors = Doors(target=target_plugin(chosen.target), strategy=strategy)
     draft = Draft(document.name)
     draft.mark("target", document.place())
     draft.default("target.kind", chosen.target)
-    draft.default("strategy.name", strategy.name)
     draft.default("strategy.settings", {})
     for name, value in chosen.settings.items():
         if name in strategy.Settings.model_fields:
@@ -345,7 +345,14 @@ def describe(
     except ConfigError as error:
         problems = error.problems
     doors.put_flags(draft, flags)
+    overridden = [*draft.overridden(), *named]
+    # Last: the file may name another one, as it does where it is measured instead of searched.
+    draft.put("strategy.name", strategy.name, strength=Strength.FLAG)
     data, places, written = _assembled(draft)
+    source = cast("dict[str, JsonValue]", data["source"])
+    source["overridden"] = [[*map(str, path)] for path in overridden]
+    if environment := draft.from_environment(places):
+        source["environment"] = [[*map(str, path)] for path in environment]
     try:
         spec = validated(data, doors.model, places)
     except ConfigError as error:
@@ -372,28 +379,6 @@ def _line(problem: Problem) -> int:
     return int(place[1]) if place else 0
 
 
-def described_again(
-    folder: Path, flags: Flags, *, file: Path | None = None, as_new: bool = False
-) -> RunDescription:
-    """The run as run.json describes it, changed by newer flags.
-
-    `file` is the new location of its project file; `as_new` drops what should happen at its end.
-    """
-    header = Header.read(folder)
-    if not header.project.spec and header.project.kind != "python":
-        raise ResumeRefused(
-            f"run {header.id} was made by an earlier version of burnish, without a description",
-            remedy="start it again; the old run can still be shown and compared",
-        )
-    if not header.project.spec:
-        raise ResumeRefused(
-            f"run {header.id} was started from a Python program",
-            remedy=f"to continue, run that program again with the folder {folder}",
-        )
-    stored = {k: v for k, v in header.project.spec.items() if not (as_new and k == "output")}
-    return from_stored(stored, flags, source=f"{folder.name}/{HEADER}", file=file)
-
-
 def from_stored(
     stored: Mapping[str, JsonValue],
     flags: Flags,
@@ -403,7 +388,7 @@ def from_stored(
 ) -> RunDescription:
     """A stored description, changed by flags; `file` is its new location."""
     data = cast("dict[str, Any]", with_literals(dict(stored)))
-    doors = _stored_doors(data, source=source)
+    doors = stored_doors(data, source=source)
     if not isinstance(folder := data["source"].get("folder"), str):
         raise _damaged(source)
     load_dotenv(Path(folder), os.environ)

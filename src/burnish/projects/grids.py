@@ -69,6 +69,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.events import Listener
 from burnish.runs.plugins import TargetPlugin, Variant, target_plugin
 from burnish.runs.progress import sweeps
+from burnish.runs.spec_changes import spec_changes
 from burnish.system import FileLock, Redactor, place_inside, read_bytes, write_inside
 
 GRID_FILES = frozenset({GRID, GRID_RESULTS, COLUMNS, REPORT, PAGE, LOCK})
@@ -240,6 +241,8 @@ class _ColumnMaker:
         name = spec.source.name or Path(spec.source.file).stem
         source = spec.source.model_copy(update={"name": f"{name} · {choice.label}"})
         spec = spec.model_copy(update={"source": source})
+        own = spec_changes(self._description.spec.to_json(), spec.to_json())
+        spec = spec.overriding(*(tuple(map(str, each.path)) for each in own))
         made = from_description(replace(self._description, spec=spec), models=self._models)
         made.setup.check()
         ours, theirs = made.setup.inputs(), self._base.setup.inputs()

@@ -1,9 +1,8 @@
 """From a project file or a stored run to a Setup, and running it."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,8 +11,9 @@ from pydantic import JsonValue
 from burnish.core.cases import Dataset
 from burnish.core.errors import ConfigError, FileTrouble, Problem, ResumeRefused
 from burnish.models.factory import Models
-from burnish.projects.description import Request, describe, described_again
+from burnish.projects.description import Request, describe
 from burnish.projects.dialects import Document, Flags
+from burnish.projects.resuming import described_again
 from burnish.reports.rendering import write_report
 from burnish.runs.build import RunDescription, build
 from burnish.runs.directory import NAME as HEADER
@@ -24,8 +24,6 @@ from burnish.runs.plugins import strategy_plugin, target_plugin
 from burnish.runs.run import Run
 from burnish.runs.setup import RESULTS as RUN_RESULTS
 from burnish.runs.setup import Setup, resume, start
-from burnish.runs.spec import Source
-from burnish.system import read_text
 from burnish.system.shutdown import notebook_display, run_to_end
 
 if TYPE_CHECKING:
@@ -201,10 +199,7 @@ def reload_project(
     if not header.project.spec and header.project.kind != "python":
         return _of_old_run(header, flags, file=file, models=models)
     described = described_again(folder, flags, file=file, as_new=as_new)
-    project = _loaded(described, models, folder)
-    # Last, since notes are told by their number, and the others were told at the start.
-    notes = (*project.setup.notes, *_changed(described.spec.source, header))
-    return replace(project, setup=replace(project.setup, notes=notes))
+    return _loaded(described, models, folder)
 
 
 def _loaded(
@@ -213,21 +208,6 @@ def _loaded(
     home = Path(described.spec.source.folder)
     setup = build(described, models=models, folder=folder)
     return LoadedProject(setup=setup, root=home / RUN_RESULTS)
-
-
-def _changed(source: Source, header: Header) -> tuple[str, ...]:
-    path = Path(source.file)
-    if not source.digest or not path.is_file():
-        return ()
-    now = hashlib.sha256(read_text(path).removeprefix("\ufeff").encode()).hexdigest()[:16]
-    if now == source.digest:
-        return ()
-    message = f"{path.name} has changed since this run started"
-    message += ": the run continues with the old description"
-    if strategy_plugin(header.strategy).over:
-        return (message,)
-    fork = f"`burnish optimize {path.name} --fork {header.id}`"
-    return (f"{message}; {fork} starts from the file as it is now",)
 
 
 def _of_old_run(

@@ -18,7 +18,7 @@ from burnish.core.protocols import DescribedMetric
 from burnish.core.surfaces import Value
 from burnish.metrics.turns import Layered
 from burnish.models.factory import Models
-from burnish.projects.description import Doors, Request, describe, described_again
+from burnish.projects.description import Doors, Request, describe
 from burnish.projects.dialects import (
     Dialect,
     Document,
@@ -30,6 +30,7 @@ from burnish.projects.dialects import (
 )
 from burnish.projects.file_kinds import RecordedCases
 from burnish.projects.launch import launch, launched, start_or_resume, write_page
+from burnish.projects.resuming import described_again
 from burnish.reports.evaluation import NAME, About, Bill, EvalReport
 from burnish.reports.evaluation_cases import CaseRow, Complaint, Trouble, complaints_of, unwell
 from burnish.reports.evaluation_page import (

@@ -130,8 +130,8 @@ def build(
                     if strategy.proposes
                     else ()
                 ),
-                *description.notes,
                 *_key_notes(description),
+                *description.notes,  # last, since a resume has others, and they have numbers
             ),
             redact=spec.output.redact,
             tracking=spec.tracking,
@@ -157,7 +157,9 @@ def _project(description: RunDescription, building: Building, parts: TargetParts
     if building.live is not None:
         return Project(config=parts.record)
     source = description.spec.source
-    spec = kept_spec(description)
+    settled = [("target", name) for name in parts.settled]
+    kept = description.spec.overriding(*settled) if settled else description.spec
+    spec = kept_spec(replace(description, spec=kept))
     spec["target"] = {**cast("dict[str, JsonValue]", spec["target"]), **parts.settled}
     return Project(kind=source.kind, file=source.file, config=parts.record, spec=spec)
 
@@ -194,10 +196,16 @@ def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPoo
 
 def kept_spec(description: RunDescription) -> dict[str, JsonValue]:
     """The description as run.json and the service store it."""
+    data = written_spec(description)
+    return without_literals(data, description.places, Redactor.from_environment())
+
+
+def written_spec(description: RunDescription) -> dict[str, JsonValue]:
+    """The description with `${VAR}` as written."""
     data = description.spec.to_json()
     for path in description.spec.source.variables:
         _write(data, description.written, path)
-    return without_literals(data, description.places, Redactor.from_environment())
+    return data
 
 
 def _key_notes(description: RunDescription) -> Iterator[str]:

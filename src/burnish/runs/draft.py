@@ -174,6 +174,16 @@ class Draft:
             (each.path, each.value if each.written is None else each.written) for each in entries
         )
 
+    def overridden(self) -> list[TreePath]:
+        """The fields that something stronger than the file has set or removed."""
+        stronger = (each.path for each in self._entries if each.strength > Strength.FILE)
+        return list(dict.fromkeys(stronger))
+
+    def from_environment(self, places: Places) -> list[TreePath]:
+        """The fields whose value is that of an environment variable."""
+        entries = (each for each in self._entries if each.strength is Strength.ENVIRONMENT)
+        return [each.path for each in entries if places.by_path.get(each.path) == each.place]
+
     def _by_strength(self) -> list[_Entry]:
         return sorted(self._entries, key=lambda each: each.strength)
 

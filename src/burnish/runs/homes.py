@@ -24,6 +24,8 @@ from burnish.system.yaml import value_in, with_values
 
 FILES = "files"
 """The key of `Project.config` with hashes of the files that the run measured."""
+ADOPTED = "adopted.json"
+"""The file of a run that says what was written into the user's files."""
 _HOMES = "homes"
 _BOM = "\ufeff"
 

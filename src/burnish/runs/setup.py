@@ -33,8 +33,10 @@ from burnish.runs.case_work import CALL_LIMIT, CasePolicy
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Exported, Exporter, in_folders
+from burnish.runs.homes import ADOPTED
 from burnish.runs.run import Run
 from burnish.runs.spec import OutputSpec
+from burnish.runs.spec_changes import named_changes, spec_changes
 from burnish.system import Redactor, make_folder, remove_stale_temporaries
 from burnish.system.variables import expanded_secrets
 from burnish.version import VERSION
@@ -209,10 +211,29 @@ def resume(setup: Setup, folder: Path, *, redactor: Redactor | None = None) -> R
     if header.inputs.get(_MODEL_ADDRESS) != inputs.get(_MODEL_ADDRESS):
         # Before the rest, which may differ since it has the addresses in it.
         raise _elsewhere(header.id, setup)
-    header.require_same(inputs)
+    try:
+        header.require_same(inputs)
+    except ResumeRefused as error:
+        raise _explained(error, header, setup, folder) from None
     remember_run(folder)  # it may have been moved
     redactor = redactor or Redactor.from_environment(extra=setup.secrets())
     return Run(setup, RunDirectory(folder, redactor=redactor), search=setup.strategy.search)
+
+
+def _explained(error: ResumeRefused, header: Header, setup: Setup, folder: Path) -> ResumeRefused:
+    """The error with the values of the description that are others, if there are any."""
+    message, remedy = error.message, error.remedy
+    before, after = ({**each.spec} for each in (header.project, setup.project))
+    own = {"source": None, "budget": None}
+    changes = [*spec_changes({**before, **own}, {**after, **own})]
+    if before and after and changes:
+        message += f":\n{named_changes(changes)}"
+    if (folder / ADOPTED).exists():
+        remedy = (
+            f"`burnish adopt {header.id} --undo` takes out of your files what the run found, if "
+            f"that is what has changed; else {remedy}"
+        )
+    return ResumeRefused(message, remedy=remedy)
 
 
 def _elsewhere(run: str, setup: Setup) -> ResumeRefused:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -57,7 +57,12 @@ class Source(Settings):
     folder: str = ""
     """The folder that relative paths in the description start from."""
     digest: str = ""
-    """A hash of the file when it was read; a resume reports whether it has changed."""
+    """A hash of the file when it was read; empty if no file was."""
+    overridden: tuple[tuple[str, ...], ...] | None = None
+    """The fields that do not come from the file but from flags, a request or a program; None in
+    runs from before this was recorded. A resume compares the others with the file."""
+    environment: tuple[tuple[str, ...], ...] = ()
+    """The fields that come from variables such as `BURNISH_SEED`: the file leaves them out."""
     variables: tuple[tuple[str, ...], ...] = ()
     """The fields of the description that are stored with `${VAR}` as written and expanded when the
     run is built."""
@@ -449,6 +454,12 @@ class RunSpec(Settings, Generic[T, S]):
     def to_json(self) -> dict[str, JsonValue]:
         """The values that were set, from which the same description can be read again."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def overriding(self, *paths: tuple[str, ...]) -> Self:
+        """The same description, in which a program has set these fields after reading the file."""
+        overridden = (*(self.source.overridden or ()), *paths)
+        source = self.source.model_copy(update={"overridden": overridden})
+        return self.model_copy(update={"source": source})
 
 
 # In quotes: as a class of its own it would be one more model to build, which nobody reads.

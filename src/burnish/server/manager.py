@@ -18,6 +18,7 @@ from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
 from burnish.journal.database_store import DatabaseJournals
 from burnish.projects.clients import NotAllowed
 from burnish.projects.evaluation_setup import stored_cases
+from burnish.projects.resuming import require_same_file
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import refuse_spent_test
 from burnish.runs.steering import Note, person_name, send, waiting
@@ -332,6 +333,7 @@ class RunManager:
         def plan() -> RunWork:
             if place.fetch():
                 refuse_spent_test(place.folder)
+                require_same_file(place.folder)
             return app.plan(request)
 
         if limits:

@@ -32,9 +32,10 @@ from burnish.projects.adopt import (
     same_value,
     undo,
 )
-from burnish.projects.description import Doors, describe, described_again, from_stored
+from burnish.projects.description import Doors, describe, from_stored
 from burnish.projects.dialects import GROUP as DIALECTS
 from burnish.projects.dialects import Dialect, Document, Flags, role_names
+from burnish.projects.resuming import described_again
 from burnish.reports.rendering import to_markdown
 from burnish.runs.build import RunDescription, build, kept_spec
 from burnish.runs.directory import RunRecord
