@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.truth.changing import RUNS as CHANGING_RUNS
+from benchmarks.truth.changing import changing_plays, changing_table
 from benchmarks.truth.cheats import Attempt, Cheat, all_cheats
 from benchmarks.truth.plays import Play, Played, own_home, results
 from benchmarks.truth.searches import SEARCHES
@@ -32,7 +34,7 @@ WORLDS: Mapping[str, tuple[Effect, Callable[[Sequence[Played]], Table]]] = {
     "gain": ("gain", gain_table),
     "power": ("power", power_table),
 }
-PARTS = (*WORLDS, "cheats")
+PARTS = (*WORLDS, "drift", "cheats")
 BASES = {"sealed": True, "fresh": False}
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- bench-truth begins -->", "<!-- bench-truth ends -->"
@@ -86,6 +88,10 @@ def _heading(arguments: argparse.Namespace) -> str:
 def _played(part: str, arguments: argparse.Namespace) -> Table:
     if part == "cheats":
         return cheat_table(_attempts())
+    if part == "drift":
+        runs, bases = min(arguments.runs, CHANGING_RUNS), [BASES[each] for each in arguments.basis]
+        plays = changing_plays(runs=runs, bases=bases)
+        return changing_table(list(results(plays, processes=arguments.processes)))
     effect, table = WORLDS[part]
     plays = [
         Play(strategy=strategy, effect=effect, sealed=BASES[basis], number=number)
