@@ -185,6 +185,16 @@ def test_the_command_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> No
     assert "| edits | sealed test | 2 |" in shown
 
 
+def test_the_part_about_judges_that_change_has_runs_with_and_without_a_gain(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["drift", "--runs", "1", "--basis", "fresh", "--processes", "1"])
+    shown = capsys.readouterr().out
+    for judge in ("a judge that drifts", "good and bad minutes"):
+        for at_once in (1, 8):
+            assert f"| {judge} | fresh draws | {at_once} | 1 |" in shown
+
+
 def test_only_what_is_between_the_marks_of_a_page_is_replaced() -> None:
     page = "before\n<!-- bench-truth begins -->\nold\n<!-- bench-truth ends -->\nafter\n"
     written = with_tables(page, "new")
@@ -192,3 +202,8 @@ def test_only_what_is_between_the_marks_of_a_page_is_replaced() -> None:
     assert written.startswith("before\n")
     assert written.endswith("after\n")
     assert with_tables(written, "new") == written
+    both = f"{page}<!-- bench-truth drift begins -->\nolder\n<!-- bench-truth drift ends -->\n"
+    alone = with_tables(both, "newer", "bench-truth drift")
+    assert alone.startswith(page)
+    assert "newer" in alone
+    assert "older" not in alone
