@@ -117,7 +117,7 @@ async def _direct(cases: tuple[Case, ...]) -> float:
     units = evaluator.units(agent.baseline, cases, range(1))
     started = time.perf_counter()
     blocks = evaluator.blocks(
-        units, scope=DirectEffects, size=len(units), look_ahead=0, seen=lambda _: None
+        units, scope=DirectEffects, size=len(units), look_ahead=0, seen=lambda _, __: None
     )
     async with aclosing(blocks) as parts:
         done = sum([len(part) async for part in parts])

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.page import add_option, made_with, write
+from benchmarks.truth.changing import RUNS as CHANGING_RUNS
+from benchmarks.truth.changing import changing_plays, changing_table
 from benchmarks.truth.cheats import Attempt, Cheat, all_cheats
 from benchmarks.truth.plays import Play, Played, own_home, results
 from benchmarks.truth.searches import SEARCHES
@@ -30,19 +32,25 @@ WORLDS: Mapping[str, tuple[Effect, Callable[[Sequence[Played]], Table]]] = {
     "gain": ("gain", gain_table),
     "power": ("power", power_table),
 }
-PARTS = (*WORLDS, "cheats")
+PARTS = (*WORLDS, "cheats", "drift")
 BASES = {"sealed": True, "fresh": False}
+_DRIFT = "drift"
+"""The part with a place of its own on the page: it can be renewed alone."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Play everything, print the tables, and return 1 if a goal is missed."""
     arguments = _parsed(argv)
-    tables = [_played(part, arguments) for part in arguments.parts]
-    text = "\n\n".join([f"{made_with('bench-truth', argv)}:", *map(str, tables)])
-    print(text)
-    if arguments.write:
-        write("bench-truth", text)
-    return 0 if all(table.met for table in tables) else 1
+    tables = {part: _played(part, arguments) for part in arguments.parts}
+    for block, alone in (("bench-truth", False), ("bench-truth drift", True)):
+        own = [str(table) for part, table in tables.items() if (part == _DRIFT) is alone]
+        if not own:
+            continue
+        text = "\n\n".join([f"{made_with('bench-truth', argv)}:", *own])
+        print(text)
+        if arguments.write:
+            write(block, text)
+    return 0 if all(table.met for table in tables.values()) else 1
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,6 +73,10 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def _played(part: str, arguments: argparse.Namespace) -> Table:
     if part == "cheats":
         return cheat_table(_attempts())
+    if part == _DRIFT:
+        runs, bases = min(arguments.runs, CHANGING_RUNS), [BASES[each] for each in arguments.basis]
+        plays = changing_plays(runs=runs, bases=bases)
+        return changing_table(list(results(plays, processes=arguments.processes)))
     effect, table = WORLDS[part]
     plays = [
         Play(strategy=strategy, effect=effect, sealed=BASES[basis], number=number)

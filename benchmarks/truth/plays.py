@@ -46,10 +46,14 @@ class Play:
         """What its claim should rest on."""
         return "sealed test" if self.sealed else "fresh draws"
 
+    def setup(self, world: World) -> Setup:
+        """The run in this world."""
+        return SEARCHES[self.strategy].setup(world)
+
     def result(self) -> "Played":
         """Make the run."""
         world = self.world()
-        setup = SEARCHES[self.strategy].setup(world)
+        setup = self.setup(world)
         with own_home() as folder:
             ending = asyncio.run(_driven(setup, folder / "run"))
         split = Split.TEST if self.sealed else Split.HOLDOUT

@@ -64,11 +64,11 @@ def null_table(played: Sequence[Played]) -> Table:
     """How often a gain is claimed where there is none."""
 
     def rate(group: Sequence[Played]) -> Rate:
-        share = Share.of_counts(_claims(group), len(group))
+        share = Share.of_counts(claims(group), len(group))
         return Rate(share=share, goal=FALSE_CLAIMS, at_most=True)
 
     def cells(group: Sequence[Played]) -> list[str]:
-        return [str(len(group)), _percent(each.changed for each in group)]
+        return [str(len(group)), percent(each.changed for each in group)]
 
     return _table(
         "**No proposal changes anything.** Some runs still end with another text, by luck. None of "
@@ -86,13 +86,13 @@ def shift_table(played: Sequence[Played]) -> Table:
     def rate(group: Sequence[Played]) -> Rate:
         # Fresh draws are of the cases that chose the winner: what is special about them stays.
         goal = FALSE_CLAIMS if group[0].play.sealed else None
-        return Rate(share=Share.of_counts(_claims(group), len(group)), goal=goal, at_most=True)
+        return Rate(share=Share.of_counts(claims(group), len(group)), goal=goal, at_most=True)
 
     def cells(group: Sequence[Played]) -> list[str]:
         offers = [each.truth.here for each in group if each.changed]
         return [
             str(len(group)),
-            _percent(each.changed for each in group),
+            percent(each.changed for each in group),
             _mean(offers, sign="+"),
         ]
 
@@ -125,8 +125,8 @@ def gain_table(played: Sequence[Played]) -> Table:
             str(len(shown)),
             _mean([each.truth.everywhere for each in offers]),
             _mean(errors, sign="+"),
-            _percent(each.covers_everywhere is True for each in shown),
-            f"{_claims(useless)} of {len(useless)}",
+            percent(each.covers_everywhere is True for each in shown),
+            f"{claims(useless)} of {len(useless)}",
         ]
 
     return _table(
@@ -155,7 +155,7 @@ def power_table(played: Sequence[Played]) -> Table:
     """How often a gain is claimed that is large enough to be shown."""
 
     def rate(group: Sequence[Played]) -> Rate:
-        return Rate(share=Share.of_counts(_claims(group), len(group)), goal=POWER)
+        return Rate(share=Share.of_counts(claims(group), len(group)), goal=POWER)
 
     def cells(group: Sequence[Played]) -> list[str]:
         shown = group[0].play.smallest_shown
@@ -163,7 +163,7 @@ def power_table(played: Sequence[Played]) -> Table:
             str(len(group)),
             f"{shown:.3f}",
             f"{2 * shown:.3f}",
-            _percent(each.changed for each in group),
+            percent(each.changed for each in group),
         ]
 
     return _table(
@@ -216,7 +216,8 @@ def _groups(played: Sequence[Played]) -> Iterator[tuple[tuple[str, str], list[Pl
         yield key, [each for each in played if (each.play.strategy, each.play.basis) == key]
 
 
-def _claims(played: Iterable[Played]) -> int:
+def claims(played: Iterable[Played]) -> int:
+    """How many of these runs claim a gain."""
     return sum(each.verdict == "improved" for each in played)
 
 
@@ -224,7 +225,8 @@ def _mean(values: Sequence[float], *, sign: str = "") -> str:
     return f"{fmean(values):{sign}.3f}" if values else "–"
 
 
-def _percent(flags: Iterable[bool]) -> str:
+def percent(flags: Iterable[bool]) -> str:
+    """A share in words; a dash of nothing."""
     values = list(flags)
     return f"{fmean(values):.0%}" if values else "–"
 

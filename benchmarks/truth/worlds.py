@@ -170,12 +170,12 @@ class TaskWorld(World):
         return TrueGain(here=self._gain(text), everywhere=self._gain(text))
 
     def _gain(self, text: str) -> float:
-        return self.help * math.fsum(_SIGNS[sign] for _, sign in _LINE.findall(text))
+        return self.help * helps_in(text)
 
     @classmethod
     def smallest_shown(cls, repeats: int) -> float:
         """The same for one case: the interval is Student's t over the draws of both sides."""
-        return _student(2 * repeats - 2) * cls.NOISE * math.sqrt(2 / repeats)
+        return student(2 * repeats - 2) * cls.NOISE * math.sqrt(2 / repeats)
 
 
 def _case(place: int, kind: int) -> Case:
@@ -213,13 +213,18 @@ def _half_width(gain: float, cases: int, repeats: int) -> float:
     )
     noise = fmean(p * (1 - p) for p in (*before, *after)) * 2 / repeats
     uneven = pvariance([new - old for new, old in zip(after, before, strict=True)])
-    return _student(cases - 1) * math.sqrt((noise + uneven) / cases)
+    return student(cases - 1) * math.sqrt((noise + uneven) / cases)
 
 
-def _student(freedom: int) -> float:
+def student(freedom: int) -> float:
     """The 97.5 % quantile of Student's t, by the expansion of Cornish and Fisher."""
     z = 1.959964
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def helps_in(text: str) -> float:
+    """How many lines of a text help, less those that harm."""
+    return math.fsum(_SIGNS[sign] for _, sign in _LINE.findall(text))

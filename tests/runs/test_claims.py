@@ -408,7 +408,7 @@ async def test_the_results_reach_no_decision(tmp_path: Path) -> None:
         await search(run)
         seen.append(len(run.offers.results(run.incumbent.id)))
         before = run.offers.evaluation(run.incumbent.id)
-        await confirm(run, run.incumbent)
+        await confirm(run)
         seen.append(len(run.offers.results(run.incumbent.id)))
         assert run.offers.evaluation(run.incumbent.id) == before
 

@@ -183,3 +183,13 @@ def test_the_command_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert f'`make bench-truth ARGS="{" ".join(names)}"`' in shown
     assert "| edits | sealed test | 2 |" in shown
+
+
+def test_the_part_about_judges_that_change_has_runs_with_and_without_a_gain(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["drift", "--runs", "1", "--basis", "fresh", "--processes", "1"])
+    shown = capsys.readouterr().out
+    for judge in ("a judge that drifts", "good and bad minutes"):
+        for at_once in (1, 8):
+            assert f"| {judge} | fresh draws | {at_once} | 1 |" in shown

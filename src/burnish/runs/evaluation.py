@@ -14,7 +14,7 @@ from collections.abc import (
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
 from burnish.core.content import Json, codec, record
@@ -52,6 +52,8 @@ from burnish.runs.events import Exporter
 from burnish.runs.spec import TrackingSpec
 from burnish.runs.stoppers import outage, unjudged
 from burnish.system.redaction import Shapes
+
+T = TypeVar("T")
 
 
 @record
@@ -134,8 +136,9 @@ class Evaluator:
         self._executor = executor
         self._policy = policy
         self._places, self._turns = FairSemaphore(concurrency), Turnstile()
+        self._rows = FairSemaphore(concurrency)
         self._weighted = frozenset(weighted)
-        self._outcomes, self._scored = codec(Outcome), codec(Scores)
+        self._outcomes, self._graded = codec(Outcome), codec(Scores)
         self._grading: list[Json] = [[metric.name, metric.fingerprint] for metric in self._metrics]
 
     def units(
@@ -156,7 +159,7 @@ class Evaluator:
         scope: Callable[[], Scope],
         size: int,
         look_ahead: int,
-        seen: Callable[[EvaluatedCase], None],
+        seen: Callable[[WorkUnit, EvaluatedCase], None],
         breaker: "Callable[[], Breaker | None] | None" = None,
         only_here: "_OnlyHere | None" = None,
     ) -> AsyncGenerator[list[EvaluatedCase], None]:
@@ -184,13 +187,13 @@ class Evaluator:
         self,
         units: Sequence[WorkUnit],
         scope: Callable[[], Scope],
-        seen: Callable[[EvaluatedCase], None],
+        seen: Callable[[WorkUnit, EvaluatedCase], None],
         breaker: "Breaker | None",
         only_here: "_OnlyHere | None",
     ) -> list[EvaluatedCase]:
         async def work(unit: WorkUnit) -> EvaluatedCase:
             done = await self.case(unit, scope, only_here)
-            seen(done)
+            seen(unit, done)
             return done
 
         block: list[EvaluatedCase] = []
@@ -209,18 +212,57 @@ class Evaluator:
         A refused key or model ends the run, unless `only_here` says that only this candidate is
         refused: then the result is missing.
         """
-        while True:
-            try:
-                return await self._case(unit, scope(), only_here)
-            except WorkerLost:
-                # Its calls in flight are billed; what the journal has is not paid again.
-                continue
+        return await self._scored(await self._ran(unit, scope(), only_here))
 
-    async def _case(
-        self, unit: WorkUnit, scope: Scope, only_here: "_OnlyHere | None"
-    ) -> EvaluatedCase:
-        whole: list[Outcome] = []
-        call = Call(
+    def rows(
+        self, candidates: Sequence[Candidate], cases: Collection[Case], draws: Sequence[int]
+    ) -> list[tuple[WorkUnit, ...]]:
+        """The units of one or two candidates: a row for each case and draw, in the order to run.
+
+        Who goes first is the sequence of Thue and Morse. Each goes first as often, and neither a
+        trend nor a rhythm, as of an endpoint with four servers in turn, is on one side.
+        """
+        sides = (self.units(candidate, cases, draws) for candidate in candidates)
+        rows = enumerate(zip(*sides, strict=True))
+        return [row[::-1] if number.bit_count() % 2 else row for number, row in rows]
+
+    async def side_by_side(
+        self,
+        rows: Sequence[Sequence[WorkUnit]],
+        *,
+        scope: Callable[[Sequence[WorkUnit]], Scope],
+        seen: Callable[[WorkUnit, EvaluatedCase], None],
+    ) -> AsyncGenerator[list[tuple[WorkUnit, EvaluatedCase]], None]:
+        """The results of each row, in the order of its units.
+
+        A model or a judge that changes meanwhile changes both sides of a row alike: they are run
+        one right after the other, and only then judged, one right after the other. Otherwise the
+        side that answers sooner would always meet the judge sooner.
+        """
+
+        async def work(row: Sequence[WorkUnit]) -> list[tuple[WorkUnit, EvaluatedCase]]:
+            await self._rows.acquire()
+            with _Place(self._rows):
+                ran = [await self._ran(unit, scope(row), None) for unit in row]
+            done: list[tuple[WorkUnit, EvaluatedCase]] = []
+            for each in ran:
+                done.append((each.unit, await self._scored(each)))
+                seen(*done[-1])
+            return done
+
+        async with aclosing(self._executor.map(rows, work)) as ordered:
+            async for done in ordered:
+                yield done
+
+    def effects(self, unit: WorkUnit) -> list[Call[Any]]:
+        """What is done for a unit: its run, and its scores."""
+        run = self._run_call(unit)
+        return [run, self._score_call(unit.case, run.key)]
+
+    def _run_call(
+        self, unit: WorkUnit, whole: Callable[[Outcome], None] | None = None
+    ) -> Call[Outcome]:
+        return Call(
             kind="run",
             request={
                 "target": unit.target.fingerprint,
@@ -235,11 +277,27 @@ class Evaluator:
             otherwise=lambda error: Outcome(failure=invalid_output(error)),
             own_text=lambda: unit.case.text,
             withheld=lambda outcome: replace(outcome, withheld=True),
-            whole=whole.append,
+            whole=whole,
         )
-        outcome, key = unit.case.recorded, ""
-        if outcome is None:
-            key = call.key
+
+    def _score_call(self, case: Case, run_key: str) -> Call[Scores]:
+        return Call(
+            kind="score",
+            request={"run": run_key, "metrics": self._grading},
+            codec=self._graded,
+            estimate=NOTHING,
+            computed=True,
+            otherwise=lambda error: Scores(scores=no_scores(self._metrics, error.message)),
+            own_text=lambda: case.text,
+        )
+
+    async def _ran(self, unit: WorkUnit, scope: Scope, only_here: "_OnlyHere | None") -> "_Ran":
+        whole: list[Outcome] = []
+        call = self._run_call(unit, whole.append)
+        if unit.case.recorded is not None:
+            return _Ran(unit=unit, scope=scope, call=call, outcome=unit.case.recorded, whole=whole)
+
+        async def performed() -> Outcome:
             await self._places.acquire()
             with _Place(self._places) as place:
 
@@ -256,33 +314,38 @@ class Evaluator:
                     return receipt
 
                 try:
-                    outcome = await scope.once(call, run)
+                    return await scope.once(call, run)
                 except ModelRefused as error:
                     if only_here is None or not await only_here(unit.case):
                         raise
-                    outcome = await scope.once(call, partial(_not_admitted, error))
+                    return await scope.once(call, partial(_not_admitted, error))
+
+        outcome = await _despite_losses(performed)
+        return _Ran(unit=unit, scope=scope, call=call, outcome=outcome, whole=whole)
+
+    async def _scored(self, ran: "_Ran") -> EvaluatedCase:
+        unit, outcome, scope = ran.unit, ran.outcome, ran.scope
 
         async def to_score(effects: Scope) -> Outcome:
-            assert outcome is not None
             if not outcome.withheld:
                 return outcome
-            if whole:
-                return whole[-1]
+            if ran.whole:
+                return ran.whole[-1]
             if unit.case.recorded is not None:
                 raise _NotWhole("a key was removed from the recorded answer: record it again")
             # It ended before it was scored, and only a part of the answer was stored.
-            again = replace(call, request={"again": call.request}, whole=None)
+            again = replace(ran.call, request={"again": ran.call.request}, whole=None)
             return await effects.once(again, lambda inner: self._work.run(unit, inner))
 
         await self._turns.wait()
-        scores = await self._scores(unit.case, outcome, call.key, scope, to_score)
+        scores = await _despite_losses(lambda: self._scores(ran, to_score))
         result = CaseResult(case=unit.case.id, draw=unit.draw, outcome=outcome, scores=scores)
         in_doubt = [score for score in scores if score.missing or score.unreachable]
         judged = self._judged(unit.case) if in_doubt else ()
         return EvaluatedCase(
             result=result,
             spends=scope.used,
-            run=key,
+            run="" if unit.case.recorded is not None else ran.call.key,
             outage=outage(result, judged),
             unjudged=unjudged(result, judged),
         )
@@ -303,13 +366,9 @@ class Evaluator:
         return [metric.name for metric in counting if not metric.estimate(case).is_nothing]
 
     async def _scores(
-        self,
-        case: Case,
-        outcome: Outcome,
-        run_key: str,
-        scope: Scope,
-        to_score: Callable[[Scope], Awaitable[Outcome]],
+        self, ran: "_Ran", to_score: Callable[[Scope], Awaitable[Outcome]]
     ) -> tuple[Score, ...]:
+        case, outcome = ran.unit.case, ran.outcome
         if outcome.missing and outcome.failure is not None:
             return no_scores(self._metrics, outcome.failure.message)
         if outcome.failure is not None:
@@ -320,15 +379,6 @@ class Evaluator:
             )
         if not self._metrics:
             return ()
-        call = Call(
-            kind="score",
-            request={"run": run_key, "metrics": self._grading},
-            codec=self._scored,
-            estimate=NOTHING,
-            computed=True,
-            otherwise=lambda error: Scores(scores=no_scores(self._metrics, error.message)),
-            own_text=lambda: case.text,
-        )
 
         async def grade(effects: Scope) -> "Receipt[Scores]":
             try:
@@ -338,7 +388,29 @@ class Evaluator:
                     value=Scores(scores=no_scores(self._metrics, str(error))), missing=True
                 )
 
-        return (await scope.once(call, grade)).scores
+        return (await ran.scope.once(self._score_call(case, ran.call.key), grade)).scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ran:
+    """A run of a case that is not scored yet."""
+
+    unit: WorkUnit
+    scope: Scope
+    call: Call[Outcome]
+    outcome: Outcome
+    whole: Sequence[Outcome]
+    """The outcome before something that looks like a secret was removed, if it was run now."""
+
+
+async def _despite_losses(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of work that begins again if its worker was lost."""
+    while True:
+        try:
+            return await work()
+        except WorkerLost:
+            # Its calls in flight are billed; what the journal has is not paid again.
+            continue
 
 
 _OnlyHere: TypeAlias = Callable[[Case], Awaitable[bool]]

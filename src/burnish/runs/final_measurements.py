@@ -23,7 +23,7 @@ from burnish.core.statistics import (
     unit_of,
     unpaired_interval,
 )
-from burnish.core.surfaces import EPSILON, Candidate
+from burnish.core.surfaces import EPSILON
 from burnish.core.trials import MAX_MISSING, Decision, StopReason, Verdict
 from burnish.runs.claims import conclusion, sealed_claim, strongest
 from burnish.runs.events import Claim, SealedResult, SecondOpinion, read_all
@@ -86,10 +86,13 @@ def without_measuring(run: Run, reason: StopReason) -> FinalResults:
 async def _second_opinion(run: Run) -> None:
     """Let a second judge look at baseline and best, before the sealed test."""
     repeats = run.setup.test_repeats
-    judge = run.evaluating(run.setup.second_metrics)
     # Runs that were made before are not repeated: only the judge is paid.
-    before = await run.evaluate_apart(judge, run.target.baseline, draws=range(repeats))
-    after = await run.evaluate_apart(judge, run.incumbent, draws=range(repeats))
+    before, after = await run.evaluate_side_by_side(
+        (run.target.baseline, run.incumbent),
+        split=run.deciding_split,
+        draws=range(repeats),
+        metrics=run.setup.second_metrics,
+    )
     seen = _compare(before, after, run.objective, OfferRule())
     opinion = SecondOpinion(
         split=run.deciding_split.value,
@@ -102,12 +105,10 @@ async def _second_opinion(run: Run) -> None:
 
 
 async def _sealed_test(run: Run) -> SealedResult:
-    repeats = run.setup.test_repeats
-    baseline = run.target.baseline
-    before = await run.evaluate(baseline, split=Split.TEST, repeats=repeats)
-    after = before
-    if run.changed:
-        after = await run.evaluate(run.incumbent, split=Split.TEST, repeats=repeats)
+    sides = (run.target.baseline, run.incumbent) if run.changed else (run.incumbent,)
+    draws = range(run.setup.test_repeats)
+    measured = await run.evaluate_side_by_side(sides, split=Split.TEST, draws=draws)
+    before, after = measured[0], measured[-1]
     seen = _compare(before, after, run.objective, run.offers.rule)
     result = SealedResult(
         baseline_score=seen.before,
@@ -143,23 +144,23 @@ async def _unsealed_claim(run: Run, stopped: str) -> Claim | None:
     return _selected(run, f"it was not measured again: {why}") if why else await _confirmed(run)
 
 
-async def confirm(run: Run, candidate: Candidate) -> Evaluation:
-    """Run and score a candidate on the cases that decided, under draws of the winner's own.
+async def confirm(run: Run) -> tuple[Evaluation, Evaluation]:
+    """Run and score baseline and winner on the cases that decided, under draws of the winner's own.
 
     No gate, proposer or offer sees the results. Models and judges are asked again.
     """
-    winner, confirmations = run.incumbent.id, run.confirmations
-    return await run.evaluate_apart(
-        run.evaluating(run.setup.metrics),
-        candidate,
-        draws=confirmations.begin(winner),
-        confirmation=confirmations.name(winner),
+    winner, confirmations = run.incumbent, run.confirmations
+    before, after = await run.evaluate_side_by_side(
+        (run.target.baseline, winner),
+        split=run.deciding_split,
+        draws=confirmations.begin(winner.id),
+        confirmation=confirmations.name(winner.id),
     )
+    return before, after
 
 
 async def _confirmed(run: Run) -> Claim:
-    before = await confirm(run, run.target.baseline)
-    after = await confirm(run, run.incumbent)
+    before, after = await confirm(run)
     sides = (run.target.baseline.id, before), (run.incumbent.id, after)
     earlier = [run.offers.results(candidate) for candidate, _ in sides]
     if all(earlier):

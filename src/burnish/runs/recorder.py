@@ -10,6 +10,7 @@ from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.errors import ReplayDiverged, SealedTestRead
 from burnish.core.money import NOTHING, Spend
+from burnish.core.protocols import WorkUnit
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Proposal, Standing, Trial, TrialDetails, TrialRow
 from burnish.journal.journal import Journal
@@ -46,17 +47,16 @@ class Announcer:
 
     def counter(
         self,
-        candidate: Candidate,
         split: Split,
         whole: int,
         spent: Callable[[], Spend],
         *,
         purpose: str = "",
-    ) -> Callable[[EvaluatedCase], None]:
+    ) -> Callable[[WorkUnit, EvaluatedCase], None]:
         """A function that counts the cases of one evaluation as they end, and ticks."""
         done = failed = missing = 0
 
-        def seen(ended: EvaluatedCase) -> None:
+        def seen(unit: WorkUnit, ended: EvaluatedCase) -> None:
             nonlocal done, failed, missing
             done += 1
             failed += ended.result.outcome.failed
@@ -64,7 +64,7 @@ class Announcer:
             if not self._listeners:
                 return
             tick = Tick(
-                candidate=candidate.id,
+                candidate=unit.candidate.id,
                 split=split,
                 done=done,
                 total=whole,

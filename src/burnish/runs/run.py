@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.comparisons import one_line
@@ -14,12 +14,22 @@ from burnish.core.errors import Problem, RoleFailed, StrategyMisbehaved
 from burnish.core.evaluations import CaseResult, Evaluation, Objective
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING, Spend
-from burnish.core.protocols import Call, Effects, Metric, Receipt, Role, Scope, Target, surfaces_of
+from burnish.core.protocols import (
+    Call,
+    Effects,
+    Metric,
+    Receipt,
+    Role,
+    Scope,
+    Target,
+    WorkUnit,
+    surfaces_of,
+)
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
-from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope
+from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope, named
 from burnish.runs.candidate_checks import Lead, Offers, Probed, Prober
 from burnish.runs.case_work import CaseWork, CaseWorker
 from burnish.runs.closing import Confirmations, Estimates, SearchEnd
@@ -249,43 +259,64 @@ class Run:
             results = [result async for part in parts for result in part.results]
         return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
 
-    async def evaluate_apart(
+    async def evaluate_side_by_side(
         self,
-        evaluator: Evaluator,
-        candidate: Candidate,
+        candidates: Sequence[Candidate],
         *,
+        split: Split,
         draws: Sequence[int],
+        metrics: Sequence[Metric] | None = None,
         confirmation: str = "",
-    ) -> Evaluation:
-        """Evaluate a candidate on the cases that decided, unseen by everything that decides.
+    ) -> list[Evaluation]:
+        """Evaluate one or two candidates after the search, unseen by everything that decides.
 
-        What a confirmation uses is under its name in the journal, and belongs to no trial.
+        Both sides of a case are measured beside each other, so that what changes meanwhile, such as
+        a judge that drifts, is no gain of either. What a confirmation uses is under its name in the
+        journal, and belongs to no trial.
         """
-        split, results = self.deciding_split, list[CaseResult]()
-        units = evaluator.units(candidate, self.dataset.cases(split), draws)
+        sealed = split is Split.TEST
+        if sealed:
+            self.closing.begin_sealed_test()
+        evaluator = self._evaluator if metrics is None else self.evaluating(metrics)
+        rows = evaluator.rows(candidates, self.dataset.cases(split), draws)
         meter = self.confirmations.meter if confirmation else self._meter
-        purpose = "measuring again" if confirmation else "second judge"
+        purpose = "" if sealed else "measuring again" if confirmation else "second judge"
+        count = sum(map(len, rows))
 
-        def scope() -> Scope:
+        def scope(row: Sequence[WorkUnit]) -> Scope:
+            imports = self._imports([evaluator.effects(unit) for unit in row], confirmation)
             if not confirmation:
-                return self._scope()
-            return NamedScope(self._effects.scope(trial=AFTER_SEARCH), confirmation)
+                return self._scope(sealed=sealed, imports=imports)
+            return NamedScope(self._scope(trial=AFTER_SEARCH, imports=imports), confirmation)
 
-        blocks = evaluator.blocks(
-            units,
+        results: dict[str, list[CaseResult]] = {each.id: [] for each in candidates}
+        measured = evaluator.side_by_side(
+            rows,
             scope=scope,
-            size=max(1, len(units)),
-            look_ahead=0,
-            seen=self._announcer.counter(
-                candidate, split, len(units), lambda: self.spent, purpose=purpose
-            ),
+            seen=self._announcer.counter(split, count, lambda: self.spent, purpose=purpose),
         )
-        async with aclosing(blocks) as parts:
-            async for block in parts:
-                for done in block:
-                    meter.use(done.spends)
-                    results.append(done.result)
-        return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
+        async with aclosing(measured) as parts:
+            async for row in parts:
+                for unit, done in row:
+                    meter.use(done.spends, run=done.run if sealed else "")
+                    results[unit.candidate.id].append(done.result)
+        return [
+            Evaluation(candidate=candidate, split=split, results=tuple(found))
+            for candidate, found in results.items()
+        ]
+
+    def _imports(self, sides: Sequence[Sequence[Call[Any]]], confirmation: str) -> bool:
+        """Whether results of these sides may come from the run that this was forked from.
+
+        Only if it measured the one as much as the other: what it measured of one side alone is of
+        another time.
+        """
+
+        def key(call: Call[Any]) -> str:
+            return named(call, confirmation).key if confirmation else call.key
+
+        known = {tuple(self._effects.can_import(key(call)) for call in side) for side in sides}
+        return len(known) == 1 and any(known.pop())
 
     @property
     def deciding_split(self) -> Split:
@@ -308,21 +339,23 @@ class Run:
         `look_ahead` blocks start before they are requested. Those that are not used are billed,
         but not spent.
         """
-        sealed = split is Split.TEST
-        if sealed:
-            self.closing.begin_sealed_test()
+        if split is Split.TEST:
+            raise StrategyMisbehaved(
+                "the sealed test was asked for during the search",
+                remedy="measure on train or holdout: the test is read once, after the search",
+            )
         chosen = self.dataset.cases(split) if cases is None else cases
         units = self._evaluator.units(candidate, chosen, range(draw, draw + repeats))
         incumbent = candidate.id == self.incumbent.id
         blocks = self._evaluator.blocks(
             units,
-            scope=lambda: self._scope(sealed=sealed),
+            scope=self._scope,
             size=block_size * repeats,
             # What comes after the end of a recorded trial may not be in the journal.
             look_ahead=0 if self.replaying else look_ahead,
-            seen=self._announcer.counter(candidate, split, len(units), lambda: self.spent),
-            breaker=None if sealed else lambda: self._breakers.block(incumbent=incumbent),
-            only_here=None if sealed or incumbent else self._incumbent_answers,
+            seen=self._announcer.counter(split, len(units), lambda: self.spent),
+            breaker=lambda: self._breakers.block(incumbent=incumbent),
+            only_here=None if incumbent else self._incumbent_answers,
         )
         rest, size, outages, not_run = list(units), block_size * repeats, Outages(), ""
         ran = sum(unit.case.recorded is None for unit in units)
@@ -330,9 +363,9 @@ class Run:
             async with aclosing(blocks) as parts:
                 async for block in parts:
                     part, rest = rest[:size], rest[size:]
-                    self._use(block, outages, whole=len(block) == len(part), sealed=sealed)
+                    self._use(block, outages, whole=len(block) == len(part))
                     results = [done.result for done in block]
-                    if not sealed and self._breakers.in_doubt(outages):
+                    if self._breakers.in_doubt(outages):
                         last = part[len(block) - 1].case
                         not_run = await self._unreachable(candidate, last, block[-1], outages)
                         later = part[len(block) :] if not_run else ()
@@ -345,22 +378,16 @@ class Run:
             results = [self._evaluator.not_run(unit, not_run) for unit in units]
             yield self._noted(candidate, split, results)
 
-    def _use(
-        self, block: Sequence[EvaluatedCase], outages: Outages, *, whole: bool, sealed: bool
-    ) -> None:
+    def _use(self, block: Sequence[EvaluatedCase], outages: Outages, *, whole: bool) -> None:
         """Count the results of a block in order; `whole` says whether it has all of them."""
         for left, done in enumerate(block, 1 - len(block)):
-            if sealed:
-                self._meter.use(done.spends, run=done.run)
-            else:
-                self._breakers.use(done, whole=whole or left < 0, outages=outages)
+            self._breakers.use(done, whole=whole or left < 0, outages=outages)
 
     def _noted(
         self, candidate: Candidate, split: Split, results: Sequence[CaseResult]
     ) -> Evaluation:
         """Results of a candidate, known to whatever depends on all of them."""
-        if split is not Split.TEST:
-            self.offers.measured.add(candidate.id, split, tuple(results))
+        self.offers.measured.add(candidate.id, split, tuple(results))
         if split is Split.TRAIN:
             self._guard.note_runs(candidate, results)
         return Evaluation(candidate=candidate.id, split=split, results=tuple(results))
@@ -628,5 +655,8 @@ class Run:
         limit = self.setup.case_policy.time_limit
         return self.directory.header.call_limit if limit is None else limit
 
-    def _scope(self, *, sealed: bool = False) -> Scope:
-        return self._effects.scope(trial=self.trial, sealed=sealed)
+    def _scope(
+        self, *, trial: int | None = None, sealed: bool = False, imports: bool = True
+    ) -> Scope:
+        trial = self.trial if trial is None else trial
+        return self._effects.scope(trial=trial, sealed=sealed, imports=imports)

@@ -284,8 +284,8 @@ def refuse_spent_test(folder: Path) -> None:
         if "sealed_done" in reader.marks():
             raise SealedTestRead(
                 f"run {Header.read(folder).id} has read its sealed test and is finished",
-                remedy=f"continue from it with --fork {folder.name}: a new run that pays for "
-                "nothing twice and marks the test as spent",
+                remedy=f"continue from it with --fork {folder.name}: a new run that takes over "
+                "what was paid and marks the test as spent",
             )
 
 
