@@ -183,7 +183,8 @@ def test_where_chance_plays_no_part_the_second_run_is_short(tmp_path: Path) -> N
     run = driven(made, tmp_path / "run")
     accepted = [row.trial.candidate.id for row in run.rows if row.trial.accepted]
     again = [e.request for e in run.effects if e.kind == "run" and e.draw == 1]
-    told = [request["candidate"] for request in again if isinstance(request, dict)]
+    held = {case.id for case in made.dataset.holdout}
+    told = [r["candidate"] for r in again if isinstance(r, dict) and r["name"] in held]
     assert accepted
     assert {name: told.count(name) for name in accepted} == dict.fromkeys(accepted, BLOCK)
 

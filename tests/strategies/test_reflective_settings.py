@@ -101,9 +101,10 @@ def test_small_limits_decide_on_as_many_cases_as_fit_and_at_least_eight(
 
 def test_the_classic_loop_has_its_fingerprint_from_before() -> None:
     assert not CLASSIC.may_use_part_of_holdout
-    classic = replace(STRATEGY, settings=CLASSIC)
-    assert classic.fingerprint == short_id([1, CLASSIC.fingerprinted()])
-    assert STRATEGY.fingerprint == short_id([2, STRATEGY.settings.fingerprinted()])
+    settings = CLASSIC.model_copy(update={"reuse": False})
+    classic = replace(STRATEGY, settings=settings)
+    assert classic.fingerprint == short_id([1, settings.fingerprinted()])
+    assert STRATEGY.fingerprint == short_id([3, STRATEGY.settings.fingerprinted()])
 
 
 ROUND = Spend(metric_calls=20)

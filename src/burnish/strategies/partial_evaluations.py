@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TypeAlias
 
 from burnish.core.cases import Case, Dataset, Split
@@ -36,6 +37,12 @@ from burnish.strategies.races import Course, RaceSoFar, lost_by, may_end_early
 
 
 Minibatch: TypeAlias = tuple[Case, ...]
+_ENOUGH_AGAIN = 60
+"""Later runs of cases without a failure after which a candidate is believed to have none: of one
+that fails in a run of twenty, they would show a failure with a probability of 95 %."""
+_ENOUGH_REPEATED = 20
+"""Later runs after which an agent is believed to be deterministic, if none differs from an earlier
+one. An agent whose answers are labels gives the same one whenever it is right, so it takes many."""
 
 
 def require_splits(dataset: Dataset, search: str) -> None:
@@ -173,6 +180,21 @@ class SearchMemory:
         each = {reply.text: reply for reply in self.replies[case][::-1] if reply.text != besides}
         return list(each.values())[::-1][:most]
 
+    @property
+    def repeats_itself(self) -> bool:
+        """Whether many runs gave the same as an earlier run of their case, and none another."""
+        alike = 0
+        for by_case in self.train.values():
+            for runs in by_case.values():
+                first, *later = map(self._given, runs)
+                if any(each != first for each in later):
+                    return False
+                alike += len(later)
+        return alike >= _ENOUGH_REPEATED
+
+    def _given(self, run: CaseResult) -> tuple[tuple[str, ...], float | None]:
+        return run.outcome.replies, self.objective.run_score(run)
+
     def rejections(self, parent: str, name: str) -> str:
         """The latest three rejections of rewrites of this text."""
         return "\n".join(self.rejected[parent, name][-3:])
@@ -231,21 +253,31 @@ class Train:
         return self._run.estimate(Split.TRAIN, cases=batch, repeats=self._settings.repeats)
 
     async def instructive(
-        self, parents: Sequence[Candidate], number: int, *, room: Callable[[int], None]
+        self,
+        parents: Sequence[Candidate],
+        number: int,
+        *,
+        again: bool,
+        room: Callable[[int], None],
     ) -> list[tuple[Minibatch, Evaluation]]:
         """The next minibatch of each parent; where results are reused, the next with a failure.
 
-        `number` is the round; `room` is called with the number of looks before each repetition.
+        `number` is the round. With `again`, cases that were right are run again under new draws, as
+        long as that may show a failure. `room` is called with the number of looks before each
+        repetition.
         """
         settings = self._settings
         choosy = settings.reuse and settings.skip_perfect
         looks: dict[int, tuple[Minibatch, Evaluation]] = {}
-        for turn in range(self.in_a_pass):
-            slots = [
-                slot
-                for slot in range(len(parents))
-                if slot not in looks or (choosy and self.perfect(looks[slot][1]))
-            ]
+
+        def goes_on(slot: int, turn: int) -> bool:
+            if slot not in looks:
+                return True
+            left = turn < self.in_a_pass or not self.teaches_nothing(parents[slot], again=again)
+            return choosy and left and self.perfect(looks[slot][1])
+
+        for turn in count():
+            slots = [slot for slot in range(len(parents)) if goes_on(slot, turn)]
             if not slots:
                 break
             if turn:
@@ -255,12 +287,17 @@ class Train:
                 for slot in slots
             ]
             evaluations = await self.look(
-                [(parents[slot], batch) for slot, batch in zip(slots, batches, strict=True)]
+                [(parents[slot], batch) for slot, batch in zip(slots, batches, strict=True)],
+                again=again,
             )
-            looks |= dict(zip(slots, zip(batches, evaluations, strict=True), strict=True))
+            for slot, batch, evaluation in zip(slots, batches, evaluations, strict=True):
+                known = self._known(parents[slot], batch) if settings.reuse else evaluation
+                looks[slot] = batch, known
         return [looks[slot] for slot in range(len(parents))]
 
-    async def look(self, looks: Sequence[tuple[Candidate, Minibatch]]) -> list[Evaluation]:
+    async def look(
+        self, looks: Sequence[tuple[Candidate, Minibatch]], *, again: bool = False
+    ) -> list[Evaluation]:
         """Evaluate candidates; with a new draw each time, unless results are reused."""
         evaluations = await together(
             self._run.evaluate(
@@ -268,7 +305,7 @@ class Train:
                 split=Split.TRAIN,
                 cases=batch,
                 repeats=self._settings.repeats,
-                draw=0 if self._settings.reuse else self._memory.next_draw(candidate.id, batch),
+                draw=self._draw(candidate, batch, again=again),
             )
             for candidate, batch in looks
         )
@@ -282,12 +319,60 @@ class Train:
         scores = [self._run.objective.case_score(evaluation, case) for case in evaluation.cases]
         return all(score is not None and score >= bar for score in scores)
 
-    def teaches_nothing(self, parent: Candidate) -> bool:
-        """Whether every case was looked at, none is known to fail, and no look would be new."""
+    def teaches_nothing(self, parent: Candidate, *, again: bool) -> bool:
+        """Whether every case was looked at and none is known to fail.
+
+        With `again`, also whether running them under new draws is not worth while either.
+        """
         if not (self._settings.reuse and self._settings.skip_perfect):
             return False
-        seen = self._memory.train[parent.id]
-        return all(case.id in seen for case in self._cases) and not self._failing(parent)
+        clean = min(self._runs(parent)) > 0 and not self._failing(parent)
+        return clean and not (again and self._may_fail(parent))
+
+    def _draw(self, candidate: Candidate, batch: Minibatch, *, again: bool) -> int:
+        """The first draw of a look.
+
+        Where results are reused, all cases have their turn under one draw before there is another,
+        which only comes if no case has failed so far.
+        """
+        if not self._settings.reuse:
+            return self._memory.next_draw(candidate.id, batch)
+        runs = self._runs(candidate)
+        if again and not self._failing(candidate) and self._may_fail(candidate):
+            return min(runs)
+        return max(0, max(runs) - self._settings.repeats)
+
+    def _may_fail(self, candidate: Candidate) -> bool:
+        """Whether more runs of cases that were right may still show a failure."""
+        later = sum(runs - 1 for runs in self._runs(candidate) if runs)
+        return later < _ENOUGH_AGAIN and not self._is_deterministic
+
+    @property
+    def _is_deterministic(self) -> bool:
+        """Whether many runs were the same as before, and none another, on holdout either."""
+        scores: dict[str, set[float | None]] = defaultdict(set)
+        for run in self._run.offers.results(self._run.incumbent.id):
+            scores[run.case].add(self._run.objective.run_score(run))
+        return self._memory.repeats_itself and all(len(each) == 1 for each in scores.values())
+
+    def _runs(self, candidate: Candidate) -> list[int]:
+        """How often each case was run."""
+        seen = self._memory.train[candidate.id]
+        return [len(seen.get(case.id, ())) for case in self._cases]
+
+    def _known(self, candidate: Candidate, batch: Minibatch) -> Evaluation:
+        """What is known of a candidate on these cases: where results are reused, by every run."""
+        seen, repeats = self._memory.train[candidate.id], self._settings.repeats
+        results: list[CaseResult] = []
+        for case in batch:
+            runs = seen[case.id]
+            if not self._settings.reuse or len(runs) == repeats:
+                results += runs[-repeats:]
+            else:
+                # A later run that is missing takes nothing away from what is known.
+                scored = [run for run in runs if self._run.objective.run_score(run) is not None]
+                results += scored or runs
+        return Evaluation(candidate=candidate.id, split=Split.TRAIN, results=tuple(results))
 
     def evidence(self, parent: Candidate, number: int) -> tuple[Minibatch, Evaluation] | None:
         """A minibatch of cases that are known to fail, with their latest runs; for nothing."""
@@ -295,10 +380,7 @@ class Train:
         cases = [case for case in self._cases if case.id in failing]
         size = min(len(cases), self._settings.minibatch)
         batch = tuple(self._run.rng("evidence", number).sample(cases, size))
-        seen = self._memory.train[parent.id]
-        results = [run for case in batch for run in seen[case.id][-self._settings.repeats :]]
-        known = Evaluation(candidate=parent.id, split=Split.TRAIN, results=tuple(results))
-        return (batch, known) if batch else None
+        return (batch, self._known(parent, batch)) if batch else None
 
     def _failing(self, parent: Candidate) -> set[str]:
         return self._memory.failing(parent.id, below=self._settings.perfect_score - EPSILON)
@@ -464,6 +546,11 @@ class Holdout:
     def need(self) -> Spend:
         """The most it costs to make a candidate lead."""
         return self.once.times(2 if self._racing else 1)
+
+    def is_solved(self, incumbent: Evaluation) -> bool:
+        """Whether no candidate could be better than the incumbent's results."""
+        loss = self._run.objective.measure(incumbent).loss
+        return loss is not None and loss <= EPSILON
 
     async def heats(
         self,

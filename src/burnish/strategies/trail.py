@@ -203,6 +203,13 @@ class Trail(Generic[Step]):
         # A tip that is far behind was luck on the minibatches; one that is not may get there.
         self.tip = None if leads or heat.behind else candidate
 
+    def leave(self) -> bool:
+        """Go back to the incumbent from a tip that did not win on holdout; whether there is one."""
+        if self.tip is None or self.undecided is not None:
+            return False
+        self.tip = None
+        return True
+
     async def is_due(self, room: Spend, *, once: Spend) -> bool:
         """Whether holdout is to decide on a new tip.
 

@@ -19,7 +19,7 @@ from burnish.core.evaluations import Evaluation
 from burnish.core.gates import OfferRule, improves_on_minibatch
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
-from burnish.core.surfaces import EPSILON, Candidate, DemosSurface, Origin
+from burnish.core.surfaces import Candidate, DemosSurface, Origin
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, TrialDetails, Verdict
 from burnish.runs.events import BASELINE, PERSON, EventData
 from burnish.runs.roles import GIVE_UP_AFTER
@@ -170,7 +170,7 @@ def _mean(values: Sequence[float], default: float) -> float:
 # -- The search ------------------------------------------------------------------------------------
 
 
-_VERSION = 4
+_VERSION = 5
 _IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends."""
 NOT_PAID = "did_not_pay"
@@ -365,7 +365,7 @@ class _Rounds:
         try:
             while not ended and self._run.stop_reason(self._need()) is None:
                 ended = await self._next()
-                if ended and await self._finished():
+                if ended and (await self._finished() or self._left(ended)):
                     ended = ""
         except Stopped:
             return ""
@@ -394,8 +394,7 @@ class _Rounds:
 
     async def _next(self) -> str:
         """One round; why the search is over, if it is."""
-        loss = self._run.objective.measure(self.leader.results[Split.HOLDOUT]).loss
-        if loss is not None and loss <= EPSILON:
+        if self._holdout.is_solved(self.leader.results[Split.HOLDOUT]):
             return "nothing_to_gain"
         self.number += 1
         if await self._steered() or await self._decided_in_time():
@@ -405,7 +404,9 @@ class _Rounds:
         evidence = None if screened_on is None else self._known(self.number)
         evidence = evidence or await self._evidence(order)
         if self._train.perfect(evidence.before):
-            return "no_failures" if self._train.teaches_nothing(evidence.parent) else ""
+            again = self._trail.tip is None
+            nothing = self._train.teaches_nothing(evidence.parent, again=again)
+            return "no_failures" if nothing else ""
         name, proposed = await self._proposed(order, evidence)
         if not name:
             roles = dict.fromkeys(role.name for role in self._strategy.roles)
@@ -464,7 +465,10 @@ class _Rounds:
             or self._train.perfect(last.before)
         ):
             ((cases, before),) = await self._train.instructive(
-                [parent], self.number, room=self._require_looks
+                [parent],
+                self.number,
+                again=self._trail.tip is None,
+                room=self._require_looks,
             )
             self._shown_to = set()
         else:
@@ -641,6 +645,13 @@ class _Rounds:
         _, last = self._steps[-1]
         last.calls, last.deciding = last.calls + made.deciding, last.deciding + made.deciding
         self._moved(made)
+        return True
+
+    def _left(self, ended: str) -> bool:
+        """Whether there is a tip that teaches nothing and did not win: the leader may do better."""
+        if ended != "no_failures" or not self._trail.leave():
+            return False
+        self._end_of_trail(None)
         return True
 
     async def _on_holdout(self, made: _Made) -> _Made:

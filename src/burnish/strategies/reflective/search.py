@@ -48,6 +48,8 @@ from burnish.strategies.trail import Trail, choose_holdout, fits, short_round
 _VERSION = 1
 _PART_OF_HOLDOUT = 2
 """The version of searches that may decide on a part of holdout."""
+_LOOKS_AGAIN = 3
+"""The version of searches that run again what was right, under new draws."""
 IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends: so many, or two passes
 over train if that is more."""
@@ -66,6 +68,7 @@ class Reflective:
     @property
     def fingerprint(self) -> str:
         version = _PART_OF_HOLDOUT if self.settings.may_use_part_of_holdout else _VERSION
+        version = _LOOKS_AGAIN if self.settings.reuse else version
         return short_id([version, self.settings.fingerprinted()])
 
     @property
@@ -127,7 +130,7 @@ class Reflective:
                 await rounds.next()
                 run.answering.require(self.reflector.name, after=GIVE_UP_AFTER)
                 ended = rounds.ended
-                if ended and await rounds.finish():
+                if ended and await rounds.finish(ended):
                     ended = ""
         except Stopped:
             return ""
@@ -240,7 +243,15 @@ class _Rounds:
         if self._settings.merge and self._merges.due:
             return False
         parent = self._trail.parent(self._run.rng("parent", self.number))
-        return self._train.teaches_nothing(parent)
+        return self._train.teaches_nothing(parent, again=self._looks_again)
+
+    @property
+    def _looks_again(self) -> bool:
+        """Whether cases that were right are run again before there is nothing left to learn.
+
+        A tip is raced or left instead, and nothing could win where holdout is solved.
+        """
+        return self._trail.tip is None and not self._holdout.is_solved(self._pool.incumbent.holdout)
 
     async def next(self) -> None:
         """One round. Raises Stopped when there is a reason to stop inside it."""
@@ -256,10 +267,10 @@ class _Rounds:
         for attempt in attempts:
             await self._settle(attempt)
 
-    async def finish(self) -> bool:
-        """Race the tip of the trail if holdout has not decided on it; whether that was so."""
+    async def finish(self, ended: str) -> bool:
+        """Decide on the tip of the trail, or leave it; whether the search goes on from there."""
         if self._trail.undecided is None:
-            return False
+            return ended == "no_failures" and self._trail.leave()
         self.number += 1
         self._idle = 0
         for attempt in await self._race([self._trail.attempt(self.number)]):
@@ -345,6 +356,7 @@ class _Rounds:
         looks = await self._train.instructive(
             parents,
             self.number,
+            again=self._looks_again,
             room=lambda n: self._require_room(self._round_cost(looks=n) + self._holdout.least),
         )
         return [self._attempt(n, parents[n], *looks[n]) for n in slots]
