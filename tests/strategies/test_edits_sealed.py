@@ -206,7 +206,9 @@ def test_times_and_metrics_of_burnish_are_no_candidates_own(tmp_path: Path) -> N
     changed = target.baseline.child({"value.sh": "echo 3\n"}, origin=Origin(by="test"))
     (test,) = target.dataset().test
     assert target.may_write(changed, test, "score")
-    assert not target.may_write(changed, test, RUNTIME)
+    assert target.may_write(changed, test, RUNTIME), "without a runner, its scorer gives the number"
+    timed = counted_in(tmp_path / "timed", runner=Runner(command="sh value.sh"))
+    assert not timed.may_write(changed, test, RUNTIME)
     assert not target.may_write(target.baseline, test, "score")
     metrics = counted_in(tmp_path / "other", Scoring(kind="metrics", reads="value.sh"))
     assert not metrics.may_write(changed, test, "score")

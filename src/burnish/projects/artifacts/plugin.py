@@ -318,10 +318,14 @@ class _TaskBuilding:
 
     def _forgeable(self, target: ArtifactsTarget) -> Iterator[str]:
         """Which numbers come from a process that can run what candidates write."""
-        if all(each.kind == "metrics" for each in target.task.scorings.values()):
+        task = target.task
+        if all(each.kind == "metrics" for each in task.scorings.values()):
             return
         limited = (constraint.metric for constraint in self.goal.objective({}).constraints)
-        numbers = [name for name in dict.fromkeys((self.primary, *limited)) if name != RUNTIME]
+        timed = all(task.runner_of(case) for case in (TASK, *task.held))
+        numbers = [
+            name for name in dict.fromkeys((self.primary, *limited)) if name != RUNTIME or not timed
+        ]
         axes = {file_and_place(axis.id)[0] for axis in target.axes}
         edited = [*(axes or target.texts), *(target.task.new_files)]
         if numbers and (code := [path for path in edited if may_be_code(path)]):

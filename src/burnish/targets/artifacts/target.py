@@ -518,11 +518,14 @@ class ArtifactsTarget:
 
         The runner and the scorer work in folders that hold the candidate's files, and no scorer can
         tell what a runner measured from what the candidate made it say. burnish itself takes the
-        time from outside, and computes metrics from the text of a file.
+        runner's time from outside, and computes metrics from the text of a file.
         """
+        if self.task.scoring_of(case.id).kind == "metrics":
+            return False
+        if number == RUNTIME and self.task.runner_of(case.id) is not None:
+            return False
         changed = (p for p, t in self.files_of(candidate).items() if t != self.texts.get(p))
-        reported = self.task.scoring_of(case.id).kind != "metrics" and number != RUNTIME
-        return reported and any(map(may_be_code, changed))
+        return any(map(may_be_code, changed))
 
     def estimate(self, case: Case) -> Spend:
         del case
