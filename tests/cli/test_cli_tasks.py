@@ -188,6 +188,24 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize("strategy", ["edits", "coordinate"])
+def test_a_dry_run_says_which_numbers_code_of_a_candidate_could_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    file = write_task(
+        tmp_path,
+        put("artifacts", include=["notes.md", "solve.py", "config.yaml"]),
+        top(axes=[{"file": "config.yaml", "path": "size", "low": 1, "high": 9}]),
+    )
+    (tmp_path / "solve.py").write_text("", encoding="utf-8")
+    (tmp_path / "config.yaml").write_text("size: 1\n", encoding="utf-8")
+    optimize(adding(TWO), file, dry_run=True, strategy=strategy)
+    told = " ".join(capsys.readouterr().out.split())
+    own = "! score, doubled: measured by a process that can run the candidate's own code (solve.py)"
+    # Numbers in a file of data are all that the other strategy changes.
+    assert (own in told) == (strategy == "edits")
+
+
 def test_the_baseline_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backend = adding(TWO)
     optimize(backend, write_task(tmp_path), print_baseline=True)

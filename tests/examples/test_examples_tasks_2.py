@@ -43,6 +43,8 @@ def test_code_gets_faster_and_every_cheat_is_turned_down(tmp_path: Path) -> None
     warned = [line for line in done.out.splitlines() if line.startswith("! ")]
     assert any("tampering" in line and "scripts/score.py" in line for line in warned)
     assert better["decision"] == "keep"
+    own = "not sure: cpu_seconds, wrong_answers are measured by the candidate's own process"
+    assert own in " ".join(done.out.split())
     for now, then in ((better, start), (better["holdout"], start["holdout"])):
         assert now["metrics"]["wrong_answers"] == 0
         assert now["score"] * 4 < then["score"]

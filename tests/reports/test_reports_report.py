@@ -14,6 +14,7 @@ from burnish.core.money import Spend
 from burnish.core.trials import Proposal
 from burnish.projects import launch, load_project
 from burnish.reports.rendering import render, trial_page
+from burnish.runs.claims import LOOKED_AT_BEFORE
 from burnish.runs.setup import start
 from tests.conftest import toy_installed
 from tests.reports.records import baseline, event, measured, record, tried
@@ -161,8 +162,8 @@ def test_a_killed_a_running_and_a_failed_run() -> None:
 def test_a_fork_whose_test_is_spent_says_so() -> None:
     text = render(record(baseline(), header={"forked_from": "old", "sealed_test": "spent"}))
     assert "forked from `old`" in text
-    assert "the sealed test was read before" in text
-    assert "read before" not in render(record(baseline()))
+    assert LOOKED_AT_BEFORE in text
+    assert LOOKED_AT_BEFORE not in render(record(baseline()))
 
 
 def test_billed_is_told_where_it_differs() -> None:

@@ -163,7 +163,7 @@ def interval(low: float, mean: float, high: float) -> Interval:
         (sealed(0.5, 0.5, None), "score 0.500, baseline and best alike"),
         (
             sealed(0.5, 1.0, None),
-            "score 0.500 → 1.000, no gain is shown: one case that is run once shows no spread",
+            "score 0.500 → 1.000, not sure: one case that is run once shows no spread",
         ),
         (sealed(None, None, None, 3), "score —, baseline and best alike, 3 cases missing"),
         (
@@ -173,7 +173,7 @@ def interval(low: float, mean: float, high: float) -> Interval:
     ],
 )
 def test_sealed_words(result: SealedResult, told: str) -> None:
-    assert sealed_words(result) == told
+    assert sealed_words(result) == f"sealed test, looked at once: {told}"
 
 
 def test_control_characters_become_visible() -> None:

@@ -1,5 +1,6 @@
 """What a run says of its winner: never more than draws show that no decision has seen."""
 
+import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,15 +16,18 @@ from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, SplitResult, StopReason, Trial, Verdict
 from burnish.journal.limits import Budget
-from burnish.runs.claims import claim_words
+from burnish.pages.run_result import verdict_card
+from burnish.reports.explanation import explain
+from burnish.reports.rendering import render
+from burnish.runs.claims import LOOKED_AT_BEFORE, claim_summary, claim_words, verdict_cell
 from burnish.runs.directory import AFTER_SEARCH, Header, RunRecord, look_into
-from burnish.runs.driver import Ending
-from burnish.runs.events import Claim
+from burnish.runs.driver import Ending, drive
+from burnish.runs.events import Claim, Warned, read_all
 from burnish.runs.final_measurements import confirm
 from burnish.runs.progress import last_sweeps, reserved
 from burnish.runs.report_sections import headline
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup
+from burnish.runs.setup import Setup, fork
 from burnish.testing.doubles import FreeMetric
 from tests.runs.small import Ear, driven, small
 
@@ -236,6 +240,59 @@ async def test_a_sealed_test_is_the_claim_and_nothing_is_measured_again(tmp_path
     assert (claim.basis, claim.split, claim.gain) == ("sealed test", "test", ending.sealed.gain)
     assert claim.verdict == "improved"
     assert not coin.fresh
+
+
+async def test_a_test_that_an_earlier_run_had_read_shows_no_gain(tmp_path: Path) -> None:
+    coin = Coin(rates=helpful)
+    await claimed(setup_of(coin, count=3, test=TEST), tmp_path / "first")
+    parent = tmp_path / "first"
+    for name in ("fork", "fork of the fork"):
+        run = fork(setup_of(coin, count=4, test=TEST), parent, folder=tmp_path / name)
+        try:
+            ending = await drive(run)
+        finally:
+            await run.close()
+        parent = tmp_path / name
+        record = RunRecord.read(parent)
+        claim = record.claim
+        assert claim is not None
+        assert claim == ending.claim
+        assert ending.sealed == record.sealed
+        assert record.sealed is not None
+        assert record.sealed.gain is None
+        assert (claim.basis, claim.verdict, claim.gain) == ("sealed test", "looked at before", None)
+        assert (claim.baseline_score, claim.best_score) == (0.25, 0.9)
+        told = claim_words(claim)
+        assert told.startswith("sealed test, looked at before: score 0.250 → 0.900; an earlier run")
+        assert (verdict_cell(claim), claim_summary(claim)) == (
+            "looked at before",
+            "sealed test, looked at before",
+        )
+        card = verdict_card(record)
+        assert (card.title, card.adopt, card.picture) == ("Looked at before", False, None)
+        assert "new run with other sealed cases" in card.advice
+        page = render(record)
+        assert "Sealed test, looked at before" in page
+        assert explain(record).next[0].what == "seal other cases, and start a new run"
+        written = (parent / "events.jsonl").read_text(encoding="utf-8")
+        for text in (page, str(card), written):
+            assert "improved" not in text
+            assert "looked at once" not in text
+        warnings = [each.message for each in read_all(record.events, Warned)]
+        assert warnings == [LOOKED_AT_BEFORE]
+
+
+async def test_a_fork_of_an_earlier_burnish_that_recorded_a_gain_claims_none(
+    tmp_path: Path,
+) -> None:
+    await claimed(setup_of(Coin(rates=helpful), count=3, test=TEST), tmp_path / "run")
+    header = tmp_path / "run" / "run.json"
+    fields = json.loads(header.read_text(encoding="utf-8"))
+    header.write_text(json.dumps({**fields, "sealed_test": "spent"}), encoding="utf-8")
+    record = RunRecord.read(tmp_path / "run")
+    assert record.claim is not None
+    assert (record.claim.verdict, record.claim.gain) == ("looked at before", None)
+    assert "improved" not in render(record)
 
 
 async def test_a_baseline_that_stays_is_unchanged(tmp_path: Path) -> None:

@@ -3,24 +3,28 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from burnish.core.cases import Case, Outcome
 from burnish.core.evaluations import Constraint, Objective
 from burnish.core.leaks import WITHHELD
-from burnish.core.surfaces import Candidate
+from burnish.core.statistics import paired_interval
+from burnish.core.surfaces import Candidate, Origin
 from burnish.journal.limits import Budget
+from burnish.pages.run_result import verdict_card
 from burnish.reports.rendering import render
-from burnish.runs.claims import claim_words
+from burnish.runs.claims import claim_words, conclusion, verdict_cell
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import SealedResult, TextWithheld, read_all
 from burnish.runs.setup import Setup
 from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import CommandEditor, Edit, WholeFile
 from burnish.strategies.edits.strategy import Edits
+from burnish.targets.artifacts.safeguards import may_be_code
 from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.artifacts.task import HeldOut, Runner
+from burnish.targets.artifacts.task import RUNTIME, HeldOut, Runner, Scoring, Task
 from tests.strategies import edit_world
 from tests.strategies.edit_world import PATH, START, Script, driven, respond, whole
 from tests.targets.artifacts.task_folders import opened, task_in, write
@@ -57,7 +61,7 @@ async def test_the_test_is_read_once_at_the_end_and_no_editor_hears_of_it(tmp_pa
     )
     assert "ran test" not in str([*script.seen, *RunRecord.read(tmp_path / "run").rows])
     page = render(RunRecord.read(tmp_path / "run"))
-    words = "score 3.000 → 9.000, no gain is shown: one case that is run once shows no spread"
+    words = "score 3.000 → 9.000, not sure: one case that is run once shows no spread"
     assert f"**Sealed test, looked at once: {words}**" in page
     await driven(made, tmp_path / "run")
     assert cases.count("test") == 2, "a resumed run takes it from the journal"
@@ -114,7 +118,7 @@ async def test_a_constraint_that_the_test_cannot_check_shows_no_gain(tmp_path: P
     ending = await driven(replace(made, test_repeats=4), tmp_path / "run")
     assert ending.claim is not None
     assert ending.claim.verdict == "not shown"
-    assert "no gain is shown: cannot tell: 'lines' of constraint" in claim_words(ending.claim)
+    assert "not sure: cannot tell: 'lines' of constraint" in claim_words(ending.claim)
     assert RunRecord.read(tmp_path / "run").claim == ending.claim
 
 
@@ -133,6 +137,101 @@ async def test_its_runs_are_reserved_in_the_budget(tmp_path: Path) -> None:
     # The baseline, one edit and its run, and two runs of the test.
     assert (len(script.seen), ending.spent.calls) == (1, 5)
     assert ending.sealed is not None
+
+
+def counted_in(folder: Path, scoring: Scoring | None = None, **more: Any) -> ArtifactsTarget:
+    """A task whose score is a number that a program prints, times one in a file of data."""
+    write(folder, {"value.sh": "echo 1\n", "factor.yaml": "1\n"})
+    command = """printf '{"score": %s}' $(( $(sh value.sh) * $(cat factor.yaml) ))"""
+    return opened(
+        Task(
+            folder=folder,
+            include=("value.sh", "factor.yaml"),
+            scoring=scoring or Scoring(command=command),
+            test=HeldOut(),
+            **more,
+        )
+    )
+
+
+def writes(path: str, text: str) -> Edit:
+    return Edit(rationale="larger", files=[WholeFile(path=path, content=text)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("edit", "verdict", "forgeable"),
+    [
+        (writes("value.sh", "echo 3\n"), "not shown", ("score",)),
+        (writes("factor.yaml", "3\n"), "improved", None),
+    ],
+)
+async def test_a_number_that_the_winners_own_code_may_have_written_shows_no_gain(
+    tmp_path: Path, edit: Edit, verdict: str, forgeable: tuple[str, ...] | None
+) -> None:
+    made = edit_world.setup(Script(edits=[edit]), EditsSettings(repeats=2, prune=False))
+    made = over_files(counted_in(tmp_path / "project"), replace(made, test_repeats=8))
+    ending = await driven(made, tmp_path / "run")
+    claim = RunRecord.read(tmp_path / "run").claim
+    assert claim == ending.claim
+    assert claim is not None
+    assert (claim.baseline_score, claim.best_score) == (1.0, 3.0)
+    assert (claim.verdict, claim.forgeable) == (verdict, forgeable)
+    own = "not sure: score is measured by the candidate's own process"
+    assert (own in claim_words(claim)) == (verdict == "not shown")
+    meaning = verdict_card(RunRecord.read(tmp_path / "run")).meaning
+    assert ("above zero" in meaning) == (verdict == "improved")
+
+
+@pytest.mark.slow
+async def test_such_a_number_may_still_be_worse_and_is_not_sold_as_selected(tmp_path: Path) -> None:
+    made = edit_world.setup(Script(edits=[writes("value.sh", "echo 3\n")]), EditsSettings())
+    target = counted_in(tmp_path / "project")
+    plain = replace(over_files(target, made), confirm=True)
+    plain = replace(plain, dataset=replace(plain.dataset, test=()))
+    ending = await driven(plain, tmp_path / "run")
+    assert ending.claim is not None
+    assert ending.claim.basis == "selected on holdout"
+    assert verdict_cell(ending.claim) == "not sure"
+    card = verdict_card(RunRecord.read(tmp_path / "run"))
+    assert card.title == "Not sure"
+    assert "could have written score itself" in card.advice
+    gain = paired_interval([-1.0] * 9)
+    worse, _ = conclusion(gain, fault="", unchecked="", forgeable=("score",))
+    assert worse == "worse"
+
+
+def test_times_and_metrics_of_burnish_are_no_candidates_own(tmp_path: Path) -> None:
+    target = counted_in(tmp_path / "project")
+    changed = target.baseline.child({"value.sh": "echo 3\n"}, origin=Origin(by="test"))
+    (test,) = target.dataset().test
+    assert target.may_write(changed, test, "score")
+    assert target.may_write(changed, test, RUNTIME), "without a runner, its scorer gives the number"
+    timed = counted_in(tmp_path / "timed", runner=Runner(command="sh value.sh"))
+    assert not timed.may_write(changed, test, RUNTIME)
+    assert not target.may_write(target.baseline, test, "score")
+    metrics = counted_in(tmp_path / "other", Scoring(kind="metrics", reads="value.sh"))
+    assert not metrics.may_write(changed, test, "score")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("solve.py", True),
+        ("run", True),
+        ("templates/page.j2", True),
+        ("package.json", True),
+        ("CMakeLists.txt", True),
+        (".agent/settings.json", True),
+        ("pyproject.toml", True),
+        (".agent/skills/notes/SKILL.md", False),
+        ("config.YAML", False),
+        ("prompts/sort.txt", False),
+        ("data/cases.jsonl", False),
+    ],
+)
+def test_what_is_not_plain_data_may_be_code(path: str, *, code: bool) -> None:
+    assert may_be_code(path) == code
 
 
 SECRET = "the grain ship left the old harbour of the northern island at dawn"

@@ -202,6 +202,28 @@ def new_file_problem(target: Target, path: str) -> str:
     return "this is not one of the files that may be edited"
 
 
+@runtime_checkable
+class _RunsCode(Protocol):
+    def may_write(self, candidate: Candidate, case: Case, number: str) -> bool: ...
+
+
+def forgeable(
+    target: Target, candidate: Candidate, cases: Iterable[Case], numbers: Iterable[str]
+) -> tuple[str, ...]:
+    """Those of these numbers that code of the candidate may have written itself.
+
+    So it is where a process that can run the code of a candidate also reports numbers about it.
+    """
+    if not isinstance(target, _RunsCode):
+        return ()
+    cases = tuple(cases)
+    return tuple(
+        name
+        for name in dict.fromkeys(numbers)
+        if any(target.may_write(candidate, case, name) for case in cases)
+    )
+
+
 def surfaces_of(target: Target, candidate: Candidate) -> dict[str, Surface]:
     """The surfaces of a target by name, and those of the files that a candidate has added."""
     own: dict[str, Surface] = {surface.id: surface for surface in target.surfaces}

@@ -142,12 +142,9 @@ class JournaledEffects:
         """The number of effects that have ended; a run in which it does not grow may hang."""
         self.watch: EffectWatch | None = None
 
-    def scope(self, *, trial: int, sealed: bool = False, imports: bool = True) -> "JournalScope":
-        """Effects of one trial; `sealed` ones may still run after the test was read.
-
-        Without `imports`, nothing is taken from the run that this was forked from.
-        """
-        return JournalScope(self, trial=trial, sealed=sealed, imports=imports)
+    def scope(self, *, trial: int, sealed: bool = False) -> "JournalScope":
+        """Effects of one trial; `sealed` ones may still run after the test was read."""
+        return JournalScope(self, trial=trial, sealed=sealed)
 
     def rehearsal(self, *, within: Collection[str] | None = None) -> Rehearsal:
         """Effects that only look up results, here or in the run this was forked from."""
@@ -201,10 +198,6 @@ class JournaledEffects:
         """Whether the result is here, or in the run this was forked from."""
         return self._known(key) is not None
 
-    def can_import(self, key: str) -> bool:
-        """Whether the run this was forked from has a result that may be taken."""
-        return self._cache is not None and self._cache.find(key) is not None
-
     def _known(self, key: str) -> Json:
         stored = self.journal.find(key)
         earlier = self._cache.find(key) if self._cache and stored is None else None
@@ -236,9 +229,9 @@ class JournaledEffects:
     async def _perform(self, call: Call[T], perform: _Perform[T], scope: "JournalScope") -> Stored:
         request = self._redacted(call.spelled, call.request)
         own_text = call.own_text or scope.own_text
-        nested = scope.inside(own_text)
+        nested = JournalScope(self, trial=scope.trial, sealed=scope.sealed, own_text=own_text)
         earlier, whole = None, None
-        if self._cache and scope.imports:
+        if self._cache:
             earlier = self._cache.find(call.key, as_a_whole=call.retried_as_a_whole)
         if earlier is not None:
             # It was paid in the earlier run, so it costs nothing here.
@@ -326,7 +319,6 @@ class JournalScope:
         *,
         trial: int,
         sealed: bool,
-        imports: bool,
         own_text: Callable[[], str] | None = None,
     ) -> None:
         self._effects = effects
@@ -334,18 +326,7 @@ class JournalScope:
         """The text of the case, inside the work on one."""
         self.trial = trial
         self.sealed = sealed
-        self.imports = imports
         self.used: dict[str, Spend] = {}
-
-    def inside(self, own_text: Callable[[], str] | None) -> "JournalScope":
-        """The scope of what an effect of this one is made of."""
-        return JournalScope(
-            self._effects,
-            trial=self.trial,
-            sealed=self.sealed,
-            imports=self.imports,
-            own_text=own_text,
-        )
 
     async def once(self, call: Call[T], perform: _Perform[T]) -> T:
         """The result of `call`, decoded from the journal's form even the first time."""
@@ -353,11 +334,6 @@ class JournalScope:
         self.used.update(stored.spends)
         with reading(self._effects.journal.path):
             return call.codec.read(stored.spelled)
-
-
-def named(call: Call[T], name: str) -> Call[T]:
-    """The call as it is within a piece of work of this name."""
-    return replace(call, request={"within": name, "request": call.request})
 
 
 class NamedScope:
@@ -380,7 +356,7 @@ class NamedScope:
         return await self._scope.once(own, lambda nested: perform(NamedScope(nested, self._name)))
 
     def _named(self, call: Call[T]) -> Call[T]:
-        return named(call, self._name)
+        return replace(call, request={"within": self._name, "request": call.request})
 
     def branch(self) -> "BranchScope":
         """The same effects for one of several pieces of work that go on at once."""

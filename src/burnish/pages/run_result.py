@@ -11,24 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from burnish.core.formatting import Drawing, number, visible
+from burnish.core.formatting import Drawing, listed, number, visible
 from burnish.core.statistics import Interval
 from burnish.core.surfaces import Candidate, Change, Demonstration, Value, diff
 from burnish.pages.charts import Chart, drawn
-from burnish.runs.claims import claim_words, opinion_words
+from burnish.runs.claims import claim_words, opinion_words, verdict_title
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import PRUNE, Claim, TextWithheld, Withheld, read_all
+from burnish.runs.events import PRUNE, Claim, ClaimVerdict, TextWithheld, Withheld, read_all
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import alarms
 
 _Tone: TypeAlias = Literal["good", "bad", "open"]
 
-_TITLES: dict[str, tuple[str, _Tone]] = {
-    "improved": ("Improved", "good"),
-    "worse": ("Worse than the baseline", "bad"),
-    "not shown": ("No gain is shown", "open"),
-    "unchanged": ("Nothing better was found", "open"),
-}
+_TONES: dict[ClaimVerdict, _Tone] = {"improved": "good", "worse": "bad"}
 _WIDTH, _EDGE = 600.0, 40.0
 """Of the picture, in its own units."""
 
@@ -107,14 +102,12 @@ def verdict_card(run: RunRecord) -> VerdictCard:
             after=claim.best_score,
             warnings=warnings,
         )
-    title, tone = _TITLES[claim.verdict]
-    if claim.basis == "selected on holdout" and claim.verdict == "not shown":
-        title = "Better where it was chosen"
+    tone = _TONES.get(claim.verdict, "open")
     if run.second_opinion is not None and not run.second_opinion.agrees:
         tone = "bad" if tone == "bad" else "open"
     words = claim_words(claim)
     return VerdictCard(
-        title=title,
+        title=verdict_title(claim),
         tone=tone,
         words=f"{words[:1].upper()}{words[1:]}.",
         meaning=_meaning(claim),
@@ -129,7 +122,7 @@ def verdict_card(run: RunRecord) -> VerdictCard:
 
 def _meaning(claim: Claim) -> str:
     gain = claim.gain
-    if gain is None:
+    if gain is None or claim.forgeable:
         return ""
     line = (
         f"Over {gain.cases} cases the best is {number(gain.mean)} ahead of the baseline. "
@@ -156,6 +149,16 @@ def _advice(run: RunRecord, claim: Claim) -> str:
         return (
             "Adopt it if these cases are like those in production: fresh answers show a gain, on "
             "cases that the search has seen."
+        )
+    if claim.verdict == "looked at before":
+        return (
+            "Measure it on other cases before you rely on it: an earlier run had read this test. "
+            "A new run with other sealed cases would show a gain if there is one."
+        )
+    if claim.forgeable:
+        return (
+            "Read the code and measure it yourself before you adopt it: the candidate could have "
+            f"written {listed(claim.forgeable)} itself."
         )
     if claim.basis == "selected on holdout" and strategy_plugin(run.header.strategy).over:
         # One task by nature: there are no other cases to measure it on.

@@ -19,7 +19,7 @@ from burnish.core.surfaces import EPSILON
 from burnish.core.trials import TrialDetails, TrialRow
 from burnish.journal.limits import Budget
 from burnish.reports.cases import GROUPS, CaseLine, case_lines, group_counts
-from burnish.runs.claims import NO_SPREAD, claim_words
+from burnish.runs.claims import LOOKED_AT_BEFORE, NO_SPREAD, claim_words, forgeable_words
 from burnish.runs.directory import RunRecord, result_of, whole_loss
 from burnish.runs.events import BASELINE, PRUNE
 from burnish.runs.plugins import strategy_plugin
@@ -260,6 +260,15 @@ def _about_the_claim(run: RunRecord) -> Iterator[NextStep]:
             command=f"burnish adopt {run.header.id}",
         )
         return
+    if claim.verdict == "looked at before":
+        yield NextStep(what="seal other cases, and start a new run", because=LOOKED_AT_BEFORE)
+        return
+    if claim.forgeable and claim.verdict == "not shown":
+        yield NextStep(
+            what="read the code, and measure it yourself",
+            because=forgeable_words(claim.forgeable),
+        )
+        return
     if claim.basis == "selected on holdout":
         if sum(run.header.cases.values()) < 2:
             yield NextStep(
@@ -302,7 +311,8 @@ def _about_the_end(run: RunRecord, resume: str) -> Iterator[NextStep]:
         if run.sealed is not None:
             yield NextStep(
                 what=f"search on in a new run, with `--fork {run.header.id}` and a higher limit",
-                because=f"{because} accepted one, and its sealed test is read",
+                because=f"{because} accepted one, and its sealed test is read: in a new run it "
+                "shows no gain any more",
             )
             return
         limits = {each.name for each in fields(Budget)}

@@ -1,15 +1,27 @@
 """What a run may say of its winner, and the words for it. Every page and view takes them here."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from burnish.core.formatting import counted, number
+from burnish.core.formatting import counted, listed, number
 from burnish.core.statistics import Interval, paired_interval
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.runs.events import Claim, ClaimBasis, ClaimVerdict, SealedResult, SecondOpinion
 
 _BASES: tuple[ClaimBasis, ...] = ("selected on holdout", "fresh draws", "sealed test")
 """The weakest first."""
+_TITLES: dict[ClaimVerdict, str] = {
+    "improved": "Improved",
+    "worse": "Worse than the baseline",
+    "not shown": "Not sure",
+    "unchanged": "Nothing better was found",
+    "looked at before": "Looked at before",
+}
 NO_SPREAD = "one case that is run once shows no spread"
+LOOKED_AT_BEFORE = (
+    "an earlier run, from which this one was forked, had read the sealed test, so it shows no "
+    "gain: only other cases can"
+)
 
 
 def _verdict_of(gain: Interval | None) -> ClaimVerdict:
@@ -19,18 +31,34 @@ def _verdict_of(gain: Interval | None) -> ClaimVerdict:
     return "improved" if gain.low > 0 else "worse"
 
 
-def conclusion(gain: Interval | None, *, fault: str, unchecked: str) -> tuple[ClaimVerdict, str]:
+def conclusion(
+    gain: Interval | None, *, fault: str, unchecked: str, forgeable: Sequence[str] = ()
+) -> tuple[ClaimVerdict, str]:
     """The verdict on a changed candidate and the reason, if it is not the interval alone.
 
     `fault` makes it worse whatever the interval shows; with `unchecked`, nobody can tell whether it
-    keeps every constraint, or too much is missing, so no gain is claimed.
+    keeps every constraint, or too much is missing; numbers that are `forgeable` may be the
+    candidate's own. So no gain is claimed.
     """
     verdict = _verdict_of(gain)
     if fault:
         return "worse", fault
+    if forgeable and verdict != "worse":
+        return "not shown", forgeable_words(forgeable)
     if unchecked and verdict != "worse":
         return "not shown", unchecked
     return verdict, NO_SPREAD if gain is None else ""
+
+
+def forgeable_words(names: Sequence[str]) -> str:
+    """Why numbers show no gain that code of the candidate could have written."""
+    are = "is" if len(names) == 1 else "are"
+    return f"{listed(names)} {are} measured by the candidate's own process"
+
+
+def second_look(sealed: SealedResult) -> SealedResult:
+    """The result of a sealed test that an earlier run had read: scores, and no gain."""
+    return replace(sealed, gain=None, score_change=None, looked_at_before=True)
 
 
 def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Claim:
@@ -39,7 +67,12 @@ def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Clai
     if gain is not None and gain.low == gain.high:
         # Of a run from when equal gains had an interval without width.
         gain = paired_interval([gain.mean] * gain.cases)
-    verdict, reason = conclusion(gain, fault=sealed.fault or "", unchecked=sealed.unchecked or "")
+    fault, forgeable = sealed.fault or "", sealed.forgeable
+    verdict, reason = conclusion(
+        gain, fault=fault, unchecked=sealed.unchecked or "", forgeable=forgeable or ()
+    )
+    if sealed.looked_at_before:
+        verdict, reason = "looked at before", "; ".join(filter(None, (fault, LOOKED_AT_BEFORE)))
     return Claim(
         candidate=candidate,
         basis="sealed test",
@@ -53,6 +86,7 @@ def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Clai
         reason=reason if changed else "",
         score_change=sealed.score_change,
         margin=sealed.margin,
+        forgeable=forgeable,
     )
 
 
@@ -77,6 +111,8 @@ def claim_of_rows(
     if baseline is None or best is None:
         return None
     winner, changed = best.trial.candidate.id, best is not baseline
+    if sealed is not None and sealed.looked_at_before:
+        return sealed_claim(sealed, winner, changed=changed)
     if changed and (claim := strongest(claims, winner)) is not None:
         return claim
     if sealed is not None:
@@ -109,11 +145,15 @@ def claim_words(claim: Claim) -> str:
         known = claim.baseline_score is not None or claim.best_score is not None
         numbers = f": {scores}{lost}" if known else ""
         return f"{where}{numbers}, optimistic since these scores chose the result{why}"
+    if claim.verdict == "looked at before":
+        return f"{where}: {scores}{lost}{why}"
     return f"{where}: {scores}{lost}, {_verdict_words(claim)}"
 
 
 def _claim_label(claim: Claim) -> str:
     """What the claim rests on, in a few words."""
+    if claim.verdict == "looked at before":
+        return "sealed test, looked at before"
     if claim.basis == "sealed test":
         return "sealed test, looked at once"
     if claim.basis == "fresh draws":
@@ -148,18 +188,30 @@ def _verdict_words(claim: Claim) -> str:
     if claim.verdict == "worse":
         return f"worse than the baseline{f': {claim.reason}' if claim.reason else ''}"
     if claim.gain is None or claim.reason:
-        what = "gain" if claim.margin is None else "harmless saving"
-        return f"no {what} is shown: {claim.reason or 'there are too few cases'}"
+        return f"not sure: {claim.reason or 'there are too few cases'}"
     return "not distinguishable from noise"
+
+
+def verdict_title(claim: Claim) -> str:
+    """The verdict as a title."""
+    if _is_selected(claim):
+        return "Better where it was chosen"
+    return _TITLES[claim.verdict]
 
 
 def verdict_cell(claim: Claim | None) -> str:
     """The verdict in one or two words, for a cell of a table."""
     if claim is None:
         return "—"
-    if claim.basis == "selected on holdout" and claim.verdict != "unchanged":
+    if _is_selected(claim):
         return "selected"
-    return claim.verdict
+    return "not sure" if claim.verdict == "not shown" else claim.verdict
+
+
+def _is_selected(claim: Claim) -> bool:
+    """Whether all that speaks for the winner are numbers that chose it."""
+    selected = claim.basis == "selected on holdout" and claim.verdict != "unchanged"
+    return selected and not claim.forgeable
 
 
 def claim_summary(claim: Claim | None) -> str:
@@ -167,17 +219,17 @@ def claim_summary(claim: Claim | None) -> str:
     if claim is None or claim.verdict == "unchanged":
         return verdict_cell(claim)
     if claim.gain is None:
-        return _claim_label(claim)
+        return _claim_label(claim) + (", not sure" if claim.forgeable else "")
     what = "gain" if claim.margin is None else f"saved {claim.primary},"
-    return f"{claim.basis}: {what} {_interval_words(claim.gain)}, {claim.verdict}"
+    return f"{claim.basis}: {what} {_interval_words(claim.gain)}, {verdict_cell(claim)}"
 
 
 def sealed_words(sealed: SealedResult) -> str:
     """The result of the sealed test in one line, and whether it is distinguishable from noise."""
     # Without an interval and with equal scores, baseline and best are the same candidate.
     changed = sealed.gain is not None or sealed.baseline_score != sealed.best_score
-    words = claim_words(sealed_claim(sealed, "", changed=changed))
-    return words.partition(": ")[2]
+    again = bool(sealed.looked_at_before)
+    return claim_words(sealed_claim(sealed, "", changed=changed or again))
 
 
 def opinion_words(opinion: SecondOpinion) -> str:

@@ -25,7 +25,7 @@ from burnish.core.trials import SplitResult, TrialRow
 from burnish.journal.journal import Journal, JournalReader
 from burnish.journal.sqlite_store import BLOBS, POINTER, how_to_mend, reached, reading
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
-from burnish.runs.claims import claim_of_rows
+from burnish.runs.claims import claim_of_rows, second_look
 from burnish.runs.events import (
     BASELINE,
     CANDIDATES,
@@ -524,7 +524,11 @@ class RunRecord:
 
     @property
     def sealed(self) -> SealedResult | None:
-        return next(read_all(self.events, SealedResult), None)
+        sealed = next(read_all(self.events, SealedResult), None)
+        if sealed is None or self.header.sealed_test != "spent":
+            return sealed
+        # Runs from before there was such a verdict recorded a gain.
+        return second_look(sealed)
 
     @cached_property
     def claim(self) -> Claim | None:

@@ -230,7 +230,7 @@ class Evaluator:
         self,
         rows: Sequence[Sequence[WorkUnit]],
         *,
-        scope: Callable[[Sequence[WorkUnit]], Scope],
+        scope: Callable[[], Scope],
         seen: Callable[[WorkUnit, EvaluatedCase], None],
     ) -> AsyncGenerator[list[tuple[WorkUnit, EvaluatedCase]], None]:
         """The results of each row, in the order of its units.
@@ -243,7 +243,7 @@ class Evaluator:
         async def work(row: Sequence[WorkUnit]) -> list[tuple[WorkUnit, EvaluatedCase]]:
             await self._rows.acquire()
             with _Place(self._rows):
-                ran = [await self._ran(unit, scope(row), None) for unit in row]
+                ran = [await self._ran(unit, scope(), None) for unit in row]
             done: list[tuple[WorkUnit, EvaluatedCase]] = []
             for each in ran:
                 done.append((each.unit, await self._scored(each)))
@@ -253,11 +253,6 @@ class Evaluator:
         async with aclosing(self._executor.map(rows, work)) as ordered:
             async for done in ordered:
                 yield done
-
-    def effects(self, unit: WorkUnit) -> list[Call[Any]]:
-        """What is done for a unit: its run, and its scores."""
-        run = self._run_call(unit)
-        return [run, self._score_call(unit.case, run.key)]
 
     def _run_call(
         self, unit: WorkUnit, whole: Callable[[Outcome], None] | None = None

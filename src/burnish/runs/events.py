@@ -256,13 +256,21 @@ class SealedResult(EventData):
 
     kinds: ClassVar[tuple[str, ...]] = ("sealed_test",)
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"primary", "fault", "unchecked", "score_change", "margin"}
+        {
+            "primary",
+            "fault",
+            "unchecked",
+            "score_change",
+            "margin",
+            "forgeable",
+            "looked_at_before",
+        }
     )
 
     baseline_score: float | None
     best_score: float | None
     gain: Interval | None
-    """None if the best is the baseline or there are too few cases."""
+    """None if the best is the baseline, there are too few cases, or it was looked at before."""
     missing: int = 0
     primary: str | None = None
     """The number that was compared, if the run has one of its own: then both are in its unit."""
@@ -275,11 +283,16 @@ class SealedResult(EventData):
     """If something else than the score is to be gained, the change of the score,"""
     margin: float | None = None
     """and how much lower it may be."""
+    forgeable: tuple[str, ...] | None = None
+    """The numbers that decide, and that code of the best candidate could have written itself."""
+    looked_at_before: bool | None = None
+    """True if an earlier run, from which this one was forked, had read the test."""
 
 
 ClaimBasis: TypeAlias = Literal["sealed test", "fresh draws", "selected on holdout"]
 """What a claim rests on; only the first two were not used to choose the winner."""
-ClaimVerdict: TypeAlias = Literal["improved", "not shown", "worse", "unchanged"]
+ClaimVerdict: TypeAlias = Literal["improved", "not shown", "worse", "unchanged", "looked at before"]
+"""`looked at before`: a sealed test that an earlier run had read, so that it shows no gain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +300,7 @@ class Claim(EventData):
     """What a run may say of its winner, compared with the baseline."""
 
     kinds: ClassVar[tuple[str, ...]] = ("claim",)
-    optional: ClassVar[frozenset[str]] = frozenset({"score_change", "margin"})
+    optional: ClassVar[frozenset[str]] = frozenset({"score_change", "margin", "forgeable"})
 
     candidate: str = ""
     """The winner; a run that searched on may have another one later."""
@@ -299,7 +312,8 @@ class Claim(EventData):
     primary: str = ""
     """The number that was compared, if it is not the score."""
     gain: Interval | None = None
-    """None if there are too few cases, or if these scores chose the winner."""
+    """None if there are too few cases, if these scores chose the winner, or if the test was looked
+    at before."""
     missing: int = 0
     """Cases that could not be compared."""
     verdict: ClaimVerdict = "not shown"
@@ -310,6 +324,9 @@ class Claim(EventData):
     """If the run is to save something, the change of the score, with its interval."""
     margin: float | None = None
     """How much lower the score may be in such a run."""
+    forgeable: tuple[str, ...] | None = None
+    """The numbers that decide, and that code of the winner could have written itself: then no gain
+    is claimed."""
 
 
 @dataclass(frozen=True, kw_only=True)

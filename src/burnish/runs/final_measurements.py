@@ -15,6 +15,7 @@ from burnish.core.comparisons import (
 from burnish.core.content import short_id
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Penalties, mean
 from burnish.core.gates import OfferRule
+from burnish.core.protocols import forgeable
 from burnish.core.statistics import (
     SAVED_WORDS,
     Interval,
@@ -25,7 +26,13 @@ from burnish.core.statistics import (
 )
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import MAX_MISSING, Decision, StopReason, Verdict
-from burnish.runs.claims import conclusion, sealed_claim, strongest
+from burnish.runs.claims import (
+    conclusion,
+    forgeable_words,
+    sealed_claim,
+    second_look,
+    strongest,
+)
 from burnish.runs.events import Claim, SealedResult, SecondOpinion, read_all
 from burnish.runs.run import Run
 
@@ -120,7 +127,10 @@ async def _sealed_test(run: Run) -> SealedResult:
         unchecked=(seen.unchecked or None) if run.changed else None,
         score_change=seen.score_change,
         margin=run.offers.rule.margin if seen.saves else None,
+        forgeable=_forgeable(run, Split.TEST),
     )
+    if run.directory.header.sealed_test == "spent":
+        result = second_look(result)
     run.directory.journal.set_mark("sealed_done", "yes")
     run.tell(result, "sealed_test")
     return result
@@ -172,7 +182,10 @@ async def _confirmed(run: Run) -> Claim:
         if why := _nothing_new(len(varying), len(after.cases)):
             return _selected(run, f"measured again, {why}")
     seen = _compare(before, after, run.objective, run.offers.rule)
-    verdict, reason = conclusion(seen.gain, fault=seen.fault, unchecked=seen.unchecked)
+    own = _forgeable(run, run.deciding_split)
+    verdict, reason = conclusion(
+        seen.gain, fault=seen.fault, unchecked=seen.unchecked, forgeable=own or ()
+    )
     return _tell(
         run,
         Claim(
@@ -188,8 +201,17 @@ async def _confirmed(run: Run) -> Claim:
             reason=reason,
             score_change=seen.score_change,
             margin=run.offers.rule.margin if seen.saves else None,
+            forgeable=own,
         ),
     )
+
+
+def _forgeable(run: Run, split: Split) -> tuple[str, ...] | None:
+    """The numbers that decide about the winner, and that its own code may have written."""
+    objective = run.objective
+    numbers = [_primary(run), *objective.weights, *objective.constrained_names]
+    cases = run.dataset.cases(split)
+    return forgeable(run.target, run.incumbent, cases, filter(None, numbers)) or None
 
 
 def _unchanged(run: Run) -> Claim | None:
@@ -212,13 +234,15 @@ def _selected(run: Run, reason: str) -> Claim:
         _number(run.offers.evaluation(candidate.id), run)
         for candidate in (run.target.baseline, run.incumbent)
     )
+    own = _forgeable(run, run.deciding_split)
     claim = Claim(
         candidate=run.incumbent.id,
         split=run.deciding_split.value,
         baseline_score=before,
         best_score=run.standing.best_score if after is None and not _primary(run) else after,
         primary=_primary(run),
-        reason=reason,
+        reason=f"{reason}; {forgeable_words(own)}" if own else reason,
+        forgeable=own,
     )
     return _tell(run, claim)
 

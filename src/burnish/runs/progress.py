@@ -297,8 +297,7 @@ class ProgressLines:
         if event.read(Stopping):
             return wrapped(self.stopping, width)
         if sealed := event.read(SealedResult):
-            words = sealed_words(sealed)
-            return ["", *wrapped(f"sealed test, looked at once: {words}", width)]
+            return ["", *wrapped(sealed_words(sealed), width)]
         if claim := event.read(Claim):
             # That of a sealed test is in the line of the test.
             sealed = claim.basis == "sealed test"

@@ -23,7 +23,7 @@ from burnish.core.formatting import (
 )
 from burnish.core.surfaces import diff
 from burnish.core.trials import SplitResult, Trial, TrialRow
-from burnish.runs.claims import claim_words, opinion_words
+from burnish.runs.claims import LOOKED_AT_BEFORE, claim_words, opinion_words
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import (
     ALARM,
@@ -233,12 +233,9 @@ def _forked_from(run: RunRecord) -> Iterator[str]:
 def provenance(run: RunRecord) -> Iterator[str]:
     """The parent of a fork, and what the numbers of the claim mean."""
     yield from _forked_from(run)
-    if run.header.sealed_test == "spent":
-        yield (
-            "**the sealed test was read before by the run this one was forked from: its score\n"
-            "may be too optimistic for this result**"
-        )
     claim = run.claim
+    if run.header.sealed_test == "spent" and run.sealed is None:
+        yield f"**{LOOKED_AT_BEFORE}**"
     if claim is not None and claim.gain is not None:
         yield (
             f"gain [low, high]: the mean over {claim.gain.cases} cases, baseline and best on the\n"

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.comparisons import one_line
@@ -22,14 +22,13 @@ from burnish.core.protocols import (
     Role,
     Scope,
     Target,
-    WorkUnit,
     surfaces_of,
 )
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
-from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope, named
+from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope
 from burnish.runs.candidate_checks import Lead, Offers, Probed, Prober
 from burnish.runs.case_work import CaseWork, CaseWorker
 from burnish.runs.closing import Confirmations, Estimates, SearchEnd
@@ -283,11 +282,10 @@ class Run:
         purpose = "" if sealed else "measuring again" if confirmation else "second judge"
         count = sum(map(len, rows))
 
-        def scope(row: Sequence[WorkUnit]) -> Scope:
-            imports = self._imports([evaluator.effects(unit) for unit in row], confirmation)
+        def scope() -> Scope:
             if not confirmation:
-                return self._scope(sealed=sealed, imports=imports)
-            return NamedScope(self._scope(trial=AFTER_SEARCH, imports=imports), confirmation)
+                return self._scope(sealed=sealed)
+            return NamedScope(self._scope(trial=AFTER_SEARCH), confirmation)
 
         results: dict[str, list[CaseResult]] = {each.id: [] for each in candidates}
         measured = evaluator.side_by_side(
@@ -304,19 +302,6 @@ class Run:
             Evaluation(candidate=candidate, split=split, results=tuple(found))
             for candidate, found in results.items()
         ]
-
-    def _imports(self, sides: Sequence[Sequence[Call[Any]]], confirmation: str) -> bool:
-        """Whether results of these sides may come from the run that this was forked from.
-
-        Only if it measured the one as much as the other: what it measured of one side alone is of
-        another time.
-        """
-
-        def key(call: Call[Any]) -> str:
-            return named(call, confirmation).key if confirmation else call.key
-
-        known = {tuple(self._effects.can_import(key(call)) for call in side) for side in sides}
-        return len(known) == 1 and any(known.pop())
 
     @property
     def deciding_split(self) -> Split:
@@ -655,8 +640,6 @@ class Run:
         limit = self.setup.case_policy.time_limit
         return self.directory.header.call_limit if limit is None else limit
 
-    def _scope(
-        self, *, trial: int | None = None, sealed: bool = False, imports: bool = True
-    ) -> Scope:
+    def _scope(self, *, trial: int | None = None, sealed: bool = False) -> Scope:
         trial = self.trial if trial is None else trial
-        return self._effects.scope(trial=trial, sealed=sealed, imports=imports)
+        return self._effects.scope(trial=trial, sealed=sealed)

@@ -30,6 +30,7 @@ from burnish.journal.sqlite_store import JOURNAL_FILE, POINTER
 from burnish.models.chat import ModelClient
 from burnish.models.factory import ModelUse
 from burnish.runs.case_work import CALL_LIMIT, CasePolicy
+from burnish.runs.claims import LOOKED_AT_BEFORE
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Exported, Exporter, in_folders
@@ -265,6 +266,8 @@ def fork(
             note = f"{lost.message}; what was lost is paid for again"
             setup = replace(setup, notes=(*setup.notes, note))
         spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
+        if spent and setup.dataset.test:
+            setup = replace(setup, notes=(*setup.notes, LOOKED_AT_BEFORE))
         return _begin(
             setup,
             root=root,
@@ -285,7 +288,7 @@ def refuse_spent_test(folder: Path) -> None:
             raise SealedTestRead(
                 f"run {Header.read(folder).id} has read its sealed test and is finished",
                 remedy=f"continue from it with --fork {folder.name}: a new run that takes over "
-                "what was paid and marks the test as spent",
+                "what was paid, and whose sealed test shows no gain any more",
             )
 
 

@@ -9,7 +9,7 @@ from burnish.core.cases import Case, Dataset, Outcome, Split
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective, Score
-from burnish.core.formatting import Section, Table, Text, counted, spending
+from burnish.core.formatting import Section, Table, Text, counted, listed, spending
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Effects, Metric
 from burnish.core.surfaces import ChoiceSurface, FileSurface, NumberSurface, Surface
@@ -36,8 +36,19 @@ from burnish.runs.setup import RESULTS, Setup
 from burnish.runs.spec import TargetSpec
 from burnish.system.workspaces import count_changed_lines
 from burnish.system.workspaces.snapshots import covers
+from burnish.targets.artifacts.safeguards import may_be_code
 from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.artifacts.task import HOLDOUT, TASK, TEST, HeldOut, Runner, Scoring, Task
+from burnish.targets.artifacts.task import (
+    HOLDOUT,
+    RUNTIME,
+    TASK,
+    TEST,
+    HeldOut,
+    Runner,
+    Scoring,
+    Task,
+    file_and_place,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +166,7 @@ class _TaskBuilding:
             steady=True,
             no_model="there is no model to edit the files",
             record=task_record(self._log(), target),
-            notes=(*target.notes, *self._notes(metrics)),
+            notes=(*target.notes, *self._forgeable(target), *self._notes(metrics)),
             resources=(target,),
         )
 
@@ -304,6 +315,25 @@ class _TaskBuilding:
             constraints=self.goal.objective({}).constraints,
             repeats=self.building.spec.strategy.settings.repeats,
         )
+
+    def _forgeable(self, target: ArtifactsTarget) -> Iterator[str]:
+        """Which numbers come from a process that can run what candidates write."""
+        task = target.task
+        if all(each.kind == "metrics" for each in task.scorings.values()):
+            return
+        limited = (constraint.metric for constraint in self.goal.objective({}).constraints)
+        timed = all(task.runner_of(case) for case in (TASK, *task.held))
+        numbers = [
+            name for name in dict.fromkeys((self.primary, *limited)) if name != RUNTIME or not timed
+        ]
+        axes = {file_and_place(axis.id)[0] for axis in target.axes}
+        edited = [*(axes or target.texts), *(target.task.new_files)]
+        if numbers and (code := [path for path in edited if may_be_code(path)]):
+            yield (
+                f"{listed(numbers)}: measured by a process that can run the candidate's own code "
+                f"({listed(code)}), which could write any number. A gain of a candidate that "
+                "changes such code is not claimed: the verdict is at best `not sure`"
+            )
 
     def _notes(self, metrics: tuple[Metric, ...]) -> Iterator[str]:
         if self.spec.holdout is None:

@@ -219,9 +219,12 @@ _LONGEST_NAME = 200
 _DEEPEST = 20
 _WILD = frozenset("*?[")
 _STEERING_TYPES = frozenset((".ini", ".cfg", ".toml", ".pth", ".mk"))
+_PROSE = frozenset((".markdown", ".md", ".rst", ".txt"))
+_DATA = frozenset((".csv", ".json", ".jsonl", ".ndjson", ".tsv", ".xml", ".yaml", ".yml"))
+"""What programs read, and do not run."""
 _STEERING_NAMES = frozenset((
     "makefile", "gnumakefile", "package.json", "conftest.py", "sitecustomize.py",
-    "usercustomize.py", "setup.py", "noxfile.py",
+    "usercustomize.py", "setup.py", "noxfile.py", "cmakelists.txt",
 ))  # fmt: skip
 """Files that programs read without being told to, in lower case."""
 
@@ -268,6 +271,14 @@ def _steers(path: str) -> bool:
 
 def _is_named(patterns: Sequence[str], path: str) -> bool:
     return any(not _WILD & set(pattern) and matches(path, [pattern]) for pattern in patterns)
+
+
+def may_be_code(path: str) -> bool:
+    """Whether commands may run a file, or be steered by it: by its name, all but plain data."""
+    name = PurePosixPath(path)
+    if name.suffix.lower() in _PROSE:
+        return name.name.lower() in _STEERING_NAMES
+    return name.suffix.lower() not in _DATA or _steers(path)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ from burnish.targets.artifacts.safeguards import (
     StartRecord,
     doubts,
     files_only,
+    may_be_code,
     read_held_files,
 )
 from burnish.targets.artifacts.task import (
@@ -519,6 +520,20 @@ class ArtifactsTarget:
             workspace = await held.enter_async_context(self.workspace(texts, case=case.id))
             steps = _Steps(target=self, texts=texts, workspace=workspace, case=case.id)
             return Receipt(value=await steps.outcome(), spend=self.estimate(case))
+
+    def may_write(self, candidate: Candidate, case: Case, number: str) -> bool:
+        """Whether code of a candidate may have written a number of a case.
+
+        The runner and the scorer work in folders that hold the candidate's files, and no scorer can
+        tell what a runner measured from what the candidate made it say. burnish itself takes the
+        runner's time from outside, and computes metrics from the text of a file.
+        """
+        if self.task.scoring_of(case.id).kind == "metrics":
+            return False
+        if number == RUNTIME and self.task.runner_of(case.id) is not None:
+            return False
+        changed = (p for p, t in self.files_of(candidate).items() if t != self.texts.get(p))
+        return any(map(may_be_code, changed))
 
     def estimate(self, case: Case) -> Spend:
         del case
