@@ -34,11 +34,9 @@ _GOALS = ("score_threshold", "pass_rate_threshold", "required_metrics", "metric_
 class PruningSettings(StrategySettings):
     """The settings of a strategy that prunes its winner."""
 
-    # Off where nobody says: so were all runs from before there was such a pass. The dialects of
-    # burnish switch it on when they describe a run.
     prune: Annotated[bool, Door(flag="*", http=Access.CLIENT)] = False
     """After the search, take out what is not missed: rules, demonstrations, numbers, hunks of
-    files. Files of the kinds prompts, graph and task switch it on."""
+    files."""
 
     def fingerprinted(self, *, free: Collection[str] = ()) -> dict[str, JsonValue]:
         """The settings that decisions depend on: without those in `free`.
