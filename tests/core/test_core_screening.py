@@ -1,10 +1,11 @@
 """Law 7: every reason to turn a candidate away before a call is paid."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from burnish.core.cases import Case, Turn, answer_form, has_form, keeps_form, spelled_labels
+from burnish.core.cases import Case, Turn, answer_form, closed_labels, has_form, keeps_form
 from burnish.core.surfaces import (
     Candidate,
     Demonstration,
@@ -128,10 +129,54 @@ class TestLabels:
         assert len(turned_away(prompt(LONG.expected or ""), training=(LONG, again))) == 2
 
     def test_labels_are_shown_as_they_are_first_spelled_unless_there_are_too_many(self) -> None:
-        cases = (*classified("NEG", "POS", "neg", "POS", "NEG"), LONG)
-        assert spelled_labels(cases) == ("NEG", "POS")
-        assert spelled_labels(cases, most=1) == ()
-        assert spelled_labels((*cases, *classified("a b", "c d", "e f"))) == (), "some came twice"
+        cases = classified("NEG", "POS", *["neg", "POS", "NEG"] * 3)
+        assert closed_labels(cases) == ("NEG", "POS")
+        assert closed_labels(cases, most=1) == ()
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            ("true", "false"), ("yes", "no"), ("A", "B", "C", "D"), ("P0", "P1", "P2"),
+            ("level 1", "level 2"),
+            ("A1", "B2"), ("neither of them", "both of them"),
+            ('{"spam": true}', '{"spam": false}'),
+            ("may", "must"), ("Sunday", "Monday"),
+            tuple(f"intent_{n}" for n in "abcdefghijklmnopqrst"),
+        ],
+    )  # fmt: skip
+    def test_a_set_is_closed_if_each_label_recurs(self, labels: tuple[str, ...]) -> None:
+        assert closed_labels(classified(*labels * 4)) == tuple(sorted(labels))
+        assert closed_labels(classified(*(each for each in labels for _ in range(4)))), (
+            "in any order"
+        )
+        assert closed_labels((*classified(*labels * 4), LONG)) == (), "one answer stands alone"
+
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            ("10", "11", "13"), ("1,000", "3.5"), ("-2", "\u22122"), ("50%", "5 %"), ("$3", "3 €"),
+            ("1e5", "2.5E-3"), ("1/2", "½"), ("\u0663", "\uff13"),
+            ("2024-05-01", "01/02/2024"),
+            ("10:30", "3 pm"), ("May 12, 2024", "12th of May 2024"),
+            ("2024-05-01T10:00:00Z", "1.2.2024"),
+            ("yes", "no", "7"), ("5 km", "10k"), ('{"amount": 1}', '{"amount": 2}'),
+            ("1, 2", "3, 4"),
+            ("Paris, France", "Rome, Italy"), ("one\ntwo", "two\none"), ("x" * 65, "y" * 65),
+            ("2024年5月1日", "2024年5月2日"), ("#### 18", "#### 20"),
+        ],
+    )  # fmt: skip
+    def test_numbers_dates_times_and_texts_are_no_labels(self, answers: tuple[str, ...]) -> None:
+        assert closed_labels(classified(*answers * 9)) == ()
+
+    def test_answers_that_come_two_or_three_times_are_no_closed_set(self) -> None:
+        cities = ("Paris", "Rome", "Oslo", "Bern", "Riga", "Bonn")
+        assert closed_labels(classified(*cities * 2)) == ()
+        assert closed_labels(classified(*cities * 3)) == ()
+        assert closed_labels(classified(*["unknown"] * 20, *cities * 2)) == ()
+        one = classified("yes", "no")
+        again = [replace(case, name=f"{case.name}-{n}") for n in range(4) for case in one]
+        assert closed_labels(again) == (), "one question under several names counts once"
+        assert closed_labels(()) == ()
 
     def test_a_form_is_shown_by_an_answer_that_no_case_has(self) -> None:
         answers = ("LYON|3|blue pens", "PORTO|12|stamps", "GRAZ|7|labels", "CORK|40|tea towels")

@@ -171,7 +171,7 @@ PARTS: list[Json] = [
 DETAILS: Json = {"cached_tokens": 64, "reasoning_tokens": 20}
 ARGUMENTS = ("{", "[]", "", "null", '{"a": {"b": [1.5, "ü"]}}')
 ODD = [[{**CALL, "function": {"name": "f", "arguments": text}}] for text in ARGUMENTS]
-THOUGHTS = ("a<think>b</think>c", "a<think>b<think>", "<th<think>x</think>ink>y", "</think>")
+THOUGHTS = ("<think>b</think>c", "<think>b</think>\n\n c\n", "<think>b", "</think>", "a </think> b")
 VARIANTS: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(
         ("id", "object", "created", "model", "usage", "choices"),
@@ -207,6 +207,15 @@ async def test_answers_are_read_as_pydantic_ai_reads_them() -> None:
         for variant in script:
             ours, theirs = map(_comparable, await both(ref, HELLO, None))
             assert ours == theirs, variant
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
+@pytest.mark.parametrize("content", ["<think>Hm.</think>\n200", "<think>a</think>\n\n 200 \n"])
+async def test_thoughts_are_taken_off_with_the_space_after_them(content: str) -> None:
+    answer = Malformed(changed("message.content", content))
+    async with ScriptedServer(answers=[answer] * 2) as server:
+        replies = await both(KINDS["openai"].ref(server), HELLO, None)
+    assert [reply.text for reply in replies if isinstance(reply, ChatReply)] == ["200", "200"]
 
 
 def _comparable(result: ChatReply | Exception) -> object:

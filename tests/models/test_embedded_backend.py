@@ -100,6 +100,14 @@ async def test_an_answer_is_put_together(ref: ModelRef) -> None:
     await backend.close()
 
 
+async def test_its_thoughts_are_no_part_of_an_answer(ref: ModelRef) -> None:
+    chunks = [piece("<think>Hm"), piece("</think>\n"), piece("\n200"), piece(finish="stop"), USED]
+    engine = ScriptedEngine(chunks=chunks)
+    backend: Backend = EmbeddedBackend(start=engine.start)
+    assert (await backend.complete(ref, HELLO, draw=0)).text == "200"
+    await backend.close()
+
+
 async def test_every_setting_is_sent(ref: ModelRef) -> None:
     engine = ScriptedEngine()
     backend = EmbeddedBackend(start=engine.start)

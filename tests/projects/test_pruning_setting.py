@@ -1,4 +1,4 @@
-"""Who prunes: burnish's own files by default, the formats of other systems if they say so."""
+"""Who prunes: nobody, unless a file, a flag or a request says so."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,7 @@ from burnish.projects.description import describe, from_stored
 from burnish.projects.dialects import Dialect, Document
 from burnish.projects.file_kinds import GraphFile, PromptsFile, SuiteFile, TaskFile
 from burnish.projects.optimizer_config import OptimizerFile
+from burnish.runs.plugins import strategy_plugin
 from burnish.runs.spec import AnySpec
 from burnish.system import YamlTree
 from tests.projects.artifacts.task_world import TASK
@@ -32,33 +33,26 @@ def _described(data: dict[str, Any], dialect: Dialect, **flags: Any) -> AnySpec:
     return describe(document, flags, environ={}, dialect=dialect).spec
 
 
-def test_files_of_burnish_prune_and_say_so_in_run_json() -> None:
+@pytest.mark.parametrize("kind", [PromptsFile, GraphFile, TaskFile, AgentFile, SuiteFile])
+def test_no_kind_of_file_switches_it_on(kind: type[Dialect]) -> None:
+    assert not strategy_plugin(kind.strategy).Settings.model_validate({}).model_dump().get("prune")
+
+
+def test_it_is_off_where_a_file_does_not_say() -> None:
     spec = _described(PROMPTS, PromptsFile())
-    assert spec.strategy.settings.prune
-    assert spec.to_json()["strategy"]["settings"]["prune"] is True  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
-    assert _described(TASK, TaskFile()).strategy.settings.prune
-    assert GraphFile.settings == {"prune": True}
+    assert not spec.strategy.settings.prune
+    assert not _described(TASK, TaskFile()).strategy.settings.prune
 
 
-def test_they_can_switch_it_off() -> None:
-    off = {**PROMPTS, "reflective": {"prune": False}}
-    assert not _described(off, PromptsFile()).strategy.settings.prune
-    assert not _described({**TASK, "prune": False}, TaskFile()).strategy.settings.prune
-    by_flag = _described(PROMPTS, PromptsFile(), set=["prune=false"])
-    assert not by_flag.strategy.settings.prune
-
-
-def test_a_description_from_before_there_was_a_pass_has_none() -> None:
-    spec = _described(PROMPTS, PromptsFile())
+def test_files_and_flags_switch_it_on_and_run_json_says_so() -> None:
+    on = {**PROMPTS, "reflective": {"prune": True}}
+    assert _described(on, PromptsFile()).strategy.settings.prune
+    assert _described({**TASK, "prune": True}, TaskFile()).strategy.settings.prune
+    spec = _described(PROMPTS, PromptsFile(), set=["prune=true"])
     stored = json.loads(json.dumps(spec.to_json()))
     assert from_stored(stored, {}).spec.strategy.settings.prune
     del stored["strategy"]["settings"]["prune"]
     assert not from_stored(stored, {}).spec.strategy.settings.prune
-
-
-def test_agent_files_and_suites_keep_the_rules_of_their_systems() -> None:
-    assert "prune" not in AgentFile.settings
-    assert "prune" not in SuiteFile.settings
 
 
 @pytest.mark.parametrize("prunes", [False, True])

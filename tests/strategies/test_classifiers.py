@@ -69,6 +69,35 @@ def test_reflection_ends_with_the_text_that_names_every_label(
     assert accepted.holdout.measurement.score == 1.0
 
 
+@pytest.mark.parametrize(
+    ("answers", "labels"),
+    [
+        (("10", "11", "13"), ""),
+        (("2024-05-01", "2024-06-12"), ""),
+        (("Paris", "Rome", "Oslo", "Bern", "Riga", "Bonn", "Lima"), ""),
+        (("billing", "technical"), "billing, technical"),
+    ],
+)
+def test_the_reflector_is_only_told_the_labels_of_a_closed_set(
+    tmp_path: Path, answers: tuple[str, ...], labels: str
+) -> None:
+    seen: list[str] = []
+
+    def rewrite(request: Any, draw: int) -> str:
+        del draw
+        seen.append(request.labels)
+        return f"{START} Think."
+
+    def cases(name: str) -> tuple[Case, ...]:
+        rows = enumerate(answers * (20 // len(answers)))
+        return tuple(Case.single(f"{name} {n}?", answer, name=f"{name}{n}") for n, answer in rows)
+
+    made = scripted(classify, Talk(rewrite=rewrite), budget=Budget(max_trials=1))
+    data = Dataset(train=cases("t"), holdout=cases("h"))
+    driven(replace(made, dataset=data), tmp_path / "run")
+    assert set(seen) == {labels}
+
+
 def test_a_case_with_its_question_is_still_turned_away(tmp_path: Path) -> None:
     copied = letters(LABELS[0], range(1))[0]
     talk = Talk(rewrite=lambda request, draw: f"{PERFECT} {copied.input}: {copied.expected}")

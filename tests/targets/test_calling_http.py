@@ -84,6 +84,8 @@ async def test_what_is_filled_in_is_never_filled_again(monkeypatch: pytest.Monke
         ((200, {"a": {"b": 3}}), "a", '{"b": 3}', {"b": 3}),
         ((201, {"answer": "created"}), "answer", "created", None),
         ((200, ""), "", "", None),
+        ((200, {"answer": "<think>hm</think>\n200"}), "answer", "200", None),
+        ('<think>hm</think>\n{"a": 1}', "a", "1", 1),
     ],
 )
 async def test_the_reply_is_read_out_of_the_answer(

@@ -77,6 +77,15 @@ def test_evaluate_takes_the_agent_and_records_its_steps() -> None:
     assert step.surfaces == ("instructions", "model.temperature", "tools.price.description")
 
 
+def test_what_its_model_thought_is_no_part_of_an_answer() -> None:
+    def think(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        del messages, info
+        return ModelResponse(parts=[TextPart("<think>Hm.</think>\n\n200")])
+
+    found = evaluate(Agent(FunctionModel(think)), [Case.single("100 + 100?", "200")], ["equality"])
+    assert found.passed
+
+
 def _shout(messages: list[Any]) -> str:
     return " / ".join(message.content for message in messages)
 

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -427,8 +427,20 @@ _PARTS = re.compile(r"([^\w\s]+)")
 _SIGN = re.compile(r"[|/;:=#@+*~^<>-]+")
 """Signs between the parts of a form, which sentences have no use for."""
 _WORDS_OF_A_PART, _FEWEST_OF_A_FORM = 4, 4
-_MOST_LABELS, _CLOSED = 60, 0.8
-"""A closed set has at most so many labels, and they are at least this share of all answers."""
+_ALIKE = 0.8
+"""The share of answers with one form that makes it the form of all."""
+_MOST_LABELS, _LONGEST_LABEL, _OFTEN_NEW = 60, 64, 0.05
+"""A closed set has at most so many labels of so many characters, and brings a new one at most once
+in so many cases."""
+_NAMES_OF_DATES = re.compile(
+    r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+    r"|(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
+    r"|am|pm|utc|gmt|of|at|us|usd|eur|gbp|jpy|chf|cny|inr)\b|(?<=\d)(?:st|nd|rd|th|t(?=\d)|[年月日时時分秒])"
+)
+"""Words of dates, times and amounts of money."""
+_UNITS = 2
+"""Words that may follow a number without making more of it: units."""
 
 
 def labels_of(cases: Iterable[Case]) -> frozenset[str]:
@@ -458,33 +470,63 @@ def labels_of(cases: Iterable[Case]) -> frozenset[str]:
     return frozenset((_labels(whole) | made_of_labels) - {""})
 
 
-def spelled_labels(cases: Iterable[Case], *, most: int = _MOST_LABELS) -> tuple[str, ...]:
-    """The labels of these cases as they are first spelled, sorted.
+def closed_labels(cases: Iterable[Case], *, most: int = _MOST_LABELS) -> tuple[str, ...]:
+    """The expected answers as they are first spelled, sorted, if new cases have no others.
 
-    None if they are too many for a closed set, or if too many answers are no labels: then some
-    came twice by chance.
+    None if one of them is no label (a number, a date, a time, or a long text), or stands in a
+    single case, or if they are too many, or come too seldom: a half of the cases, chosen by chance,
+    would leave too many of them to the other half.
     """
-    cases = tuple(cases)
-    labels = labels_of(cases)
-    answers = [turn.expected.strip() for case in cases for turn in case.turns if turn.expected]
-    among = [answer for answer in answers if squeeze(answer) in labels]
     spellings: dict[str, str] = {}
-    for answer in among:
-        spellings.setdefault(squeeze(answer), answer)
-    is_closed = len(spellings) <= most and len(among) >= _CLOSED * len(answers)
+    questions: defaultdict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        for turn in case.turns:
+            if turn.expected:
+                label = squeeze(turn.expected)
+                spellings.setdefault(label, turn.expected.strip())
+                # The same case under two names counts once.
+                questions[label].add(case.question_id)
+    counts = [len(each) for each in questions.values()]
+    is_closed = (
+        0 < len(counts) <= most
+        and min(counts) > 1
+        and sum(2.0**-count for count in counts) <= _OFTEN_NEW * sum(counts) / 2
+        and all(map(_is_label, spellings.values()))
+    )
     return tuple(sorted(spellings.values())) if is_closed else ()
+
+
+def _is_label(answer: str) -> bool:
+    """Whether an answer can be one to choose from: a few words in one line, no number or date."""
+    values = [value for _, value in _leaves(answer)] or [answer]
+    is_short = 0 < len(answer) <= _LONGEST_LABEL and len(answer.splitlines()) == 1
+    return is_short and ", " not in answer and not any(map(is_quantity, values))
+
+
+def is_quantity(text: str) -> bool:
+    """Whether a text is a number, an amount, a date or a time, however it is spelled."""
+    bare = _NAMES_OF_DATES.sub(" ", squeeze(text))
+    if not any(sign.isdigit() for sign in bare):
+        return False
+    words = re.findall(r"[^\W\d_]+", bare)
+    first = re.search(r"\w", bare)
+    return first is not None and first[0].isdigit() and len(words) <= _UNITS
 
 
 def answer_form(cases: Iterable[Case]) -> str:
     """An answer in the form that four of five answers have, such as dates; empty if none has.
 
-    It is put together from parts of several, so that it gives none of them away.
+    It is put together from parts of several, so that it gives none of them away. Answers that come
+    again are values to choose from, and their signs no form.
     """
     answers = [turn.expected.strip() for case in cases for turn in case.turns if turn.expected]
     distinct = list(dict.fromkeys(answers))
+    once = sum(count == 1 for count in Counter(answers).values())
+    if once <= (1 - _ALIKE) * len(answers):
+        return ""
     forms = Counter(_separators(answer) for answer in distinct)
     signs, count = forms.most_common(1)[0] if forms else ((), 0)
-    if not signs or count < max(_FEWEST_OF_A_FORM, _CLOSED * len(distinct)):
+    if not signs or count < max(_FEWEST_OF_A_FORM, _ALIKE * len(distinct)):
         return ""
     alike = [_PARTS.split(answer)[::2] for answer in distinct if _separators(answer) == signs]
     for first in range(len(alike)):

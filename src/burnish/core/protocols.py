@@ -176,6 +176,22 @@ class KnowsSecrets(Protocol):
 
 
 @runtime_checkable
+class _AnswersFromAfar(Protocol):
+    @property
+    def reply_source(self) -> str: ...
+
+
+def reply_source(target: Target) -> str:
+    """Where the replies of another program are read: its address, and the fields of its answers.
+
+    Empty for a target that runs here.
+    """
+    inner = getattr(target, "target", target)
+    agent = getattr(inner, "agent", inner)
+    return agent.reply_source if isinstance(agent, _AnswersFromAfar) else ""
+
+
+@runtime_checkable
 class Rehearsable(Protocol):
     """A target that can show what a run would do, with journaled effects only."""
 

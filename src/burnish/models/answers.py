@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 
 from burnish.core.cases import squeeze
 from burnish.core.content import Json, short_id
+from burnish.core.thoughts import without_thoughts
 
 _TAG = re.compile(r"</?[A-Za-z_][\w-]*>")
 _FENCE_SIGN = re.compile(r"(?:```|~~~)[\w-]*")
@@ -168,9 +169,6 @@ LONGEST_GUESS = 20_000
 
 _START = re.compile(r"\{\s*[\"'}]")
 _FENCE = re.compile(r"```|~~~")
-_THOUGHTS = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
-_THINKING = re.compile(r"<(think|thinking)>")
-_THOUGHT = re.compile(r"</(think|thinking)>")
 _TOKENS = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*")|(?P<comma>,)(?=\s*[}\]])|\b(?P<word>True|False|None)\b""",
     re.DOTALL,
@@ -311,7 +309,7 @@ def _fenced_text(answer: str) -> str | None:
 
     None if there is none, if it is not closed, or if JSON stands in it: that is another answer.
     """
-    text = _after_thoughts(answer.strip())
+    text = without_thoughts(answer.strip(), to_be_json=True)
     fences = list(_FENCE_LINE.finditer(text))
     if len(fences) < 2:
         return None
@@ -339,7 +337,7 @@ def read_object(answer: str) -> _AnswerObject:
     try:
         value = _DECODER.decode(whole)
     except _UNREADABLE:
-        return _read_around(_after_thoughts(whole))
+        return _read_around(without_thoughts(whole, to_be_json=True))
     if isinstance(value, dict):
         return _AnswerObject(text=whole)
     # A list of one object holds one object.
@@ -415,17 +413,6 @@ def _end(text: str, start: int) -> int | None:
         at += 1
     last = text.rfind("}", start)
     return last + 1 if quote and last > start else None
-
-
-def _after_thoughts(text: str) -> str:
-    """The answer without the model's thoughts before it."""
-    if _THINKING.match(text):
-        thoughts = _THOUGHTS.match(text)
-        return "" if thoughts is None else text[thoughts.end() :].strip()
-    end = _THOUGHT.search(text)
-    if end is None or text[0] in "{[`" or _THINKING.search(text, 0, end.start()):
-        return text
-    return text[end.end() :].strip()  # The tag that opens it was in the prompt.
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ whose agents they come from, and so is what `model_families` does not know.
 
 import base64
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from burnish.core.cases import Message, ToolUse, Usage
 from burnish.core.content import Json
+from burnish.core.thoughts import without_thoughts
 from burnish.models.chat import ChatReply, ChatRequest, Finish, Form
 from burnish.models.endpoints import AZURE_V1, Endpoint
 from burnish.models.errors import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
 _SAMPLING = ("temperature", "top_p")
-_THOUGHTS = re.compile(r"<think>.*?</think>|<think>(.*)\Z", re.DOTALL)
 _FINISHES: Mapping[str, Finish] = {
     "stop": "stop",
     "length": "length",
@@ -246,7 +245,7 @@ def _reply(completion: _Completion) -> ChatReply:
     if finish == "content_filter" and not any(counts):
         raise RequestFiltered
     return ChatReply(
-        text="" if message.refusal else _THOUGHTS.sub(r"\1", message.content or ""),
+        text="" if message.refusal else without_thoughts(message.content or ""),
         uses=() if message.refusal else tuple(map(_use, message.tool_calls or ())),
         finish=finish,
         usage=Usage(requests=1, input_tokens=counts[0], output_tokens=counts[1]),

@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
     RetryFeedbackPart,
     SystemPromptPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserContent,
@@ -36,6 +37,7 @@ from pydantic_ai.usage import RequestUsage
 from burnish.core.cases import Image, Message, ToolUse, Usage
 from burnish.core.content import Json
 from burnish.core.protocols import Effects
+from burnish.core.thoughts import without_thoughts
 from burnish.models.chat import ChatReply, ChatRequest, Finish, Form, ModelClient, Priced, ToolSpec
 from burnish.models.errors import AnswerUnfinished, RequestFiltered
 from burnish.models.references import ModelRef
@@ -242,7 +244,10 @@ def _request_message(part: ModelRequestPart) -> Iterator[Message]:
 
 
 def _text(response: ModelResponse) -> str:
-    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+    # pydantic-ai takes thoughts out of a text, but not the white space after them.
+    is_split = any(isinstance(part, ThinkingPart) for part in response.parts)
+    return without_thoughts(text.strip() if is_split else text)
 
 
 def _uses(response: ModelResponse) -> tuple[ToolUse, ...]:

@@ -321,9 +321,6 @@ def describe(
     draft.mark("target", document.place())
     draft.default("target.kind", chosen.target)
     draft.default("strategy.settings", {})
-    for name, value in chosen.settings.items():
-        if name in strategy.Settings.model_fields:
-            draft.default(f"strategy.settings.{name}", value)
     draft.put(
         "source",
         {

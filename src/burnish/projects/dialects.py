@@ -126,9 +126,6 @@ class Dialect:
     """The keys of such a file, and the fields of the description that they set. `budget.max_usd` is
     a key in a block; the field `strategy.edits.max_files` is a setting of that strategy, and is
     checked but not used where another one searches."""
-    settings: ClassVar[Mapping[str, JsonValue]] = {}
-    """Settings that differ from their defaults where such a file does not say, for strategies that
-    have them. run.json stores them, so older runs are not affected."""
     evaluates: ClassVar[bool] = True
     """Whether `burnish eval` measures what such a file is about; else only a search does."""
     confirms: ClassVar[bool] = True

@@ -5,8 +5,6 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import ClassVar
 
-from pydantic import JsonValue
-
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.awp_endpoint import awp_model
 from burnish.projects.dialects import Dialect, Document, Translation, known_keys, value_under
@@ -47,15 +45,12 @@ _COMMON = {
     "sealed": "data.test",
 }
 """What files of several kinds have in common."""
-_OWN_SETTINGS: Mapping[str, JsonValue] = {"prune": True}
-"""What burnish's own kinds of files switch on; those of other systems keep their rules."""
 
 
 class _TextsFile(Dialect):
     """A file that is searched with all that its target offers, unless it says how."""
 
     strategy: ClassVar[str] = "auto"
-    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
 
     def usual_strategy(self, document: Document) -> str:
         """The only one that the file has settings of: they were written to have an effect."""
@@ -172,7 +167,6 @@ class GraphFile(Dialect):
     kind: ClassVar[str] = "graph"
     target: ClassVar[str] = "graph"
     strategy: ClassVar[str] = "backprop"
-    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     strategy_at: ClassVar[TreePath] = ("optimizer", "strategy")
     keys: ClassVar[Mapping[str, str]] = {
         **{key: field for key, field in _COMMON.items() if key != "strategy"},
@@ -213,7 +207,6 @@ class TaskFile(Dialect):
     kind: ClassVar[str] = "task"
     target: ClassVar[str] = "artifacts"
     strategy: ClassVar[str] = "edits"
-    settings: ClassVar[Mapping[str, JsonValue]] = _OWN_SETTINGS
     evaluates: ClassVar[bool] = False
     known_by: ClassVar[str] = "artifacts and scorer"
     keys: ClassVar[Mapping[str, str]] = {

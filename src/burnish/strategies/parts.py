@@ -3,9 +3,9 @@ numbers. What is left without some of them is computed here, without running any
 
 import difflib
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from burnish.core.formatting import shorten
@@ -18,9 +18,10 @@ from burnish.core.surfaces import (
     diff,
     value_key,
 )
+from burnish.strategies.text_units import units_of
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+(?=[^a-z\s])|(?<=[。！？])")
-_ABBREVIATIONS = ("e.g.", "i.e.", "etc.", "cf.", "vs.", "Dr.", "Mr.", "Mrs.", "No.")
+_PROSE = (".md", ".txt")
+"""Files whose examples stay whole. What looks like one in a program or its settings is none."""
 _SHOWN = 60
 """Characters of a part in a note."""
 
@@ -102,8 +103,13 @@ def parts_of(steps: Sequence[LineageStep], surfaces: Sequence[Surface]) -> dict[
         if isinstance(after, tuple) and isinstance(before, tuple):
             parts[change.surface] = _Demonstrations(change.surface, changes)
         elif isinstance(after, str) and isinstance(before, str) and _is_text(kinds, change.surface):
-            by_sentence = not isinstance(kinds.get(change.surface), FileSurface)
-            parts[change.surface] = TextParts(change.surface, changes, by_sentence=by_sentence)
+            is_file = isinstance(kinds.get(change.surface), FileSurface)
+            parts[change.surface] = TextParts(
+                change.surface,
+                changes,
+                by_sentence=not is_file,
+                examples=not is_file or change.surface.endswith(_PROSE),
+            )
         else:
             parts[change.surface] = _Single(change.surface, changes)
     return parts
@@ -200,7 +206,7 @@ def _brought(
 
 @dataclass(frozen=True, kw_only=True)
 class _Piece:
-    """A sentence or a line of the winner's text, with the white space after it."""
+    """A unit of the winner's text: a sentence, a line, or an example as a whole."""
 
     text: str
     line: int
@@ -230,14 +236,22 @@ class _Hunk:
 class TextParts:
     """A text, or the text of a file: what each edit brought, hunk by hunk.
 
-    An edit divides into hunks, a hunk into lines, a line of a text into sentences. Of a hunk that a
-    later edit changed in part, what is left counts; only a hunk that is still there as a whole can
-    be replaced by what stood there before. A part that would make the text longer is none.
+    An edit divides into hunks, a hunk into lines and whole examples, a line of a text into
+    sentences. Of a hunk that a later edit changed in part, what is left counts; only a hunk that is
+    still there as a whole can be replaced by what stood there before. A part that would make the
+    text longer is none.
     """
 
-    def __init__(self, surface: str, changes: Sequence[Edited], *, by_sentence: bool) -> None:
+    def __init__(
+        self,
+        surface: str,
+        changes: Sequence[Edited],
+        *,
+        by_sentence: bool,
+        examples: bool = True,
+    ) -> None:
         self._surface = surface
-        self._by_sentence = by_sentence
+        self._pieces_of = partial(_pieces, by_sentence=by_sentence, examples=examples)
         self._hunks: list[_Hunk] = []
         self.pieces: Sequence[_Piece] = self._followed(changes)
         self._text = "".join(piece.text for piece in self.pieces)
@@ -264,9 +278,9 @@ class TextParts:
 
     def _followed(self, changes: Sequence[Edited]) -> list[_Piece]:
         """The pieces of the last text, each with the hunk that brought it."""
-        pieces = list(_pieces(str(changes[0].value), by_sentence=self._by_sentence))
+        pieces = self._pieces_of(str(changes[0].value))
         for change in changes[1:]:
-            fresh = list(_pieces(str(change.value), by_sentence=self._by_sentence))
+            fresh = self._pieces_of(str(change.value))
             pieces = self._merged(pieces, fresh, change)
         return pieces
 
@@ -388,39 +402,9 @@ class TextParts:
         )
 
 
-def _pieces(text: str, *, by_sentence: bool) -> Iterator[_Piece]:
-    """The text in pieces; white space belongs to what is before it."""
-    held = ""
-    number = 0
-    for line in text.splitlines(keepends=True):
-        if not line.strip():
-            held += line
-            continue
-        if held:
-            yield _Piece(text=held, line=number)
-            held = ""
-        number += 1
-        *whole, last = _sentences(line) if by_sentence else [line]
-        for sentence in whole:
-            yield _Piece(text=sentence, line=number)
-        held = last
-    if held:
-        yield _Piece(text=held, line=number)
-
-
-def _sentences(line: str) -> list[str]:
-    """The sentences of a line, each with the space after it."""
-    sentences: list[str] = []
-    begun = 0
-    for end in _SENTENCE_END.finditer(line):
-        sentence = line[begun : end.end()]
-        # A number of a list is no sentence.
-        if sentence.rstrip().endswith(_ABBREVIATIONS) or not re.search(r"\w{2}", sentence):
-            continue
-        if end.end() < len(line.rstrip()):
-            sentences.append(sentence)
-            begun = end.end()
-    return [*sentences, line[begun:]]
+def _pieces(text: str, *, by_sentence: bool, examples: bool) -> list[_Piece]:
+    units = units_of(text, by_sentence=by_sentence, examples=examples)
+    return [_Piece(text=unit.text, line=unit.line) for unit in units]
 
 
 def _ending_like(text: str, model: str) -> str:

@@ -1,9 +1,11 @@
 """Agents in another process: what is sent, what is read, and programs that are served so."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -20,12 +22,14 @@ from burnish.compat.promptiter.agent_server import AgentApp
 from burnish.compat.promptiter.remote import RemoteAgent, RemoteTarget
 from burnish.core.cases import Case, Outcome, Usage
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError
+from burnish.core.errors import BaselineUnmeasured, BurnishError, ConfigError
 from burnish.core.surfaces import DemosSurface, Origin
 from burnish.journal.once import DirectEffects
 from burnish.models.factory import Models
 from burnish.projects import load_project
+from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
+from burnish.runs.run import Run
 from burnish.runs.setup import start
 from burnish.server.apps import engine_of
 from burnish.server.service import listening_on
@@ -242,6 +246,164 @@ async def test_a_served_program_is_improved_over_the_protocol(tmp_path: Path) ->
     assert ending.best.values["desk/writer#instruction"] == "Answer. Say please."
     profile = json.loads((tmp_path / "run/candidates/best/profile.json").read_text())
     assert [each["SurfaceID"] for each in profile["Overrides"]] == ["desk/writer#instruction"]
+
+
+def events_of(output: str, *, chunks: bool) -> list[dict[str, Any]]:
+    """The events as PromptIter's servers for LangGraph and ADK write them, or in pieces."""
+    common = {"requestID": "r", "invocationId": "i", "author": "recap", "done": False}
+    said: list[dict[str, Any]] = [
+        {
+            **common,
+            "object": "tool.response",
+            "choices": [{"index": 0, "message": {"role": "tool", "content": "4", "tool_id": "c"}}],
+        }
+    ]
+    if chunks:
+        half = len(output) // 2
+        said += [
+            {**common, "object": "chat.completion.chunk", "is_partial": True, "choices": [choice]}
+            for piece in (output[:half], output[half:])
+            for choice in [{"index": 0, "delta": {"role": "assistant", "content": piece}}]
+        ]
+    else:
+        message = {"role": "assistant", "content": output}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        said.append({**common, "object": "chat.completion", "done": True, "choices": [choice]})
+    return [*said, {**common, "object": "runner.completion", "done": True, "choices": None}]
+
+
+@contextmanager
+def other_server(events: list[dict[str, Any]]) -> Generator[str, None, None]:
+    """A server of the other framework in Python: its answers have events, and no messages."""
+    structure = {
+        "StructureID": "s",
+        "EntryNodeID": RECAP,
+        "Nodes": [{"NodeID": RECAP, "Kind": "agent", "Name": RECAP}],
+        "Surfaces": [
+            {
+                "SurfaceID": f"{RECAP}#instruction",
+                "NodeID": RECAP,
+                "Type": "instruction",
+                "Value": {"Text": "Answer."},
+            }
+        ],
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.write({"structure": structure})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            assert body["input"]["content"]
+            steps = [{"StepID": "s1", "NodeID": RECAP, "AgentName": RECAP, "Output": {"Text": ""}}]
+            trace = {"RootAgentName": RECAP, "Status": "completed", "Steps": steps}
+            self.write({"status": "completed", "events": events, "executionTrace": trace})
+
+        def write(self, answer: dict[str, Any]) -> None:
+            raw = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+            del format, args
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/trpc-agent/v1/apps/recap"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("chunks", [False, True])
+async def test_an_agent_that_answers_with_events_alone_is_read(chunks: bool) -> None:
+    with other_server(events_of("A won.", chunks=chunks)) as url:
+        target = RemoteTarget.connect(RemoteAgent(url=url))
+        case = Case.single("A-B?", "A won.", name="a")
+        outcome = (await target.run(target.baseline, case, draw=0, effects=DirectEffects())).value
+    assert outcome.output == "A won."
+
+
+def test_the_last_message_of_events_counts_and_pieces_belong_to_their_speaker() -> None:
+    def piece(author: str, text: str, **more: Any) -> dict[str, Any]:
+        return {"author": author, "choices": [{"delta": {"content": text}}], **more}
+
+    def said(author: str, text: str, role: str = "assistant") -> dict[str, Any]:
+        return {"author": author, "choices": [{"message": {"role": role, "content": text}}]}
+
+    def reply(*events: dict[str, Any]) -> str:
+        return answered(executionTrace=None, events=[*events]).output
+
+    assert reply(said("a", "one"), said("b", "two"), said("b", "tool", "tool")) == "two"
+    assert reply(piece("a", "on"), piece("b", "tw"), piece("a", "e"), piece("b", "o")) == "two"
+    assert reply(piece("a", "on"), piece("a", "e", done=True), said("a", "one.")) == "one."
+    assert reply(piece("a", "half"), said("a", "half and whole")) == "half and whole"
+    assert reply({"choices": None}, {"object": "runner.completion", "done": True}) == ""
+    assert reply(said("a", "<think>hm</think>\n\none")) == "one"
+
+
+@pytest.mark.parametrize("reply", ["", "  ", "Yes, please."])
+def test_a_run_over_an_agent_that_says_nothing_ends_before_a_proposal(
+    tmp_path: Path, reply: str
+) -> None:
+    proposals: list[Any] = []
+
+    def asked(chat: Any, draw: int) -> str:
+        proposals.append(chat)
+        return roles(chat, draw)
+
+    with other_server(events_of(reply, chunks=False)) as url:
+        models = Models(backends={"openai": ScriptedBackend(respond=asked)})
+        project = load_project(write_file(tmp_path, url), {}, models=models)
+        run = start(project.setup, folder=tmp_path / "run")
+        if reply.strip():
+            asyncio.run(driven(run))
+            return
+        with pytest.raises(BaselineUnmeasured) as error:
+            asyncio.run(driven(run))
+    assert not proposals
+    assert f"{url}/runs" in error.value.message
+    assert "executionTrace.Output, messages, events[].choices" in error.value.message
+    assert RunRecord.read(tmp_path / "run").status == "failed"
+
+
+async def driven(run: Run) -> None:
+    try:
+        await drive(run)
+    finally:
+        await run.close()
+
+
+async def test_a_served_program_sends_events_too() -> None:
+    with served(desk_app()) as url:
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+            request = {"input": {"content": "Open?"}, "runOptions": {"requestID": "r-7"}}
+            answer = (await client.post("runs", json=request)).json()
+    message, ended = answer["events"]
+    assert {each["requestID"] for each in answer["events"]} == {"r-7"}
+    assert message["choices"][0]["message"] == {"role": "assistant", "content": "Yes."}
+    assert (ended["object"], ended["done"]) == ("runner.completion", True)
+    del answer["messages"], answer["executionTrace"]["Output"]
+    assert remote().agent.outcome_of(json.dumps(answer)).output == "Yes."
+
+
+async def test_a_served_program_that_fails_says_so_in_its_events() -> None:
+    def broken(message: str) -> str:
+        raise ValueError(message)
+
+    with served(AgentApp("desk", broken, prompts={})) as url:
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+            answer = (await client.post("runs", json={"input": {"content": "no"}})).json()
+    error, ended = answer["events"]
+    assert error["error"]["message"] == answer["errorMessage"] == "ValueError: no"
+    assert ended["object"] == "runner.completion"
 
 
 @pytest.mark.slow

@@ -64,12 +64,17 @@ class _Profile(CamelWire):
     overrides: tuple[_Override, ...] = ()
 
 
+class _RunOptions(CamelWire):
+    request_id: str = ""
+
+
 class _RunRequest(CamelWire):
     where = "request"
 
     session: _Session = _Session()
     input: _Input = _Input()
     profile: _Profile = _Profile()
+    run_options: _RunOptions = _RunOptions()
 
 
 class _Refused(Exception):
@@ -187,6 +192,7 @@ class AgentApp:
             said.append({"role": "assistant", "content": output})
         answer: dict[str, Json] = {
             "status": status,
+            "events": _events(request.run_options.request_id, trace, output, error),
             "messages": said,
             "executionTrace": trace.to_json(),
         }
@@ -236,6 +242,30 @@ class AgentApp:
 
     def _surface(self, name: str) -> str:
         return position_id(self._node(name), SurfaceType.INSTRUCTION)
+
+
+def _events(request_id: str, trace: Trace, output: str, error: str) -> list[Json]:
+    """The reply or the error as an event, and the event that ends a run: PromptIter's own client
+    reads nothing else."""
+    run = trace.root_invocation_id
+    common: dict[str, Json] = {
+        "requestID": request_id or run,
+        "invocationId": run,
+        "author": trace.root_agent_name,
+        "timestamp": trace.ended_at,
+        "done": True,
+    }
+    if error:
+        failure: Json = {"type": "run_error", "message": error}
+        said: dict[str, Json] = {"object": "error", "error": failure}
+    else:
+        message: Json = {"role": "assistant", "content": output}
+        choice: Json = {"index": 0, "message": message, "finish_reason": "stop"}
+        said = {"object": "chat.completion", "choices": [choice]}
+    return [
+        {**common, **said, "id": f"{run}:message"},
+        {**common, "object": "runner.completion", "id": f"{run}:done"},
+    ]
 
 
 def _text(value: Json) -> Text | None:

@@ -46,6 +46,7 @@ from burnish.core.surfaces import (
     position_id,
 )
 from burnish.core.surfaces import Surface as Editable
+from burnish.core.thoughts import without_thoughts
 from burnish.projects.called_blocks import CalledBlock
 from burnish.projects.dialects import Document
 from burnish.projects.evaluation_setup import User, read_metrics, read_splits, simulated_user
@@ -71,24 +72,64 @@ class RemoteMessage(Wire):
     content: str = ""
 
 
+class RemoteChoice(Wire):
+    """What an event says: a whole message, or the next piece of one."""
+
+    index: int = 0
+    message: RemoteMessage = RemoteMessage()
+    delta: RemoteMessage = RemoteMessage()
+
+
+class RemoteEvent(Wire):
+    """An event of a run."""
+
+    author: str = ""
+    invocation_id: str = ""
+    branch: str = ""
+    done: bool = False
+    choices: tuple[RemoteChoice, ...] = ()
+
+
+REPLY_FIELDS = ("executionTrace.Output", "messages", "events[].choices")
+"""Where the text of a reply may be; the first that has one counts."""
+
+
 class RemoteRun(Wire):
     """The answer to `POST /runs`."""
 
     where = "run"
 
     status: str = ""
+    events: tuple[RemoteEvent, ...] = ()
     messages: tuple[RemoteMessage, ...] = ()
     execution_trace: results.Trace | None = None
     error_message: str = ""
 
     @property
     def reply(self) -> str:
-        """The text of the trace, else the last message of the agent."""
+        """The text of the trace, else the last message of the agent. Servers in Python send events
+        alone."""
         said = self.execution_trace.output if self.execution_trace else None
-        if said is not None and said.text:
-            return said.text
         spoken = [each.content for each in self.messages if each.role == "assistant"]
-        return spoken[-1] if spoken else ""
+        replies = (said.text if said else "", *spoken[-1:], *_spoken(self.events)[-1:])
+        return next(filter(None, replies), "")
+
+
+def _spoken(events: Sequence[RemoteEvent]) -> list[str]:
+    """The agent's messages in the order in which they ended; pieces of one are put together."""
+    spoken: list[str] = []
+    begun: dict[tuple[str, str, str, int], str] = {}
+    for event in events:
+        for choice in event.choices:
+            key = (event.author, event.invocation_id, event.branch, choice.index)
+            if choice.delta.content:
+                begun[key] = begun.get(key, "") + choice.delta.content
+            elif choice.message.content and choice.message.role in ("assistant", ""):
+                begun.pop(key, None)
+                spoken.append(choice.message.content)
+            if event.done:
+                spoken.append(begun.pop(key, ""))
+    return [text for text in (*spoken, *begun.values()) if text.strip()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +144,10 @@ class RemoteAgent(HttpTarget):
     @property
     def remembers(self) -> bool:
         return True
+
+    @property
+    def reply_source(self) -> str:
+        return f"{self.url}, in {', '.join(REPLY_FIELDS)}"
 
     def request_body(self, turn: TurnInput, prompts: Mapping[str, Json]) -> Json:
         del prompts
@@ -127,7 +172,8 @@ class RemoteAgent(HttpTarget):
         if answer.status == "failed" or answer.error_message:
             failed = agent_failure(answer.error_message or "the run failed", "RemoteFailure")
             return replace(failed, trace=trace, usage=usage)
-        return Outcome(replies=(answer.reply,), trace=trace, usage=usage, nano_usd=None)
+        reply = without_thoughts(answer.reply)
+        return Outcome(replies=(reply,), trace=trace, usage=usage, nano_usd=None)
 
     def _trace(self, trace: results.Trace) -> Trace:
         before: set[str] = set()

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from burnish.core.cases import Usage
 from burnish.core.content import stream
 from burnish.core.errors import ConfigError
+from burnish.core.thoughts import without_thoughts
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded.files import (
     KNOWN,
@@ -339,7 +340,7 @@ def _read_reply(ref: ModelRef, chunks: Sequence[Chunk], seconds: float) -> ChatR
         raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
     tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
     return ChatReply(
-        text="".join(choice.delta.content or "" for choice in choices),
+        text=without_thoughts("".join(choice.delta.content or "" for choice in choices)),
         finish=finish if finish in ("stop", "length", "content_filter") else "other",
         usage=Usage(
             requests=1, input_tokens=tokens.prompt_tokens, output_tokens=tokens.completion_tokens

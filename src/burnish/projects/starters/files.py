@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Dataset, Split, is_quantity
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted
 from burnish.datasets.agent_cases import CaseFile
@@ -79,12 +79,12 @@ class StarterCases:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The expected answers if they are a few short ones that recur."""
+        """The expected answers if they are a few short ones that recur, and no numbers or dates."""
         answers = self._answers
         distinct = sorted(set(answers))
         few = 1 < len(distinct) <= min(_LABELS, len(answers) / 2)
         short = all(len(answer.split()) <= _LABEL_WORDS for answer in distinct)
-        return tuple(distinct) if few and short else ()
+        return tuple(distinct) if few and short and not any(map(is_quantity, distinct)) else ()
 
     @property
     def metric(self) -> MetricChoice:

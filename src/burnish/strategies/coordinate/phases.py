@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
-from burnish.core.cases import Dataset, Split, spelled_labels
+from burnish.core.cases import Dataset, Split, closed_labels
 from burnish.core.content import Json
 from burnish.core.errors import RoleFailed
 from burnish.core.formatting import cell, counted, number, spending
@@ -562,7 +562,7 @@ class TextualPhase(Phase):
             current_text=str(incumbent.candidate.values[axis]),
             failing_traces="\n\n".join(self._traces(incumbent)),
             previous_gradients="\n".join(rejected),
-            labels=", ".join(spelled_labels(self.run.dataset.train)),
+            labels=", ".join(closed_labels(self.run.dataset.train)),
             hints=self.run.steering.hints,
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from burnish.core.cases import Case, spelled_labels, squeeze
+from burnish.core.cases import Case, closed_labels, squeeze
 from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import Origin, TextSurface
 from burnish.runs.run import Run
@@ -86,7 +86,7 @@ class ExamplesProposer:
             for each in run.target.surfaces
             if each.id == field and isinstance(each, TextSurface)
         )
-        self._labels = {squeeze(label) for label in spelled_labels(run.dataset.train)}
+        self._labels = {squeeze(label) for label in closed_labels(run.dataset.train)}
         self._cases = [case for case in run.dataset.train if self._fits(case)]
         self._parent = ""
         self._tries = 0

@@ -11,10 +11,10 @@ from burnish.core.cases import (
     Case,
     ToolCall,
     answer_form,
+    closed_labels,
     has_form,
     keeps_form,
     parts_in_capitals,
-    spelled_labels,
 )
 from burnish.core.content import canonical, short_id
 from burnish.core.errors import Problem
@@ -278,7 +278,7 @@ class Proposer:
             },
             secrets=run.secrets,
         )
-        self._labels = spelled_labels(run.dataset.train)
+        self._labels = closed_labels(run.dataset.train)
         self._form = "" if self._labels else answer_form(run.dataset.train)
         self._tried: defaultdict[tuple[str, str], deque[str]] = defaultdict(_last_marks)
         """By text and what stands beside it: marks of what was proposed in its place."""

@@ -15,6 +15,7 @@ from burnish.core.cases import Outcome
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.protocols import Description
+from burnish.core.thoughts import without_thoughts
 from burnish.metrics.document_matching import path_problem
 from burnish.metrics.text_matching import spelled
 from burnish.models.dotenv import require_own_keys
@@ -168,6 +169,11 @@ class HttpTarget(CallingTarget):
         return self._described("http", config)
 
     @property
+    def reply_source(self) -> str:
+        """Where replies are read: the address, and the part of its answers."""
+        return f"{self.url}, in {self.response_path or 'the whole answer'}"
+
+    @property
     def remembers(self) -> bool:
         return bool(_places_in(self.body) & {"history", "messages", "session"})
 
@@ -241,7 +247,8 @@ class HttpTarget(CallingTarget):
 
     def outcome_of(self, text: str) -> Outcome:
         """What an answer says."""
-        return of_text(text, self.response_path)
+        outcome = of_text(without_thoughts(text), self.response_path)
+        return replace(outcome, replies=tuple(map(without_thoughts, outcome.replies)))
 
     async def _reply(
         self,

@@ -32,6 +32,7 @@ from burnish.core.surfaces import (
     out_of_bounds,
     placeholders_in,
 )
+from burnish.core.thoughts import without_thoughts
 from burnish.models.references import ModelRef
 from burnish.system.extras import PURPOSES, install_command, installed_version
 from burnish.system.user_code import installed
@@ -89,6 +90,17 @@ class AgentTalk(Protocol):
     async def send(self, message: str, history: list[dict[str, str]]) -> object:
         """The agent's answer; `history` are the earlier messages of both sides."""
         ...
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """A conversation of which the agent's answers count, not what its model thought."""
+
+    talk: AgentTalk
+
+    async def send(self, message: str, history: list[dict[str, str]]) -> object:
+        answer = await self.talk.send(message, history)
+        return without_thoughts(answer) if isinstance(answer, str) else answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,7 +398,9 @@ class FrameworkTarget(CallingTarget):
     def conversation_with(self, candidate: Candidate) -> AbstractAsyncContextManager[Reply]:
         agent = self._agent(candidate)
         return CallableTarget(
-            agent=lambda: self.adapter.talk(agent), name=self.name, fingerprint=self.fingerprint
+            agent=lambda: _Answers(self.adapter.talk(agent)),
+            name=self.name,
+            fingerprint=self.fingerprint,
         ).conversation()
 
     async def run(
