@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from benchmarks.real.agents import AT_ONCE, REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
 from benchmarks.real.log import REFLECTIONS, Log
 from benchmarks.real.tasks import TASKS, Sizes
-from burnish.core.cases import Case, Dataset, Outcome, answer_form, keeps_form, spelled_labels
+from burnish.core.cases import Case, Dataset, Outcome, answer_form, keeps_form, closed_labels
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Objective
 from burnish.core.leaks import LeakWatch
@@ -219,7 +219,7 @@ class Reflections:
                 answers.append(said)
             if len(cases) == FAILURES:
                 break
-        labels = spelled_labels(train)
+        labels = closed_labels(train)
         return Failures(
             instructions=task.instructions,
             cases=tuple(cases),

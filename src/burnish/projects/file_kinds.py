@@ -5,6 +5,8 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import ClassVar
 
+from pydantic import JsonValue
+
 from burnish.core.errors import ConfigError, Problem
 from burnish.models.awp_endpoint import awp_model
 from burnish.projects.dialects import Dialect, Document, Translation, known_keys, value_under
