@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from benchmarks.real.agents import AT_ONCE, REWRITE_TOKENS, Agent, Endpoint, Exact, Tally, reason_of
 from benchmarks.real.log import REFLECTIONS, Log
 from benchmarks.real.tasks import TASKS, Sizes
-from burnish.core.cases import Case, Dataset, Outcome, answer_form, keeps_form, closed_labels
+from burnish.core.cases import Case, Dataset, Outcome, answer_form, closed_labels, keeps_form
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Objective
 from burnish.core.leaks import LeakWatch
