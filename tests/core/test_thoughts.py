@@ -16,6 +16,8 @@ from burnish.core.thoughts import without_thoughts
         ("<THINK>a</THINK>\r\n\r\n200", "200"),
         ("<think></think>200", "200"),
         ("<think>a</think>\n<think>b</think>\n200", "200"),
+        ("<think>a</think><think>b</think>200", "200"),
+        ("<think>a</think> <think> is a tag", "<think> is a tag"),
         ("One.\n<think>hm</think>\nTwo.", "One.\nTwo."),
         ("200\n<think>right?</think>", "200"),
         ("<think>200", "200"),
@@ -49,6 +51,13 @@ def test_an_answer_that_speaks_of_thoughts_stays(text: str) -> None:
 def test_where_json_is_asked_for_a_thought_without_an_end_is_no_answer() -> None:
     assert without_thoughts('<think>{"a": 1}', to_be_json=True) == ""
     assert without_thoughts('hm</think>{"a": 1}', to_be_json=True) == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    "text", ["<think>\n" * 40_000, "<think>a</think>\n" * 40_000, "```\n<thinking>\n" * 40_000]
+)
+def test_the_time_grows_with_the_length_alone(text: str) -> None:
+    without_thoughts(f"{text}</thinking> 7")
 
 
 @given(st.text(), st.text(alphabet=st.characters(exclude_characters="<`~")))

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -59,8 +59,3 @@ def run_readme(name: str, folder: Path) -> list[Step]:
 
 def _is_source(name: Path) -> bool:
     return name.parts[0] == "examples" and not is_left_behind(name)
-
-
-def edits_of(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Rows of results.jsonl without those of the pruning pass."""
-    return [row for row in rows if not str(row["rationale"]).startswith("without ")]

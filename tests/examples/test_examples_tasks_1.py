@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.docs.docs_examples import edits_of, run_readme
+from tests.docs.docs_examples import run_readme
 from tests.example_copies import EXAMPLES
 
 pytestmark = pytest.mark.slow
@@ -31,8 +31,7 @@ def verdicts_in(readme: Path) -> list[str]:
 def test_the_skill_gets_better_by_a_scorer_and_by_metrics_alone(tmp_path: Path) -> None:
     start, scored, judged = run_readme("skill_quality", tmp_path)
     assert scored.sources == judged.sources == start.sources
-    every = scored.rows("examples/skill_quality/work/results.jsonl")
-    rows = edits_of(every)
+    rows = scored.rows("examples/skill_quality/work/results.jsonl")
     words = [row["decision"] for row in rows]
     assert words == ["baseline", *verdicts_in(EXAMPLES / "skill_quality" / "README.md")]
     assert rows[0]["metrics"].keys() >= SIX
@@ -43,7 +42,7 @@ def test_the_skill_gets_better_by_a_scorer_and_by_metrics_alone(tmp_path: Path) 
     assert "violation_count <= 0 is broken" in rows[6]["reason"]
     assert rows[2]["reason"].startswith("rubric.md: ")
     assert "lower length_tokens decides" in rows[10]["reason"]
-    rows = edits_of(judged.rows("examples/skill_quality/work/results.jsonl")[len(every) :])
+    rows = judged.rows("examples/skill_quality/work/results.jsonl")[len(rows) :]
     assert (rows[0]["score"], rows[-1]["score"]) == (0.125, 1.0)
     stuffed = next(row for row in rows if row["rationale"].startswith("list the words"))
     assert stuffed["decision"] == "discard"
@@ -53,7 +52,7 @@ def test_the_skill_gets_better_by_a_scorer_and_by_metrics_alone(tmp_path: Path) 
 def test_the_template_keeps_its_placeholders_and_learns_nothing_by_heart(tmp_path: Path) -> None:
     start, done, *steered = run_readme("prompt_template", tmp_path)
     assert done.sources == start.sources
-    rows = edits_of(done.rows("examples/prompt_template/work/results.jsonl"))
+    rows = done.rows("examples/prompt_template/work/results.jsonl")
     words = [row["decision"] for row in rows]
     assert words == ["baseline", *verdicts_in(EXAMPLES / "prompt_template" / "README.md")]
     by_heart = rows[3]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.docs.docs_console import Command, run_command
-from tests.docs.docs_examples import Step, edits_of, run_readme
+from tests.docs.docs_examples import Step, run_readme
 from tests.example_copies import example_files
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def test_every_file_of_an_example_is_small(name: str) -> None:
 def test_code_gets_faster_and_every_cheat_is_turned_down(tmp_path: Path) -> None:
     first, done, adopted = run_readme("fast_code", tmp_path)
     assert done.sources == first.sources
-    rows = edits_of(done.rows("examples/fast_code/results/results.jsonl"))
+    rows = done.rows("examples/fast_code/results/results.jsonl")
     start, wrong, memorised, reaching, tampering, broken, better, same = rows
     require_reasons(wrong, memorised, reaching, tampering, broken)
     warned = [line for line in done.out.splitlines() if line.startswith("! ")]
@@ -123,7 +123,7 @@ def test_a_configuration_is_tuned_by_its_numbers_and_by_edits(tmp_path: Path) ->
 
 def require_edits(rows: Sequence[Mapping[str, Any]], readme: str) -> None:
     """What became of each edit is what the README shows."""
-    start, *edits = edits_of(rows)[-7:]
+    start, *edits = rows[-7:]
     shown = [line for line in readme.splitlines() if line[:1] == "["]
     for row, line in zip(edits, shown, strict=True):
         assert row["decision"] in line

@@ -110,6 +110,12 @@ def test_rules_around_examples_leave_on_their_own() -> None:
     assert text.replace(FORMATS["input and output"].format(*TWO), "") in left
 
 
+@pytest.mark.parametrize("form", ["without a line between", "in a list", "arrows", "elements"])
+def test_examples_without_a_line_between_them_leave_one_by_one(form: str) -> None:
+    text = f"{RULES}{written(FORMATS[form], 3)}"
+    assert text.replace(FORMATS[form].format(*TWO, 2), "") in leavings("", text)
+
+
 def test_lines_that_only_have_a_label_are_lines() -> None:
     text = "- **Tone**: kind. Warm.\n- **Length**: short\n\nNote: fair.\n\nNo jokes.\n\nNote: firm."
     left = leavings("", text)

@@ -29,6 +29,8 @@ _ENDS_WITH_ARROW = re.compile(r"(?:[-=]+>|→|⇒|↦|⟶)\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•>]|\(?\d{1,3}[.)])\s")
 _FENCE = re.compile(rf"\s*{_LIST}(?P<sign>`{{3,}}|~{{3,}})")
 _JSON = re.compile(rf"\s*{_LIST}(?:[\w \"*_-]{{1,40}}:\s*)?[{{\[]")
+_LONGEST_JSON = 500
+"""Lines of one object: what does not end before is none."""
 _BLOCKS = frozenset({"example", "sample", "shot", "demonstration", "conversation", "dialogue"})
 """Names of blocks: one ends where the next begins, whatever is in it."""
 _QUESTIONS = frozenset({"input", "question", "q", "user", "human"})
@@ -123,6 +125,8 @@ class _Lines:
         inside = {n for begin, end in self._whole.items() for n in range(begin, end)}
         self._marks = [_NO_MARK if n in inside else _mark(line) for n, line in enumerate(lines)]
         self._names = self._names_of_examples()
+        self._not_closed: set[str] = set()
+        """Ends of elements that do not come any more."""
 
     def examples(self) -> dict[int, int]:
         """By the number of its first line, where an example ends; they do not overlap."""
@@ -155,7 +159,7 @@ class _Lines:
             end = self._end_of_element(place)
             if not end:
                 stop, last = self._next_and_last_mark(place)
-                end = self._end_of_part(last)
+                end = self._end_of_part(last, stop)
                 rest = next((n for n in range(end, stop) if _HEADING.match(self._lines[n])), stop)
                 is_last = stop == len(self._lines)
                 is_open = mark.name in _BLOCKS and mark.stands_alone and last == place
@@ -171,9 +175,10 @@ class _Lines:
         if not first.is_tag:
             return 0
         close = f"</{first.name}>"
-        lines = range(begin, len(self._lines))
+        lines = range(begin, len(self._lines)) if close not in self._not_closed else ()
         end = next((n for n in lines if close in self._lines[n].casefold()), None)
         if end is None:
+            self._not_closed.add(close)
             return 0
         inside = {mark.name for mark in self._marks[begin + 1 : end]} & self._names
         tags = {mark.name for mark in self._marks if mark.is_tag} & self._names
@@ -194,13 +199,13 @@ class _Lines:
             last = place
         return len(self._lines), last
 
-    def _end_of_part(self, place: int) -> int:
-        """Where the paragraph ends that belongs to a mark."""
+    def _end_of_part(self, place: int, stop: int) -> int:
+        """Where the paragraph ends that belongs to a mark, or the next example begins."""
         end = place + 1
         if self._marks[place].stands_alone:
-            while end < len(self._lines) and not self._lines[end].strip():
+            while end < stop and not self._lines[end].strip():
                 end += 1
-        while end < len(self._lines) and self._lines[end].strip():
+        while end < stop and self._lines[end].strip():
             end = self._whole.get(end, end + 1)
         return end
 
@@ -209,10 +214,15 @@ class _Lines:
 
     def _beside_each_other(self) -> Iterator[tuple[int, int]]:
         """Lines with labels, one right after the other: a single example may have any labels."""
+        stop = len(self._lines)
+        done = 0
         for place, (mark, after) in enumerate(pairwise(self._marks)):
+            if place < done:
+                continue
             is_pair = mark.is_bare and after.is_bare and mark.name != after.name
             if is_pair and mark.name and after.name and not {mark.name, after.name} & self._names:
-                yield place, self._end_of_part(place + 1)
+                done = self._end_of_part(place + 1, stop)
+                yield place, done
 
 
 def _fences(lines: Sequence[str]) -> dict[int, int]:
@@ -238,7 +248,7 @@ def _json_values(lines: Sequence[str]) -> dict[int, int]:
         if place < after or not _JSON.match(line):
             continue
         depth = 0
-        for end in range(place, len(lines)):
+        for end in range(place, min(place + _LONGEST_JSON, len(lines))):
             depth += sum(lines[end].count(sign) for sign in "{[")
             depth -= sum(lines[end].count(sign) for sign in "}]")
             if depth <= 0:

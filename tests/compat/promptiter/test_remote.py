@@ -346,6 +346,8 @@ def test_the_last_message_of_events_counts_and_pieces_belong_to_their_speaker() 
     assert reply(piece("a", "on"), piece("a", "e", done=True), said("a", "one.")) == "one."
     assert reply(piece("a", "half"), said("a", "half and whole")) == "half and whole"
     assert reply({"choices": None}, {"object": "runner.completion", "done": True}) == ""
+    odd: Any = {"author": 3, "choices": [{"message": {"content": [{"type": "text"}]}}]}
+    assert reply(said("a", "one"), odd, cast("Any", "an event")) == "one"
     assert reply(said("a", "<think>hm</think>\n\none")) == "one"
 
 

@@ -4,7 +4,8 @@ Project files of the kind `remote` name one.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -100,7 +101,7 @@ class RemoteRun(Wire):
     where = "run"
 
     status: str = ""
-    events: tuple[RemoteEvent, ...] = ()
+    events: Json = None
     messages: tuple[RemoteMessage, ...] = ()
     execution_trace: results.Trace | None = None
     error_message: str = ""
@@ -111,11 +112,22 @@ class RemoteRun(Wire):
         alone."""
         said = self.execution_trace.output if self.execution_trace else None
         spoken = [each.content for each in self.messages if each.role == "assistant"]
-        replies = (said.text if said else "", *spoken[-1:], *_spoken(self.events)[-1:])
+        replies = (
+            said.text if said else "",
+            *spoken[-1:],
+            *_spoken(_read_events(self.events))[-1:],
+        )
         return next(filter(None, replies), "")
 
 
-def _spoken(events: Sequence[RemoteEvent]) -> list[str]:
+def _read_events(events: Json) -> Iterator[RemoteEvent]:
+    """Those that can be read: of the others nothing is needed."""
+    for event in events if isinstance(events, list) else ():
+        with suppress(ConfigError):
+            yield RemoteEvent.from_json(event)
+
+
+def _spoken(events: Iterable[RemoteEvent]) -> list[str]:
     """The agent's messages in the order in which they ended; pieces of one are put together."""
     spoken: list[str] = []
     begun: dict[tuple[str, str, str, int], str] = {}
