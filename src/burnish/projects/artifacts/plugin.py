@@ -40,7 +40,6 @@ from burnish.targets.artifacts.safeguards import may_be_code
 from burnish.targets.artifacts.target import ArtifactsTarget
 from burnish.targets.artifacts.task import (
     HOLDOUT,
-    RUNTIME,
     TASK,
     TEST,
     HeldOut,
@@ -319,15 +318,14 @@ class _TaskBuilding:
     def _forgeable(self, target: ArtifactsTarget) -> Iterator[str]:
         """Which numbers come from a process that can run what candidates write."""
         task = target.task
-        if all(each.kind == "metrics" for each in task.scorings.values()):
-            return
-        limited = (constraint.metric for constraint in self.goal.objective({}).constraints)
-        timed = all(task.runner_of(case) for case in (TASK, *task.held))
+        limited = self.goal.objective({}).constrained_names
         numbers = [
-            name for name in dict.fromkeys((self.primary, *limited)) if name != RUNTIME or not timed
+            name
+            for name in dict.fromkeys((self.primary, *limited))
+            if any(task.is_reported(case, name) for case in (TASK, *task.held))
         ]
         axes = {file_and_place(axis.id)[0] for axis in target.axes}
-        edited = [*(axes or target.texts), *(target.task.new_files)]
+        edited = [*(axes or target.texts), *task.new_files]
         if numbers and (code := [path for path in edited if may_be_code(path)]):
             yield (
                 f"{listed(numbers)}: measured by a process that can run the candidate's own code "

@@ -525,12 +525,9 @@ class ArtifactsTarget:
         """Whether code of a candidate may have written a number of a case.
 
         The runner and the scorer work in folders that hold the candidate's files, and no scorer can
-        tell what a runner measured from what the candidate made it say. burnish itself takes the
-        runner's time from outside, and computes metrics from the text of a file.
+        tell what a runner measured from what the candidate made it say.
         """
-        if self.task.scoring_of(case.id).kind == "metrics":
-            return False
-        if number == RUNTIME and self.task.runner_of(case.id) is not None:
+        if not self.task.is_reported(case.id, number):
             return False
         changed = (p for p, t in self.files_of(candidate).items() if t != self.texts.get(p))
         return any(map(may_be_code, changed))

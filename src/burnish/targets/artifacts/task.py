@@ -183,6 +183,16 @@ class Task:
     def scoring_of(self, case: str) -> Scoring:
         return self.scorings.get(case, self.scoring)
 
+    def is_reported(self, case: str, number: str) -> bool:
+        """Whether commands or functions of the task report a number of a case.
+
+        The others are burnish's own: the time of the runner, taken from outside, and metrics over
+        the text of a file.
+        """
+        if self.scoring_of(case).kind == "metrics":
+            return False
+        return number != RUNTIME or self.runner_of(case) is None
+
     @property
     def hidden(self) -> tuple[str, ...]:
         """Everything that is named for scorers, the holdout or the test."""
