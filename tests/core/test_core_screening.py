@@ -131,7 +131,9 @@ class TestLabels:
     def test_labels_are_shown_as_they_are_first_spelled_unless_there_are_too_many(self) -> None:
         cases = classified("NEG", "POS", *["neg", "POS", "NEG"] * 3)
         assert closed_labels(cases) == ("NEG", "POS")
-        assert closed_labels(cases, most=1) == ()
+        many = [f"kind {letter}{other}" for letter in "abcdefgh" for other in "abcdefgh"]
+        assert len(closed_labels(classified(*many[:60] * 9))) == 60
+        assert closed_labels(classified(*many[:61] * 9)) == ()
 
     @pytest.mark.parametrize(
         "labels",

@@ -470,7 +470,7 @@ def labels_of(cases: Iterable[Case]) -> frozenset[str]:
     return frozenset((_labels(whole) | made_of_labels) - {""})
 
 
-def closed_labels(cases: Iterable[Case], *, most: int = _MOST_LABELS) -> tuple[str, ...]:
+def closed_labels(cases: Iterable[Case]) -> tuple[str, ...]:
     """The expected answers as they are first spelled, sorted, if new cases have no others.
 
     None if one of them is no label (a number, a date, a time, or a long text), or stands in a
@@ -488,7 +488,7 @@ def closed_labels(cases: Iterable[Case], *, most: int = _MOST_LABELS) -> tuple[s
                 questions[label].add(case.question_id)
     counts = [len(each) for each in questions.values()]
     is_closed = (
-        0 < len(counts) <= most
+        0 < len(counts) <= _MOST_LABELS
         and min(counts) > 1
         and sum(2.0**-count for count in counts) <= _OFTEN_NEW * sum(counts) / 2
         and all(map(_is_label, spellings.values()))
