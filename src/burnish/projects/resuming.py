@@ -55,7 +55,7 @@ def described_again(
         )
     source, stored = f"{folder.name}/{HEADER}", dict(header.project.spec)
     doors = stored_doors(stored, source=source)
-    now = FileNow(header=header, folder=folder, doors=doors, path=file)
+    now = _FileNow(header=header, folder=folder, doors=doors, path=file)
     if as_new:
         stored.pop("output", None)
         notes = now.notes_for_a_fork()
@@ -70,7 +70,7 @@ def require_same_file(folder: Path) -> None:
     header = Header.read(folder)
     if header.project.spec:
         doors = stored_doors(header.project.spec, source=f"{folder.name}/{HEADER}")
-        FileNow(header=header, folder=folder, doors=doors).stored_with_limits()
+        _FileNow(header=header, folder=folder, doors=doors).stored_with_limits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class _Same:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileNow:
+class _FileNow:
     """The project file of a run, compared with what the run has stored of it."""
 
     header: Header
@@ -190,7 +190,7 @@ class FileNow:
             raise self._refused("\n".join(f"  {line}" for line in lines)) from None
         ignored = [*self._source["overridden"]]
         ignored += [path for path in self._source.get("environment", ()) if not now.says(path)]
-        changes = spec_changes(_compared(self.header.project.spec), _compared(now.spec))
+        changes = spec_changes(_without_place(self.header.project.spec), _without_place(now.spec))
         changes = (each for each in changes if not each.among(ignored) and not _is_spelling(each))
         return now, [*changes]
 
@@ -271,7 +271,7 @@ def _is_spelling(change: SpecChange) -> bool:
     return before == after
 
 
-def _compared(spec: _Stored) -> dict[str, JsonValue]:
+def _without_place(spec: _Stored) -> dict[str, JsonValue]:
     """A description without where it was read."""
     name = value_under(dict(spec), ("source", "name"))
     return {**spec, "source": {"name": name}}

@@ -32,7 +32,7 @@ def _verdict_of(gain: Interval | None) -> ClaimVerdict:
 
 
 def conclusion(
-    gain: Interval | None, *, fault: str, unchecked: str, forgeable: Sequence[str] = ()
+    gain: Interval | None, *, fault: str, unchecked: str, forgeable: Sequence[str] | None
 ) -> tuple[ClaimVerdict, str]:
     """The verdict on a changed candidate and the reason, if it is not the interval alone.
 
@@ -67,9 +67,9 @@ def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Clai
     if gain is not None and gain.low == gain.high:
         # Of a run from when equal gains had an interval without width.
         gain = paired_interval([gain.mean] * gain.cases)
-    fault, forgeable = sealed.fault or "", sealed.forgeable
+    fault = sealed.fault or ""
     verdict, reason = conclusion(
-        gain, fault=fault, unchecked=sealed.unchecked or "", forgeable=forgeable or ()
+        gain, fault=fault, unchecked=sealed.unchecked or "", forgeable=sealed.forgeable
     )
     if sealed.looked_at_before:
         verdict, reason = "looked at before", "; ".join(filter(None, (fault, LOOKED_AT_BEFORE)))
@@ -86,7 +86,7 @@ def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Clai
         reason=reason if changed else "",
         score_change=sealed.score_change,
         margin=sealed.margin,
-        forgeable=forgeable,
+        forgeable=sealed.forgeable,
     )
 
 

@@ -254,9 +254,7 @@ class Evaluator:
             async for done in ordered:
                 yield done
 
-    def _run_call(
-        self, unit: WorkUnit, whole: Callable[[Outcome], None] | None = None
-    ) -> Call[Outcome]:
+    def _run_call(self, unit: WorkUnit, whole: Callable[[Outcome], None]) -> Call[Outcome]:
         return Call(
             kind="run",
             request={

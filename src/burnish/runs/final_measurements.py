@@ -154,19 +154,18 @@ async def _unsealed_claim(run: Run, stopped: str) -> Claim | None:
     return _selected(run, f"it was not measured again: {why}") if why else await _confirmed(run)
 
 
-async def confirm(run: Run) -> tuple[Evaluation, Evaluation]:
+async def confirm(run: Run) -> list[Evaluation]:
     """Run and score baseline and winner on the cases that decided, under draws of the winner's own.
 
     No gate, proposer or offer sees the results. Models and judges are asked again.
     """
     winner, confirmations = run.incumbent, run.confirmations
-    before, after = await run.evaluate_side_by_side(
+    return await run.evaluate_side_by_side(
         (run.target.baseline, winner),
         split=run.deciding_split,
         draws=confirmations.begin(winner.id),
         confirmation=confirmations.name(winner.id),
     )
-    return before, after
 
 
 async def _confirmed(run: Run) -> Claim:
@@ -184,7 +183,7 @@ async def _confirmed(run: Run) -> Claim:
     seen = _compare(before, after, run.objective, run.offers.rule)
     own = _forgeable(run, run.deciding_split)
     verdict, reason = conclusion(
-        seen.gain, fault=seen.fault, unchecked=seen.unchecked, forgeable=own or ()
+        seen.gain, fault=seen.fault, unchecked=seen.unchecked, forgeable=own
     )
     return _tell(
         run,

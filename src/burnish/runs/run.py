@@ -14,16 +14,7 @@ from burnish.core.errors import Problem, RoleFailed, StrategyMisbehaved
 from burnish.core.evaluations import CaseResult, Evaluation, Objective
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING, Spend
-from burnish.core.protocols import (
-    Call,
-    Effects,
-    Metric,
-    Receipt,
-    Role,
-    Scope,
-    Target,
-    surfaces_of,
-)
+from burnish.core.protocols import Call, Effects, Metric, Receipt, Role, Scope, Target, surfaces_of
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -15,7 +14,6 @@ from burnish.system.redaction import MARKER
 from burnish.system.yaml import TreePath
 
 _MOST, _LONG = 10, 60
-Paths: TypeAlias = Iterable[Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +24,7 @@ class SpecChange:
     before: JsonValue
     after: JsonValue
 
-    def among(self, paths: Paths) -> bool:
+    def among(self, paths: Iterable[Sequence[str]]) -> bool:
         """Whether it is one of these fields, or in one of them."""
         steps = [str(step) for step in self.path]
         return any(steps[: len(each)] == each for each in map(list, paths))

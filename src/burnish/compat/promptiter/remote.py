@@ -73,7 +73,7 @@ class RemoteMessage(Wire):
     content: str = ""
 
 
-class RemoteChoice(Wire):
+class _Choice(Wire):
     """What an event says: a whole message, or the next piece of one."""
 
     index: int = 0
@@ -81,18 +81,14 @@ class RemoteChoice(Wire):
     delta: RemoteMessage = RemoteMessage()
 
 
-class RemoteEvent(Wire):
+class _Event(Wire):
     """An event of a run."""
 
     author: str = ""
     invocation_id: str = ""
     branch: str = ""
     done: bool = False
-    choices: tuple[RemoteChoice, ...] = ()
-
-
-REPLY_FIELDS = ("executionTrace.Output", "messages", "events[].choices")
-"""Where the text of a reply may be; the first that has one counts."""
+    choices: tuple[_Choice, ...] = ()
 
 
 class RemoteRun(Wire):
@@ -120,14 +116,14 @@ class RemoteRun(Wire):
         return next(filter(None, replies), "")
 
 
-def _read_events(events: Json) -> Iterator[RemoteEvent]:
+def _read_events(events: Json) -> Iterator[_Event]:
     """Those that can be read: of the others nothing is needed."""
     for event in events if isinstance(events, list) else ():
         with suppress(ConfigError):
-            yield RemoteEvent.from_json(event)
+            yield _Event.from_json(event)
 
 
-def _spoken(events: Iterable[RemoteEvent]) -> list[str]:
+def _spoken(events: Iterable[_Event]) -> list[str]:
     """The agent's messages in the order in which they ended; pieces of one are put together."""
     spoken: list[str] = []
     begun: dict[tuple[str, str, str, int], str] = {}
@@ -159,7 +155,7 @@ class RemoteAgent(HttpTarget):
 
     @property
     def reply_source(self) -> str:
-        return f"{self.url}, in {', '.join(REPLY_FIELDS)}"
+        return f"{self.url}, in executionTrace.Output, messages, events[].choices"
 
     def request_body(self, turn: TurnInput, prompts: Mapping[str, Json]) -> Json:
         del prompts
