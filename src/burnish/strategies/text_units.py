@@ -244,13 +244,13 @@ def _json_values(lines: Sequence[str]) -> dict[int, int]:
     """By its first line, where each object or list with quotes ends."""
     ends: dict[int, int] = {}
     after = 0
+    opened = [sum(map(line.count, "{[")) - sum(map(line.count, "}]")) for line in lines]
     for place, line in enumerate(lines):
         if place < after or not _JSON.match(line):
             continue
         depth = 0
         for end in range(place, min(place + _LONGEST_JSON, len(lines))):
-            depth += sum(lines[end].count(sign) for sign in "{[")
-            depth -= sum(lines[end].count(sign) for sign in "}]")
+            depth += opened[end]
             if depth <= 0:
                 if '"' in "".join(lines[place : end + 1]) or end > place:
                     ends[place] = after = end + 1
