@@ -22,7 +22,7 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any, cast
 
-from benchmarks.page import add_option, made_with, write
+from benchmarks.page import add_option, made_with, show
 from burnish import optimize
 from burnish.core.content import stream
 from burnish.models.chat import ChatRequest
@@ -304,10 +304,7 @@ def main() -> None:
     for seed in range(1, asked.seeds + 1):
         one = by_mipro(seed, asked.auto)
         found.append((seed, one, by_burnish(seed, one.calls)))
-    text = f"{made_with('bench-mipro')}.\n\n{report(found)}"
-    print(text)
-    if asked.write:
-        write("bench-mipro", text)
+    show("bench-mipro", f"{made_with('bench-mipro')}.\n\n{report(found)}", asked)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from benchmarks.page import add_option, made_with, write
+from benchmarks.page import add_option, made_with, show
 from benchmarks.pools import searched
 from benchmarks.search_report import mean_error, table
 from burnish.core.cases import Case, Outcome
@@ -320,10 +320,7 @@ def main() -> None:
         for system in SYSTEMS
     ]
     results = list(searched(MixedSearch.make, searches, options.processes))
-    text = report(results, made_with("bench-mixed"))
-    print(text)
-    if options.write:
-        write("bench-mixed", text)
+    show("bench-mixed", report(results, made_with("bench-mixed")), options)
 
 
 if __name__ == "__main__":

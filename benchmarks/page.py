@@ -24,6 +24,13 @@ def made_with(target: str, argv: Sequence[str] | None = None) -> str:
     return f"Made with `{command}` ({machine})"
 
 
+def show(block: str, text: str, asked: argparse.Namespace) -> None:
+    """Print figures, and put them into a block of the page if the option is set."""
+    print(text)
+    if asked.write:
+        write(block, text)
+
+
 def write(block: str, text: str) -> None:
     """Put other figures into a block of the page."""
     PAGE.write_text(with_block(PAGE.read_text(encoding="utf-8"), block, text), encoding="utf-8")

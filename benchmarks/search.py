@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from benchmarks import search_burnish, search_gepa
-from benchmarks.page import add_option, made_with, write
+from benchmarks.page import add_option, made_with, show
 from benchmarks.pools import searched
 from benchmarks.search_report import report
 from benchmarks.search_worlds import CALLS, GEPA, WORLDS, Searched
@@ -46,10 +46,7 @@ def main() -> None:
         for system in asked.system
     ]
     found = list(searched(Wanted.made, wanted, asked.processes))
-    text = report(found, made_with("bench-search"))
-    print(text)
-    if asked.write:
-        write("bench-search", text)
+    show("bench-search", report(found, made_with("bench-search")), asked)
 
 
 def _asked() -> argparse.Namespace:

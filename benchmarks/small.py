@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.page import add_option, made_with, write
+from benchmarks.page import add_option, made_with, show
 from benchmarks.pools import searched
 from benchmarks.search_report import mean_error, table
 from benchmarks.small_searches import (
@@ -68,10 +68,7 @@ def main() -> None:
     whole = [seed for seed in options.seeds if all(t in done for t in tasks if t.seed == seed)]
     results = [done[task] for task in tasks if task.seed in whole]
     target = "bench-small-mipro" if MIPRO in options.system else "bench-small"
-    text = report(results, made_with(target))
-    print(text)
-    if options.write:
-        write(_block(target, options), text)
+    show(_block(target, options), report(results, made_with(target)), options)
 
 
 def _block(target: str, options: argparse.Namespace) -> str:

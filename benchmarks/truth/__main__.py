@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.page import add_option, made_with, write
+from benchmarks.page import add_option, made_with, show
 from benchmarks.truth.changing import RUNS as CHANGING_RUNS
 from benchmarks.truth.changing import changing_plays, changing_table
 from benchmarks.truth.cheats import Attempt, Cheat, all_cheats
@@ -46,10 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         own = [str(table) for part, table in tables.items() if (part == _DRIFT) is alone]
         if not own:
             continue
-        text = "\n\n".join([f"{made_with('bench-truth', argv)}:", *own])
-        print(text)
-        if arguments.write:
-            write(block, text)
+        show(block, "\n\n".join([f"{made_with('bench-truth', argv)}:", *own]), arguments)
     return 0 if all(table.met for table in tables.values()) else 1
 
 
