@@ -68,14 +68,7 @@ def main() -> None:
     whole = [seed for seed in options.seeds if all(t in done for t in tasks if t.seed == seed)]
     results = [done[task] for task in tasks if task.seed in whole]
     target = "bench-small-mipro" if MIPRO in options.system else "bench-small"
-    show(_block(target, options), report(results, made_with(target)), options)
-
-
-def _block(target: str, options: argparse.Namespace) -> str:
-    """The block of the page: each way to pay has its own."""
-    if options.tokens:
-        return f"{target} in tokens"
-    return target if options.price else f"{target} in calls"
+    show(target, report(results, made_with(target)), options)
 
 
 def _saved(path: Path) -> dict[Task, Result]:
