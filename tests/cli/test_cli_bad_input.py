@@ -139,6 +139,14 @@ def test_a_run_that_is_not_there(burnish: Burnish, toy: Path) -> None:
     refused(burnish("runs", "compare", "nope", "nope"), "there is no run 'nope'")
 
 
+def test_runs_with_the_same_id_are_named_by_their_folders(burnish: Burnish, toy: Path) -> None:
+    for folder in ("one/same", "two/same"):
+        assert burnish("optimize", str(toy), "-q", "-o", folder, "--max-trials", "1").code == 0
+    folders = (str(Path("one/same").resolve()), str(Path("two/same").resolve()))
+    refused(burnish("runs", "show", "same"), "name its folder", *folders)
+    assert burnish("runs", "show", "two/same").code == 0
+
+
 def test_an_ambiguous_beginning_names_the_runs(burnish: Burnish, toy: Path) -> None:
     for name in ("run-a", "run-b"):
         assert burnish("optimize", str(toy), "-q", "-o", name, "--max-trials", "1").code == 0

@@ -415,6 +415,9 @@ def find_run(name: str) -> Path:
     exact = [folder for folder in folders if names[folder] == name]
     if len(exact or folders) == 1:
         return (exact or folders)[0]
+    if exact:
+        many = ", ".join(str(folder) for folder in exact[:5])
+        raise RunNotFound(f"'{name}' is the id of several runs: {many}", remedy="name its folder")
     if folders:
         many = ", ".join(folder.name for folder in folders[:5])
         raise RunNotFound(f"'{name}' could be any of: {many}", remedy="type more of the id")
