@@ -165,6 +165,8 @@ class TestLabels:
             ("1, 2", "3, 4"),
             ("Paris, France", "Rome, Italy"), ("one\ntwo", "two\none"), ("x" * 65, "y" * 65),
             ("2024年5月1日", "2024年5月2日"), ("#### 18", "#### 20"),
+            ("one", "two", "three"), ("one hundred", "twenty-one"), ("minus 2", "about 5"),
+            ("R$ 5", "Rs. 50"), ("Answer: 200", "No. 7"), ("x=5", r"\boxed{7}"), ("五", "六"),
         ],
     )  # fmt: skip
     def test_numbers_dates_times_and_texts_are_no_labels(self, answers: tuple[str, ...]) -> None:

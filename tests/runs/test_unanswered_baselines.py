@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from burnish.runs.driver import drive
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, fork
 from burnish.strategies.measure import Measure
+from burnish.testing.doubles import ScriptedTarget
 from tests.runs.small import TRAIN, Agent, add_letters, answer, driven, small
 from tests.runs.test_hanging_calls import hang
 
@@ -50,7 +52,10 @@ async def test_a_run_says_the_first_error_and_asks_again_when_it_is_resumed(tmp_
             "the baseline could not be measured: 6 of 6 runs of cases ended in an error, the first "
             f"one in: {NO_KEY}"
         )
-        assert error.remedy.endswith("then resume the run (`burnish runs resume run`)")
+        assert error.remedy.endswith(
+            "then resume the run (`burnish runs resume run`); if its file has changed, start a new "
+            "one with --fork run"
+        )
         assert error.exit_code == 1
         assert len(agent.calls) == 6 * session, "what was raised is asked again"
         record = RunRecord.read(folder)
@@ -61,6 +66,35 @@ async def test_a_run_says_the_first_error_and_asks_again_when_it_is_resumed(tmp_
     record = RunRecord.read(folder)
     assert (record.status, len(record.rows)) == ("finished", 2)
     assert record.billed.metric_calls == 12 + 12, "what raised stays billed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FarAgent(ScriptedTarget):
+    """An agent behind an address."""
+
+    reply_source: str = "http://far, in reply"
+
+
+async def test_another_program_that_says_nothing_is_asked_again_by_a_resume(tmp_path: Path) -> None:
+    def far(*, says: str) -> Setup:
+        made = small().target
+        agent = FarAgent(
+            respond=lambda *_: says, surfaces=made.surfaces, values=made.baseline.values
+        )
+        return small(steps=add_letters, budget=ONE_TRIAL, target=agent)
+
+    error = await failure(far(says="  "), tmp_path / "run")
+    assert error.message == (
+        "the baseline could not be measured: 6 of 6 replies are empty, read from http://far, in "
+        "reply"
+    )
+    ending = await driven(far(says="x"), tmp_path / "run")
+    assert ending.reason.code == "max_trials"
+
+
+async def test_a_function_may_mean_an_empty_reply(tmp_path: Path) -> None:
+    ending = await driven(searching(lambda *_: ""), tmp_path / "run")
+    assert ending.reason.code == "max_trials"
 
 
 async def test_errors_may_differ(tmp_path: Path) -> None:

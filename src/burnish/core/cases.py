@@ -441,6 +441,16 @@ _NAMES_OF_DATES = re.compile(
 """Words of dates, times and amounts of money."""
 _UNITS = 2
 """Words that may follow a number without making more of it: units."""
+_AROUND_NUMBERS = frozenset((
+    "about", "answer", "around", "boxed", "kr", "minus", "no", "plus", "r", "result", "rs", "x",
+))  # fmt: skip
+"""Words before a number that make no more of it."""
+_NUMBER_WORDS = frozenset((
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+    "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred",
+    "thousand", "million",
+))  # fmt: skip
 
 
 def labels_of(cases: Iterable[Case]) -> frozenset[str]:
@@ -505,12 +515,11 @@ def _is_label(answer: str) -> bool:
 
 def is_quantity(text: str) -> bool:
     """Whether a text is a number, an amount, a date or a time, however it is spelled."""
-    bare = _NAMES_OF_DATES.sub(" ", squeeze(text))
-    if not any(sign.isdigit() for sign in bare):
-        return False
-    words = re.findall(r"[^\W\d_]+", bare)
-    first = re.search(r"\w", bare)
-    return first is not None and first[0].isdigit() and len(words) <= _UNITS
+    words = re.findall(r"[^\W_]+", _NAMES_OF_DATES.sub(" ", squeeze(text)))
+    numbers = [word for word in words if word[0].isnumeric() or word in _NUMBER_WORDS]
+    others = [word for word in words if word not in numbers]
+    comes_first = words[:1] == numbers[:1] and len(others) <= _UNITS
+    return bool(numbers) and (comes_first or _AROUND_NUMBERS.issuperset(others))
 
 
 def answer_form(cases: Iterable[Case]) -> str:

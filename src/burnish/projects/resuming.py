@@ -172,7 +172,9 @@ class _FileNow:
         if plugin.over:
             return ""
         command = plugin.resume_command or "optimize"
-        return f"`burnish {command} {self._file.name} --fork {self.header.id}`"
+        here, file = Path.cwd(), self._file.resolve()
+        name = file.relative_to(here) if file.is_relative_to(here) else file.name
+        return f"`burnish {command} {name} --fork {self.header.id}`"
 
     def _refused(self, what: str) -> ResumeRefused:
         message = f"{self._file.name} is not what run {self.header.id} was started with"

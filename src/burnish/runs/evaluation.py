@@ -76,6 +76,14 @@ class EvaluatedCase:
         return failure is None or failure.mendable
 
     @property
+    def says_nothing(self) -> bool:
+        """Whether it went well, and gave no text, no data and no use of a tool."""
+        outcome = self.result.outcome
+        used = any(step.tools for step in outcome.trace.steps)
+        said = any(map(str.strip, outcome.replies)) or outcome.data or used
+        return outcome.failure is None and not said
+
+    @property
     def raised(self) -> str:
         """What the called code raised; empty if it did not."""
         failure = self.result.outcome.failure

@@ -14,7 +14,17 @@ from burnish.core.errors import Problem, RoleFailed, StrategyMisbehaved
 from burnish.core.evaluations import CaseResult, Evaluation, Objective
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING, Spend
-from burnish.core.protocols import Call, Effects, Metric, Receipt, Role, Scope, Target, surfaces_of
+from burnish.core.protocols import (
+    Call,
+    Effects,
+    Metric,
+    Receipt,
+    Role,
+    Scope,
+    Target,
+    reply_source,
+    surfaces_of,
+)
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
@@ -539,9 +549,13 @@ class Run:
             )
         if self.searches and not self.trial:
             # A fork would import what it takes from an earlier run once more.
-            again = "start a new run without --fork" if self.forked else self.how_to_go_on
+            folder = self.directory.folder.name
+            changed = f"if its file has changed, start a new one with --fork {folder}"
+            again = f"{self.how_to_go_on}; {changed}"
+            if self.forked:
+                again = "start a new run without --fork"
             self._breakers.require_an_answer(
-                forget=self.directory.journal.forget, remedy=f"Correct the cause, then {again}"
+                source=reply_source(self.target), forget=self.directory.journal.forget, again=again
             )
         row, index = self._recorder.record(trial, spent=self._meter.spent, replaying=self.replaying)
         self.tell(summary(row, self.standing, index), f"trial:{row.number}")

@@ -171,6 +171,8 @@ class Used(Protocol):
     @property
     def answered(self) -> bool: ...
     @property
+    def says_nothing(self) -> bool: ...
+    @property
     def raised(self) -> str: ...
 
 
@@ -247,7 +249,7 @@ class Breakers:
         self._verdicts: Outages | None = Outages()
         """None as soon as a run could be scored."""
         self._unanswered: list[Used] | None = []
-        """None as soon as a run was answered."""
+        """None as soon as a run was answered with something."""
 
     def block(self, *, incumbent: bool) -> _BlockBreaker | None:
         """What may end the next block of the incumbent, or of another candidate, early."""
@@ -266,7 +268,7 @@ class Breakers:
         self._meter.use(done.spends, run=done.run)
         self._runs.add(done.outage)
         outages.add(done.outage)
-        if done.answered:
+        if done.answered and not done.says_nothing:
             self._unanswered = None
         elif self._unanswered is not None:
             self._unanswered.append(done)
@@ -304,23 +306,35 @@ class Breakers:
         if too_many and not self._replaying():
             raise _endpoint_down(f"requests to the {role}", reason)
 
-    def require_an_answer(self, *, forget: Callable[[str], None], remedy: str) -> None:
-        """Raise BaselineUnmeasured if no run was answered so far, and the called code raised.
+    def require_an_answer(self, *, source: str, forget: Callable[[str], None], again: str) -> None:
+        """Raise BaselineUnmeasured if the called code raised, or another program said nothing, in
+        every run so far.
 
-        These runs are forgotten: once the cause is gone, a resume makes them again. Where all are
-        missing, the strategy says so.
+        `source` is where the replies of another program are read; code that runs here may mean an
+        empty one. These runs are forgotten: once the cause is gone, a resume makes them again.
+        Where all are missing, the strategy says so.
         """
-        unanswered = self._unanswered or ()
+        unanswered, self._unanswered = self._unanswered or (), None
         raised = [done for done in unanswered if done.raised]
-        if self._replaying() or not raised:
+        empty = [done for done in unanswered if done.says_nothing]
+        if self._replaying() or not (raised or empty) or (empty and not source):
             return
-        for done in raised:
+        for done in (*raised, *empty):
             forget(done.run)
-        count = len(unanswered)
+        failed = len(unanswered) - len(empty)
+        what = [
+            f"{failed} of {len(unanswered)} runs of cases ended in an error, the first one in: "
+            f"{one_line(raised[0].raised)}"
+            if raised
+            else "",
+            f"{len(empty)} of {len(unanswered)} replies are empty, read from {source}"
+            if empty
+            else "",
+        ]
         raise BaselineUnmeasured(
-            f"the baseline could not be measured: {count} of {count} runs of cases ended in an "
-            f"error, the first one in: {one_line(raised[0].raised)}",
-            remedy=f"every candidate would fail in the same way, so nothing was tried. {remedy}",
+            f"the baseline could not be measured: {'; '.join(filter(None, what))}",
+            remedy="every candidate would fail in the same way, so nothing was tried. Correct the "
+            f"cause, then {again}",
         )
 
     def _is_mute(self, reason: str) -> bool:

@@ -2,20 +2,19 @@
 
 import math
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from burnish.core.cases import Outcome
 from burnish.core.comparisons import commonest_reason, silent_metrics, unmeasured
 from burnish.core.content import stream
 from burnish.core.errors import BaselineUnmeasured
 from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.formatting import counted
-from burnish.core.protocols import DescribedMetric, Metric, reply_source
+from burnish.core.protocols import DescribedMetric, Metric
 from burnish.journal.limits import Budget
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import ALARM, Warned
@@ -70,10 +69,6 @@ _SILENT = (
     "a loss without it would not be the one that was asked for, so nothing was tried. Remove it "
     "from the loss, or give the cases what it needs"
 )
-_EMPTY = (
-    "nothing was tried, since no proposal can mend what is not read. Look at one answer of this "
-    "address, correct where the reply is read or the agent, and start a new run"
-)
 _CRASHED = (
     "every candidate would fail in the same way, and no model of this search can change that, so "
     "nothing was tried. Run one case with `burnish eval` and mend the agent first"
@@ -90,7 +85,6 @@ def require_baseline(
     scorer that does not run has measured nothing.
     """
     require_measured(*sides, conditions=run.setup, max_missing=max_missing, primary=primary)
-    _require_replies(run, sides)
     crashed = [side for side in sides if side is not None and _crash(side)]
     if not crashed:
         return
@@ -101,22 +95,6 @@ def require_baseline(
         raise BaselineUnmeasured(_crash(hopeless[0]), remedy=_CRASHED)
     message = f"{_crash(crashed[0])}. The search tries to mend that"
     run.tell(Warned(message=message), f"{ALARM}:baseline")
-
-
-def _require_replies(run: Run, sides: Sequence[Evaluation | None]) -> None:
-    """Raise BaselineUnmeasured if another program sent nothing but empty replies."""
-    outcomes = [result.outcome for side in sides if side is not None for result in side.results]
-    source = "" if run.replaying else reply_source(run.target)
-    if source and outcomes and all(map(_says_nothing, outcomes)):
-        message = f"each of {counted(len(outcomes), 'answer')} of the baseline is empty"
-        raise BaselineUnmeasured(f"{message}, read from {source}", remedy=_EMPTY)
-
-
-def _says_nothing(outcome: Outcome) -> bool:
-    """Whether a run went well, and gave no text, no data and no use of a tool."""
-    uses = any(step.tools for step in outcome.trace.steps)
-    is_empty = not (any(map(str.strip, outcome.replies)) or outcome.data or uses)
-    return outcome.failure is None and is_empty
 
 
 def require_measured(
