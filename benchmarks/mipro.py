@@ -255,6 +255,7 @@ def by_burnish(seed: int, calls: int) -> Found:
         )
         values = ending.best.values
     program.signature = program.signature.with_instructions(values["instructions"])
+    program.demos = [{"question": each.input, "codes": each.output} for each in values["demos"]]
     claim = "" if ending.claim is None else ending.claim.verdict
     return Found(score=worth(program), calls=desk.count, written=writer.count, claim=claim)
 

@@ -28,7 +28,7 @@ def test_the_live_view_neither_wraps_nor_tears(tmp_path: Path, width: int) -> No
     plain = re.sub(r"\x1b\[[\d;]*m", "", written)
     for moving in ("starting · thinking", "cycle 1 · words · train", "best score ", "trials "):
         assert moving in plain
-    assert re.search(r"sealed test .*8/8", plain)
+    assert re.search(r"sealed test .*16/16", plain)
     screen = Screen(width)
     running, mark, ending = written.partition("loss     train")
     screen.feed(running)
