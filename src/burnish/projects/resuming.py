@@ -28,7 +28,6 @@ from burnish.runs.plugins import strategy_plugin
 from burnish.runs.spec_changes import SpecChange, named_changes, spec_changes
 from burnish.system import read_text
 from burnish.system.yaml import TreePath, parse_tree
-from burnish.version import VERSION
 
 _Stored = Mapping[str, JsonValue]
 
@@ -133,14 +132,9 @@ class _FileNow:
 
     @property
     def _is_comparable(self) -> bool:
-        """Whether there is a file, and a record of what came from it."""
+        """Whether there is another file by now, and a record of what came from the old one."""
         recorded = self._source.get("overridden") is not None and self._source.get("digest")
-        return bool(recorded) and self._file.is_file() and not self._is_of_another_version
-
-    @property
-    def _is_of_another_version(self) -> bool:
-        """Another version may read the same file with other defaults."""
-        return self.header.burnish != VERSION and self._is_same_text
+        return bool(recorded) and self._file.is_file() and not self._is_same_text
 
     @property
     def _is_same_text(self) -> bool:
