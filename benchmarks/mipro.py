@@ -25,6 +25,7 @@ from typing import Any, cast
 from benchmarks.page import add_option, made_with, show
 from burnish import optimize
 from burnish.core.content import stream
+from burnish.core.surfaces import Demonstration
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.testing.doubles import ScriptedBackend
@@ -255,7 +256,8 @@ def by_burnish(seed: int, calls: int) -> Found:
         )
         values = ending.best.values
     program.signature = program.signature.with_instructions(values["instructions"])
-    program.demos = [{"question": each.input, "codes": each.output} for each in values["demos"]]
+    shown = cast("tuple[Demonstration, ...]", values["demos"])
+    program.demos = [{"question": each.input, "codes": each.output} for each in shown]
     claim = "" if ending.claim is None else ending.claim.verdict
     return Found(score=worth(program), calls=desk.count, written=writer.count, claim=claim)
 

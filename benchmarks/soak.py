@@ -23,7 +23,6 @@ from typing import Any
 import httpx
 from tests.journal.database_proxy import Proxy
 
-from benchmarks.page import add_option, made_with, write
 from benchmarks.soak_world import Endpoint, OwnPostgres, write_project
 from burnish.testing.servers import ScriptedServer
 
@@ -354,7 +353,6 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="ten minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep everything here")
-    add_option(parser)
     flags = parser.parse_args()
     seconds = SHORT if flags.short else flags.seconds
     with tempfile.TemporaryDirectory() as temporary:
@@ -362,9 +360,6 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         outcome = asyncio.run(soak(seconds, flags.seed, folder))
     print("\n".join(outcome.lines()))
-    if flags.write:
-        listed = "\n".join(f"- {line}" for line in outcome.lines())
-        write("soak", f"{made_with('soak')}:\n\n{listed}")
     return 0 if outcome.sound else 1
 
 
