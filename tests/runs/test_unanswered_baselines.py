@@ -34,6 +34,14 @@ def no_key(*_: object) -> str:
     raise KeyError("OPENAI_API_KEY")
 
 
+def saying(reply: str) -> Callable[[Candidate, Case, int], str]:
+    def respond(candidate: Candidate, case: Case, draw: int) -> str:
+        del candidate, case, draw
+        return reply
+
+    return respond
+
+
 def searching(agent: Callable[[Candidate, Case, int], Any], **rest: Any) -> Setup:
     return small(steps=add_letters, agent=agent, budget=ONE_TRIAL, **rest)
 
@@ -78,9 +86,7 @@ class FarAgent(ScriptedTarget):
 async def test_another_program_that_says_nothing_is_asked_again_by_a_resume(tmp_path: Path) -> None:
     def far(*, says: str) -> Setup:
         made = small().target
-        agent = FarAgent(
-            respond=lambda *_: says, surfaces=made.surfaces, values=made.baseline.values
-        )
+        agent = FarAgent(respond=saying(says), surfaces=made.surfaces, values=made.baseline.values)
         return small(steps=add_letters, budget=ONE_TRIAL, target=agent)
 
     error = await failure(far(says="  "), tmp_path / "run")
@@ -93,7 +99,7 @@ async def test_another_program_that_says_nothing_is_asked_again_by_a_resume(tmp_
 
 
 async def test_a_function_may_mean_an_empty_reply(tmp_path: Path) -> None:
-    ending = await driven(searching(lambda *_: ""), tmp_path / "run")
+    ending = await driven(searching(saying("")), tmp_path / "run")
     assert ending.reason.code == "max_trials"
 
 
