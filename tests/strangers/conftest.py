@@ -20,6 +20,7 @@ from burnish.testing.standin import Rewriting, read_request
 ROOT = Path(__file__).resolve().parents[2]
 TICKETS = ROOT / "src/burnish/projects/starters/tickets.csv"
 RULE = "Answer with the category alone, in one word."
+LABELS = "billing, delivery, returns, technical"
 _SECONDS = 240
 
 
