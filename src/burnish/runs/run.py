@@ -547,7 +547,10 @@ class Run:
                 remedy="once stop_reason returns a reason, finish the trial or drop it as a whole: "
                 "a resume with more budget could not know where it was cut",
             )
-        if self.searches and not self.trial:
+        asked = self.closing.outside_reason(searching=True)
+        by_user = asked is not None and asked.code in {"signal", "stop_file"}
+        # A user who stops a run cuts its calls off, and may continue it.
+        if self.searches and not self.trial and not by_user:
             # A fork would import what it takes from an earlier run once more.
             folder = self.directory.folder.name
             changed = f"if its file has changed, start a new one with --fork {folder}"

@@ -457,7 +457,7 @@ class RunSpec(Settings, Generic[T, S]):
 
     def overriding(self, *paths: tuple[str, ...]) -> Self:
         """The same description, in which a program has set these fields after reading the file."""
-        overridden = (*(self.source.overridden or ()), *paths)
+        overridden = tuple(sorted({*(self.source.overridden or ()), *paths}))
         source = self.source.model_copy(update={"overridden": overridden})
         return self.model_copy(update={"source": source})
 
