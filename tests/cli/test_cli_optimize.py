@@ -105,7 +105,7 @@ def test_a_fork_of_what_is_unchanged_pays_nothing(burnish: Burnish, finished: Pa
     assert facts["billed"]["calls"] == facts["spent"]["calls"] == 0
     told = burnish("runs", "report", "again").out
     assert "forked from `done`" in told
-    assert "sealed test, looked at before" in told
+    assert "Sealed test, looked at before" in told
 
 
 def test_retry_missing_asks_again_only_for_what_is_missing(burnish: Burnish, toy: Path) -> None:
