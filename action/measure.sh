@@ -29,7 +29,7 @@ burnish "${words[@]}" || code=$?
 if [[ -f $summary ]]; then
   output report "$report"
   output summary "$summary"
-  # The run has written it if the extra `view` is installed.
+  # The run has written it, unless it failed.
   run=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["about"]["folder"])' "$report")
   if [[ -f $run/report.html ]]; then
     cp "$run/report.html" "$page"

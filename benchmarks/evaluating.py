@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
+from burnish import evaluate
 from burnish.core.cases import Case
-from burnish.projects.evaluate import evaluate
 
 CASES = 2_000
 ROUNDS = 3
@@ -64,7 +64,11 @@ def _seconds(called: Callable[[str], Awaitable[str]], cases: list[Case], **setti
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         found = evaluate(
-            called, cases, ["equality", "numeric"], folder=Path(folder) / "run", **settings
+            called,
+            cases=cases,
+            metric=["equality", "numeric"],
+            folder=Path(folder) / "run",
+            **settings,
         )
         seconds = time.perf_counter() - started
     assert found.passed

@@ -244,29 +244,27 @@ def by_burnish(seed: int, calls: int) -> Found:
 
     program = program_of()
     with tempfile.TemporaryDirectory() as folder, dspy.context(lm=Desk(desk)):
-        files: dict[str, Any] = {split: str(_written(Path(folder), seed, split)) for split in CASES}
-        ending = optimize(
+        splits: dict[str, Any] = {split: _rows(seed, split) for split in CASES}
+        result = optimize(
             program,
-            Path(folder) / "run",
+            **splits,
+            metric="equality",
             reflector="openai:writer",
             models=Models(backends={"openai": ScriptedBackend(respond=reflect)}),
-            max_metric_calls=calls,
+            budget=calls,
             seed=seed,
-            **files,
+            folder=Path(folder) / "run",
         )
-        values = ending.best.values
+        values = result.best
     program.signature = program.signature.with_instructions(values["instructions"])
     shown = cast("tuple[Demonstration, ...]", values["demos"])
     program.demos = [{"question": each.input, "codes": each.output} for each in shown]
-    claim = "" if ending.claim is None else ending.claim.verdict
+    claim = "" if result.claim is None else result.claim.verdict
     return Found(score=worth(program), calls=desk.count, written=writer.count, claim=claim)
 
 
-def _written(folder: Path, seed: int, split: str) -> Path:
-    rows = [f'"{each["question"]}","{each["codes"]}"' for each in tickets(seed, split)]
-    path = folder / f"{split}.csv"
-    path.write_text("\n".join(("input,expected", *rows, "")), encoding="utf-8")
-    return path
+def _rows(seed: int, split: str) -> list[tuple[str, str]]:
+    return [(each["question"], each["codes"]) for each in tickets(seed, split)]
 
 
 def report(found: Sequence[tuple[int, Found, Found]]) -> str:

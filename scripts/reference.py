@@ -10,9 +10,10 @@ import inspect
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import typer
 from file_pages import dialects, file_pages
@@ -32,6 +33,7 @@ HOME = ROOT / "docs" / "reference"
 SCHEMAS = ROOT / "src" / "burnish" / "schemas"
 WIDTH = 80
 MADE = "<!-- Made by scripts/reference.py from the code: run `make docs`, do not edit. -->"
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -106,7 +108,27 @@ def _described(name: str, thing: Any) -> list[str]:
     node = node_of(thing.__module__, name)
     if isinstance(node, ast.ClassDef):
         return parts + _class(node, thing)
-    return [*parts, "```text", _signature(node), "```", "", doc_of(node)]
+    lines = textwrap.wrap(
+        _signature(_with_arguments(node, thing.__module__)), 100, subsequent_indent="    "
+    )
+    return [*parts, "```text", *lines, "```", "", _with_list(doc_of(node))]
+
+
+def _with_arguments(node: _Function, module: str) -> _Function:
+    """A function that waits for an asynchronous one has the arguments of that one."""
+    if not (node.args.vararg and node.args.kwarg):
+        return node
+    waited_for = node_of(module, f"a{node.name}")
+    assert isinstance(waited_for, ast.AsyncFunctionDef)
+    node.args, node.returns = waited_for.args, waited_for.returns
+    return node
+
+
+def _with_list(doc: str) -> str:
+    """A docstring whose arguments are a list in Markdown."""
+    before, _, arguments = doc.partition("\nArgs:\n")
+    items = re.sub(r"^(\w[\w, ]*): ", r"- `\1`: ", textwrap.dedent(arguments), flags=re.MULTILINE)
+    return f"{before}\n{items}" if items else doc
 
 
 def _class(node: ast.ClassDef, kind: type[Any]) -> list[str]:

@@ -28,6 +28,11 @@ def main() -> None:
         _output(folder, burnish, "optimize", toy, "-o", "run", "--max-trials", "2", "-q")
         assert "2 of 2 trials" in _output(folder, burnish, "runs", "show", "run")
         assert "climb" in _output(folder, burnish, "runs", "report", "run")
+        assert (Path(folder) / "run" / "report.html").is_file()
+        # A plan needs neither a library of a provider nor the model.
+        _output(folder, burnish, "init", "--yes", "--folder", "desk", "--model", "ollama:llama3.2")
+        plan = _output(folder, burnish, "optimize", "desk/agent.yaml", "--dry-run")
+        assert "nothing was paid" in plan
     print(f"burnish in {place} works")
 
 

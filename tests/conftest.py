@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from burnish.models.embedded.files import EMBEDDING, KNOWN
 from burnish.runs.plugins import strategy_names, strategy_plugin, target_plugin
 from tests.leaks import ProcessState
 
@@ -34,6 +35,8 @@ settings.register_profile(
 settings.load_profile("suite")
 
 _MEMORY = Path("/dev/shm")
+_SHIPPED = {each.module for each in (*KNOWN.values(), *sum(EMBEDDING.values(), ()))}
+"""The packages that carry models."""
 _ROOM = 4 << 30
 
 
@@ -99,6 +102,9 @@ def _own_index(  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setenv("BURNISH_HOME", str(home))
     # A page of five megabytes at the end of each run would cost more than most tests.
     monkeypatch.setenv("BURNISH_HTML", "never")
+    # As if they were not installed: a test that damages a model finds only the one it made.
+    for module in _SHIPPED:
+        monkeypatch.setitem(sys.modules, module, None)
     return home
 
 

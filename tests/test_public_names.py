@@ -2,14 +2,20 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import burnish
+from burnish.version import VERSION
 
 
 def test_the_public_names() -> None:
     assert burnish.__all__ == sorted(burnish.__all__)
     assert all(getattr(burnish, name) is not None for name in burnish.__all__)
     assert dir(burnish) == burnish.__all__
+
+
+def test_the_version_has_one_home() -> None:
+    assert burnish.__version__ == VERSION == version("burnish")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

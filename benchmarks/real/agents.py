@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from burnish.core.cases import Case, Message, Outcome
 from burnish.core.evaluations import Score
 from burnish.core.protocols import Effects
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings

@@ -10,7 +10,7 @@ from benchmarks.truth.cheats import Attempt, Cheat
 from burnish.core.cases import Case, Dataset
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import Candidate, TextSurface
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.metrics.geval import Fluency
 from burnish.metrics.judged import judged_again
 from burnish.metrics.judges import Judge, Panel

@@ -48,6 +48,7 @@ class _Lossy:
     def play(self, folder: Path) -> Attempt:
         limits = PhaseLimits(max_trials=4, patience=4)
         setup = Setup(
+            wait_minutes=0,  # who is away stays away
             target=ScriptedTarget(
                 respond=self._respond,
                 surfaces=(NumberSurface(id=_AXIS, low=0.0, high=1.0),),

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 def main() -> None:
     """Say what passes, and why the rest does not."""
-    found = evaluate(call_agent, HERE / "cases.jsonl", HERE / "metrics.yaml")
+    found = evaluate(call_agent, cases=HERE / "cases.jsonl", metric=HERE / "metrics.yaml")
     print(f"equality {found.score('equality'):.2f}")
     print(found.explain())
 

@@ -87,13 +87,13 @@ def main() -> None:
     """Run it, or go on with it, and say how it ended."""
     here = Path(__file__).parent
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else here / "results" / "optimizer" / "help"
-    ending = optimize(setup(), folder)
-    print(f"stopped  {ending.reason.code}: {ending.reason.detail}")
-    print(f"spent    {ending.spent.calls} calls")
-    for name, value in sorted(ending.best.values.items()):
+    result = optimize(setup(), folder=folder)
+    print(f"stopped  {result.ending.reason.code}: {result.ending.reason.detail}")
+    print(f"spent    {result.cost.calls} calls")
+    for name, value in sorted(result.best.items()):
         print(f"best     {name} = {value}")
-    if ending.sealed is not None and ending.sealed.gain is not None:
-        gain = ending.sealed.gain
+    if result.gain is not None:
+        gain = result.gain
         print(f"test     gain {gain.mean:.3f}, between {gain.low:.3f} and {gain.high:.3f}")
     print(f"report   {folder / 'report.md'}")
 

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from burnish.lazy_names import lazy_names
+from burnish.version import VERSION
 
 if TYPE_CHECKING:
     from burnish.compat.eval_sets import AgentEvaluator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from burnish.compat.promptiter import PromptIterEngine
     from burnish.core.cases import Case, Dataset, Outcome, Split, Turn
     from burnish.core.comparisons import Pair
-    from burnish.core.errors import BurnishError, Problem, RoleFailed, RollbackError
+    from burnish.core.errors import BurnishError, NotImproved, Problem, RoleFailed, RollbackError
     from burnish.core.evaluations import (
         Constraint,
         Evaluation,
@@ -46,8 +47,16 @@ if TYPE_CHECKING:
     )
     from burnish.core.trials import SplitResult, Trial
     from burnish.journal.limits import Budget
-    from burnish.projects.evaluate import evaluate
-    from burnish.projects.launch import optimize
+    from burnish.projects.calls import (
+        aevaluate,
+        aoptimize,
+        aoptimize_text,
+        evaluate,
+        optimize,
+        optimize_text,
+    )
+    from burnish.projects.measurements import Evaluated
+    from burnish.projects.result import Result
     from burnish.runs.case_work import CasePolicy
     from burnish.runs.driver import Ending
     from burnish.runs.run import Run
@@ -61,13 +70,15 @@ if TYPE_CHECKING:
 # can import it: every door comes through this file, and child processes inherit it.
 os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
 
+__version__ = VERSION
+
 _HOMES = {
     "compat.eval_sets": ("AgentEvaluator",),
     "compat.optimizer.entry": ("AgentOptimizer",),
     "compat.promptiter": ("PromptIterEngine",),
     "core.cases": ("Case", "Dataset", "Outcome", "Split", "Turn"),
     "core.comparisons": ("Pair",),
-    "core.errors": ("BurnishError", "Problem", "RoleFailed", "RollbackError"),
+    "core.errors": ("BurnishError", "NotImproved", "Problem", "RoleFailed", "RollbackError"),
     "core.evaluations": (
         "Constraint",
         "Evaluation",
@@ -99,8 +110,16 @@ _HOMES = {
     ),
     "core.trials": ("SplitResult", "Trial"),
     "journal.limits": ("Budget",),
-    "projects.evaluate": ("evaluate",),
-    "projects.launch": ("optimize",),
+    "projects.calls": (
+        "aevaluate",
+        "aoptimize",
+        "aoptimize_text",
+        "evaluate",
+        "optimize",
+        "optimize_text",
+    ),
+    "projects.measurements": ("Evaluated",),
+    "projects.result": ("Result",),
     "runs.driver": ("Ending",),
     "runs.evaluation": ("CasePolicy",),
     "runs.run": ("Run",),
@@ -127,10 +146,12 @@ __all__ = [
     "Description",
     "Effects",
     "Ending",
+    "Evaluated",
     "Evaluation",
     "FileSurface",
     "Graph",
     "Metric",
+    "NotImproved",
     "NumberSurface",
     "Objective",
     "OpenStep",
@@ -141,6 +162,7 @@ __all__ = [
     "Problem",
     "PromptIterEngine",
     "Receipt",
+    "Result",
     "Role",
     "RoleFailed",
     "RollbackError",
@@ -158,12 +180,16 @@ __all__ = [
     "TieBreaker",
     "Trial",
     "Turn",
+    "aevaluate",
+    "aoptimize",
+    "aoptimize_text",
     "carry",
     "evaluate",
     "graph",
     "improves_on_minibatch",
     "min_gain",
     "optimize",
+    "optimize_text",
     "prompt",
     "prompts_folder",
     "sigma",

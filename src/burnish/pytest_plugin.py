@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MARK = "burnish"
 _MARK_HELP = (
-    "burnish(cases, metrics, min_score, repeats, …): what the fixture `evaluate` measures an agent "
+    "burnish(cases, metric, min_score, repeats, …): what the fixture `evaluate` measures an agent "
     "with, and the least mean score, one for all metrics or by metric"
 )
 _SHOWN = 10
@@ -105,17 +105,19 @@ class PytestEvaluator:
         return self.request.path.parent / cases
 
     def _measured(self, agent: Any, settings: dict[str, Any]) -> "Evaluated":
-        from burnish.projects.evaluate import How, measurement_of
+        from burnish.projects.calls import MeasureOptions, measurement_of
         from burnish.projects.measurements import measured
         from burnish.system.shutdown import run_to_end
 
-        cases, metrics = settings.pop("cases", None), settings.pop("metrics", None)
+        texts, cases = settings.pop("texts", None), settings.pop("cases", None)
+        metric = settings.pop("metric", None)
         folder: Path | None = settings.pop("folder", None)
         try:
-            how = How(**settings)
+            options = MeasureOptions(**settings)
         except TypeError as error:
-            pytest.fail(f"evaluate: {error}".replace("How.__init__() ", ""), pytrace=False)
-        measurement = measurement_of(agent, cases, metrics, how)
+            named = str(error).replace("MeasureOptions.__init__() ", "")
+            pytest.fail(f"evaluate: {named}", pytrace=False)
+        measurement = measurement_of(agent, texts, cases=cases, metric=metric, options=options)
         if folder is None and self.request.config.getoption("burnish_cache"):
             folder = self._cached(measurement.setup.inputs())
         return run_to_end(measured(measurement, folder))

@@ -7,6 +7,7 @@ import pytest
 from burnish.datasets.formats import read_cases, write_cases
 from tests.cli.console import Burnish
 from tests.example_copies import copy_example
+from tests.models.gguf_files import gguf
 from tests.models.smollm2 import HERE, needs_smollm2
 
 
@@ -19,7 +20,7 @@ def test_a_small_model_learns_its_job_from_demonstrations(burnish: Burnish, tmp_
     for name, count in (("train", 5), ("holdout", 5), ("test", 4)):
         path = home / "data" / f"{name}.yaml"
         write_cases(path, read_cases(path).cases[:count])
-    said = burnish("optimize", str(agent), "--repeats", "2", "--progress", "none")
+    said = burnish("optimize", str(agent), "--progress", "none")
     assert said.code == 0
     words = "claim    sealed test, looked at once: score 0.000 → "
     assert words in said.out
@@ -28,3 +29,18 @@ def test_a_small_model_learns_its_job_from_demonstrations(burnish: Burnish, tmp_
     (best,) = home.glob("results/optimizer/*/best.yaml")
     again = burnish("eval", str(best), "-q", "--cases", str(home / "data" / "holdout.yaml"))
     assert "passed" in again.out
+
+
+def test_its_plan_is_short_and_leaves_nothing_out(burnish: Burnish, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="the example's model runs on this machine")
+    agent = copy_example("extract", tmp_path / "extract") / "agent.yaml"
+    (tmp_path / "m.gguf").write_bytes(gguf())
+    text = agent.read_text(encoding="utf-8").replace("name: smollm2", f"name: {tmp_path}/m.gguf")
+    agent.write_text(text, encoding="utf-8")
+    planned = burnish("optimize", str(agent), "--dry-run")
+    assert planned.code == 0, planned
+    assert "! " not in planned.out
+    assert "210 calls" in planned.out
+    # The note about repeats is left out because the answers cannot vary.
+    agent.write_text(text.replace("temperature: 0.0", "temperature: 0.5"), encoding="utf-8")
+    assert "! repeats is 1" in burnish("optimize", str(agent), "--dry-run").out

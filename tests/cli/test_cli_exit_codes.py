@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from burnish.system.extras import install_command
 from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish
 from tests.cli.served_echo import hosted
@@ -20,6 +21,8 @@ evaluations:
     loss: {equality: 1.0}
     axes: {textual: [{path: instructions}]}
     proposer: MODEL
+    train_cases_file: train.yaml
+    holdout_cases_file: holdout.yaml
 test_cases:
   - {input: "Is it open?", ground_truth: "yes"}
   - {input: "Is it shut?", ground_truth: "no"}
@@ -38,11 +41,23 @@ name: desk
 nodes:
   clerk: {agent: agent.yaml}
 """
-FILES = {"agent.yaml": AGENT, "flow.yaml": FLOW, "graph.yaml": GRAPH}
+CASES = "test_cases:\n" + "".join(
+    f"  - {{input: 'Is {word} WORD?', ground_truth: '{answer}'}}\n"
+    for word, answer in zip(
+        ("an ear", "one", "grass", "it", "luck"), ("no", "yes") * 3, strict=False
+    )
+)
+FILES = {
+    "agent.yaml": AGENT,
+    "flow.yaml": FLOW,
+    "graph.yaml": GRAPH,
+    "train.yaml": CASES.replace("WORD", "green"),
+    "holdout.yaml": CASES.replace("WORD", "round"),
+}
 CAUSES = {
     "configuration": ("{provider: openai, nmae: m}", "nmae"),
     "key": ("openai:gpt-4o-mini", "OPENAI_API_KEY"),
-    "extra": ("anthropic:claude-sonnet-4-6", "pip install 'burnish[anthropic]'"),
+    "extra": ("anthropic:claude-sonnet-4-6", install_command("anthropic")),
 }
 COMMANDS = {
     ("eval", "agent.yaml"): 3,
@@ -66,12 +81,32 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[re
     monkeypatch.setitem(sys.modules, "anthropic", None)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize(("command", "code"), COMMANDS.items(), ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("cause", "command", "code"),
+    [
+        (cause, command, code)
+        for cause in CAUSES
+        for command, code in COMMANDS.items()
+        if (cause, command[-1]) != ("extra", "--dry-run")
+    ],
+    ids=str,
+)
 def test_each_cause_has_the_commands_code(
     burnish: Burnish, tmp_path: Path, command: tuple[str, ...], code: int, cause: str
 ) -> None:
     _refused(burnish, tmp_path, command, code, cause)
+
+
+@pytest.mark.parametrize("command", [("eval", "agent.yaml"), ("optimize", "agent.yaml")], ids=str)
+def test_a_plan_names_the_extra_that_the_run_needs(
+    burnish: Burnish, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    _write(tmp_path, "anthropic:claude-sonnet-4-6")
+    said = burnish(*command, "--dry-run")
+    assert (said.code, said.err) == (0, ""), said
+    assert "anthropic:claude-sonnet-4-6 needs the extra 'anthropic'" in " ".join(said.out.split())
+    assert f"          install it first: {install_command('anthropic')}" in said.lines
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(("command", "code"), WRONG_ONLY.items(), ids=lambda value: str(value))
@@ -86,7 +121,7 @@ def test_a_wrong_file_has_the_commands_code(
     [
         ("opnai:m", "did you mean 'openai:m'"),
         ("openai:gpt-4o-mini", "OPENAI_API_KEY"),
-        ("anthropic:claude-sonnet-4-6", "pip install 'burnish[anthropic]'"),
+        ("anthropic:claude-sonnet-4-6", install_command("anthropic")),
     ],
 )
 @pytest.mark.parametrize(
@@ -141,11 +176,15 @@ def _refused(
     burnish: Burnish, folder: Path, command: tuple[str, ...], code: int, cause: str
 ) -> None:
     model, words = CAUSES[cause]
-    for name, text in FILES.items():
-        (folder / name).write_text(text.replace("MODEL", model), encoding="utf-8")
+    _write(folder, model)
     said = burnish(*command)
     assert said.code == code, said
     assert said.err.startswith("error: ")
     assert words in said.err
     assert "Traceback" not in said.err
     assert not list(folder.glob("results/*/*"))
+
+
+def _write(folder: Path, model: str) -> None:
+    for name, text in FILES.items():
+        (folder / name).write_text(text.replace("MODEL", model), encoding="utf-8")

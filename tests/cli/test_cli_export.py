@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from burnish.runs.directory import Header, RunRecord
+from burnish.system.extras import install_command
 from burnish.tracking import trackers
 from burnish.tracking.trackers import TrialTracker
 from tests.cli.console import Burnish, refused
@@ -86,7 +87,7 @@ class TestLibraries:
     ) -> None:
         monkeypatch.setitem(sys.modules, name, None)
         said = burnish("runs", "export", "done", "--to", name)
-        refused(said, f"tracking with {name} needs the package {name}", f"burnish[{name}]")
+        refused(said, f"tracking with {name} needs the package {name}", install_command(name))
 
     def test_a_broken_one(
         self, burnish: Burnish, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +97,7 @@ class TestLibraries:
         (site / f"{name}.py").write_text("raise TypeError('another protobuf')", encoding="utf-8")
         monkeypatch.setattr(sys, "path", [str(site), *sys.path])
         said = burnish("runs", "export", "done", "--to", name)
-        refused(said, "cannot be imported: TypeError: another protobuf", f"burnish[{name}]")
+        refused(said, "cannot be imported: TypeError: another protobuf", install_command(name))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.core.errors import BaselineUnmeasured, EndpointDown, ProposerFailed
+from burnish.journal.outages import Waits
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef
@@ -39,6 +40,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("P2B_TEST_API_KEY", KEY)
     monkeypatch.setenv("ECHO_KEY", "key-of-the-echo-agent")
+
+    def no_wait(**_: object) -> Waits:
+        return Waits(seconds=0)
+
+    monkeypatch.setattr("burnish.runs.run.Waits", no_wait)
 
 
 def failed(said: Said, *words: str) -> RunRecord:

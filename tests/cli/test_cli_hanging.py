@@ -1,6 +1,7 @@
 """Agents that hang, as processes: the time limit, the stop file and the first signal end them."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -103,7 +104,8 @@ time_limit: {limit}
 """
 DRIVEN = """
 import asyncio, sys
-from burnish import Case, Dataset, Objective, Setup, optimize
+from burnish import Case, Dataset, Objective, Setup
+from burnish.projects import launch_in
 from burnish.strategies.measure import Measure
 from burnish.targets.callables import CallableTarget
 from burnish.testing.doubles import ExpectedText
@@ -118,7 +120,7 @@ setup = Setup(
     grace_seconds=0.5,
 )
 from pathlib import Path
-ending = optimize(setup, Path("run"))
+ending = launch_in(setup, Path("run"))
 print(ending.reason.code, ending.interrupted)
 """
 OPTIMIZED = """
@@ -222,8 +224,10 @@ def test_the_first_signal_ends_a_search_over_prompts(world: Path, agent: str) ->
     process.send_signal(signal.SIGTERM)
     said = finish(process, seconds=PATIENCE)
     assert said.code == 2, said
-    assert "stopped  signal" in said.out
-    assert "burnish runs resume run" in said.out
+    _, stopped, told = said.out.partition("stopped  signal")
+    assert stopped
+    assert len(re.findall(r"\d calls?\b", told)) == 1, "not what was used beside what was paid"
+    assert "burnish runs resume run" in told
     assert tree(world / "prompts") == before
     assert (world / "run" / "report.md").exists()
     assert not (world / "run" / "report.html").exists(), "nobody waits for it"

@@ -6,13 +6,18 @@ import pty
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+from burnish.core.cases import Split
+from burnish.core.statistics import paired_interval
+from burnish.datasets.splits import split
 from burnish.models.providers import BUILT_IN
 from burnish.projects.dialects import Document, dialect_of
+from burnish.projects.starters.files import StarterCases
 from burnish.projects.starters.kinds import STARTERS
 from tests.cli.console import START, Burnish, Said, finish, forked, refused, tree
 
@@ -127,12 +132,13 @@ def test_cases_with_any_columns(burnish: Burnish, tmp_path: Path) -> None:
     (tmp_path / "export.csv").write_text(f"Nr;Subject;Body;Queue\n{rows}", encoding="utf-8")
     said = burnish("init", "--yes", *MODEL)
     assert "30 cases from " in said.out
-    assert said.out.count("input = Body, expected = Queue, name = Nr") == 1
+    assert said.out.count('input = "Body" ("The text of message 0"), expected = "Queue" ("0")') == 1
+    assert 'name = "Nr" ("0")' in said.out
     train = (tmp_path / "cases/train.csv").read_text(encoding="utf-8").splitlines()
     assert train[0] == "name,input,expected,Subject"
     other = burnish("init", "--yes", *MODEL, "--folder", "other", "--cases", "export.csv",
                     "--input", "Subject")  # fmt: skip
-    assert "input = Subject, expected = Queue" in other.out
+    assert 'input = "Subject" ("Subject 0"), expected = "Queue" ("0")' in other.out
 
 
 @pytest.mark.parametrize(
@@ -228,3 +234,19 @@ def test_it_asks_at_a_terminal(tmp_path: Path) -> None:
     assert "1  tickets.csv" in said
     assert "column of the input [ticket]" in said
     assert (tmp_path / "agent.yaml").is_file()
+
+
+def test_the_sample_data_can_show_a_gain() -> None:
+    """Also if one of the sealed cases, which pass or fail, gets worse."""
+    examples = StarterCases.examples()
+    parts = examples.dataset
+    assert [len(parts.cases(part)) for part in Split] == [60, 36, 24]
+    for part in Split:
+        counts = Counter(case.expected for case in parts.cases(part))
+        assert set(counts) == set(examples.labels)
+        assert len(set(counts.values())) == 1
+    assert split(examples.cases, seed=1).notes == ()
+    better, worse = [1.0] * 7, [-1.0]
+    gain = paired_interval([*better, *worse, *[0.0] * (len(parts.test) - 8)])
+    assert gain is not None
+    assert gain.low > 0

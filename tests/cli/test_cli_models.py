@@ -18,7 +18,7 @@ import typer
 
 from burnish.cli.model_access import Conversation, talk
 from burnish.core.errors import BurnishError
-from burnish.journal.limits import ONCE
+from burnish.journal.outages import ONCE
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded.files import models_folder
 from burnish.models.errors import ModelRejected, ModelUnavailable

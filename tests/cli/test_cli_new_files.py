@@ -162,7 +162,7 @@ def test_a_run_with_a_new_file_resumes_and_edits_it(tmp_path: Path) -> None:
 
 
 def test_pruning_takes_out_a_file_that_is_not_missed(tmp_path: Path) -> None:
-    file = write_words(tmp_path, ADDS, top(prune=True), put("budget", max_iterations=1))
+    file = write_words(tmp_path, ADDS, top(prune=True), put("budget", max_iterations=20))
     optimize(writing({NOTE: "is not counted\n", "notes.md": "one\ntwo\n"}), file)
     assert [row["decision"] for row in results(tmp_path)][:2] == ["baseline", "keep"]
     best = tmp_path / "run/candidates/best"

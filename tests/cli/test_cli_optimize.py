@@ -109,7 +109,7 @@ def test_a_fork_of_what_is_unchanged_pays_nothing(burnish: Burnish, finished: Pa
 
 
 def test_retry_missing_asks_again_only_for_what_is_missing(burnish: Burnish, toy: Path) -> None:
-    rough = SMALL.replace("test: 4", "test: 0, outage_rate: 0.2")
+    rough = SMALL.replace("test: 4", "test: 0, outage_rate: 0.2") + "wait_minutes: 0\n"
     toy.write_text(rough, encoding="utf-8")
     flags = ("-q", "--max-trials", "1")
     assert burnish("optimize", str(toy), *flags, "-o", "first").code == 0

@@ -204,11 +204,45 @@ def test_a_dry_run_says_the_floor_and_calls_nobody(tmp_path: Path, burnish: Burn
         "max_metric_calls 30, max_proposals 4, metric_thresholds final_response_avg_score 1",
         "baseline  about 3 calls",
         "about 6 calls",
-        "at least  12 metric calls to finish one round",
+        "at least  12 metric calls and 14 calls to finish one round",
         "nothing was paid",
     ):
         assert part in said.out, part
     assert tree(tmp_path) == before
+
+
+def test_a_limit_under_which_no_round_could_end_is_refused_before_any_call(
+    tmp_path: Path,
+) -> None:
+    write_world(tmp_path)
+    file = tmp_path / "prompts.yaml"
+    told = {
+        "kind": "prompts",
+        "target": {"python": "numbers_agent:call_agent"},
+        "prompts": {"system": "prompts/system.md"},
+        "train": "train.evalset.json",
+        "holdout": "val.evalset.json",
+        "metrics": [{"type": "standard", "metric": "equality"}],
+        "strategy": "auto",
+        "repeats": 1,
+        "reflector": "openai:m",
+        "budget": {"max_calls": 40, "max_trials": 1},
+    }
+    file.write_text(json.dumps(told), encoding="utf-8")
+    backend = reflector()
+    for more in ({}, {"dry_run": True}):
+        with pytest.raises(ConfigError, match=r"8 calls cannot finish one round.*allow 22"):
+            optimize(backend, file=file, max_calls=8, **more)
+    assert not backend.asked
+    assert not (tmp_path / "run").exists()
+    optimize(backend, file=file)
+    # A resume and a fork take over what is paid for.
+    asked = len(backend.asked)
+    optimize(backend, way=RunOpening(resume="run"), max_calls=8, dry_run=True)
+    fork = RunOpening(fork="run", output_dir=Path("forked"))
+    optimize(backend, file=file, way=fork, max_calls=15)
+    assert record(tmp_path, "forked").best_candidate is not None
+    assert len(backend.asked) == asked
 
 
 def test_flags_that_make_no_sense(tmp_path: Path, burnish: Burnish, toy: Path) -> None:

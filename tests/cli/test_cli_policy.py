@@ -87,3 +87,21 @@ def test_a_training_tells_what_it_made_active(
         ["weather", "#1", "2", "0.0300"],
     ]
     assert "there are no epochs" in burnish("policy", "epochs", "other", "--db", "p.db").out
+
+
+def test_a_training_leaves_stdout_to_programs(
+    tmp_path: Path, burnish: Burnish, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del burnish  # it has gone to the folder of the test
+    Path("workflow.yaml").write_text(SUITE_FLOW, encoding="utf-8")
+    Path("suite.yaml").write_text(suite_text("heat", "rain"), encoding="utf-8")
+    PolicyRegistry(tmp_path / "p.db").add(TEXT, f"{FAULT}\n", activate=True)
+    request = OptimizeRequest(
+        file=Path("suite.yaml"),
+        flags={"epochs": 2, "with_textgrad": True, "db": str(tmp_path / "p.db")},
+        progress="json",
+    )
+    optimize_project(request, models=suite_world().models())
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["kind"] for line in out.splitlines()][-1] == "run_finished"
+    assert f"policy   {TEXT} v2 is active" in err

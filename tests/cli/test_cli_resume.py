@@ -8,7 +8,7 @@ import pytest
 
 from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.core.errors import ResumeRefused
-from burnish.projects import load_project, optimize
+from burnish.projects import launch_in, load_project
 from burnish.projects.adopt import adopt, adopting, changes_of, plan_adoption, plan_undo, undo
 from burnish.runs.directory import RunRecord
 from tests.cli.console import SMALL, Burnish, refused
@@ -117,10 +117,12 @@ def test_limits_apply_as_the_file_has_them_now(capsys: pytest.CaptureFixture[str
     file = write_world(Path.cwd(), limited)
     assert go(RunOpening(output_dir=Path("run"))).trials == 1
     edited(file, lambda data: optimizer(data)["budget"]["global"].update(max_trials=3))
+    edited(file, lambda data: data.update(execution={"wait_minutes": 20, "parallel_test_cases": 2}))
     assert go().trials == 3
     words = " ".join(capsys.readouterr().out.split())
     assert "these limits are new since this run started" in words
     assert "max_trials: 1 → 3" in words
+    assert "execution.wait_minutes: not set → 20" in words
     edited(file, lambda data: optimizer(data)["budget"]["global"].pop("max_trials"))
     assert go(max_trials=4).trials == 4
 
@@ -217,11 +219,11 @@ def test_a_project_that_moved_with_its_file(tmp_path: Path) -> None:
 def test_a_program_is_told_what_has_changed(tmp_path: Path) -> None:
     file = write_world(tmp_path)
     models = echo_models(echo())
-    optimize(load_project(file, {"max_trials": 1}, models=models).setup, tmp_path / "run")
+    launch_in(load_project(file, {"max_trials": 1}, models=models).setup, tmp_path / "run")
     edited(file, lambda data: data["model"].update(temperature=0.2))
     again = load_project(file, {"max_trials": 2}, models=echo_models(echo())).setup
     with pytest.raises(ResumeRefused, match=r"model\.temperature: 0\.9 → 0\.2"):
-        optimize(again, tmp_path / "run")
+        launch_in(again, tmp_path / "run")
 
 
 def test_a_file_that_cannot_be_read_is_refused(burnish: Burnish, toy: Path) -> None:

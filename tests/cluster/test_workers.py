@@ -20,7 +20,7 @@ from burnish.core.evaluations import Evaluation
 from burnish.core.money import Spend
 from burnish.core.protocols import WorkUnit
 from burnish.journal.limits import EndpointLimit, Limits
-from burnish.runs.directory import look_into
+from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.driver import drive
 from burnish.runs.events import Tick
 from burnish.runs.setup import start
@@ -222,6 +222,30 @@ async def test_a_case_that_no_worker_survives_is_missing(tmp_path: Path) -> None
     assert missing.outcome.failure is not None
     assert "3 workers ended" in missing.outcome.failure.message
     assert (ending.spent.calls, ending.billed.calls) == (0, 3)
+
+
+async def test_workers_wait_while_nobody_answers_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import itertools\n"
+        "from burnish.targets.callables.target import AgentUnreachable\n"
+        "calls = itertools.count()\n"
+        "def answer(query):\n"
+        "    if next(calls) < 4:\n"
+        "        raise AgentUnreachable('come back later', status=503)\n"
+        "    return query.upper()\n"
+    )
+    monkeypatch.setattr("burnish.journal.outages._TELL_AFTER", 0.0)
+    path = function_project(tmp_path, source, cases=3, module="away_bot")
+    prepared = loaded(path)
+    setup = with_workers(prepared.setup, WorkersHere(tmp_path, count=1))
+    result, _ = await measured(prepared, setup, tmp_path / "run")
+    assert passed(result) == [True] * 3
+    events = RunRecord.read(tmp_path / "run").events
+    told = [str(event.data["message"]) for event in events if event.kind == "warning"]
+    assert any(line.startswith("come back later (trying again") for line in told)
+    assert any(line.startswith("the agent answers again") for line in told)
 
 
 async def test_progress_and_traces_arrive_while_other_cases_run(tmp_path: Path) -> None:

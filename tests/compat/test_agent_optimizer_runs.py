@@ -16,6 +16,7 @@ import pytest
 
 from burnish.compat import OptimizeResult, TargetPrompt
 from burnish.core.errors import ConfigError, ResumeRefused, RunLocked
+from burnish.journal.outages import Waits
 from burnish.projects.resuming import described_again
 from burnish.runs.directory import Header
 from burnish.strategies.reflective.result_files import write_result_files
@@ -93,7 +94,14 @@ async def test_one_round_with_a_reflection_model_that_never_answers_has_failed(
     assert (again.status, again.rounds) == ("FAILED", result.rounds)
 
 
-async def test_a_baseline_that_nobody_answers_has_failed(tmp_path: Path) -> None:
+async def test_a_baseline_that_nobody_answers_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_wait(**_: object) -> Waits:
+        return Waits(seconds=0)
+
+    monkeypatch.setattr("burnish.runs.run.Waits", no_wait)
+
     async def down(query: str) -> str:
         raise ConnectionError("connection refused")
 

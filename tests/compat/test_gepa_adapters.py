@@ -13,6 +13,7 @@ from burnish.core.errors import BurnishError, ConfigError, MissingExtra
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.runs.directory import RunRecord
+from burnish.system.extras import install_command
 from burnish.testing.doubles import ScriptedBackend
 
 SEED = {"system": "Answer.", "style": "Be brief."}
@@ -215,4 +216,4 @@ def test_the_absence_of_its_default_adapter_is_said(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "gepa", None)
     with pytest.raises(MissingExtra) as missing:
         optimize(SEED, examples("train"), task_lm="openai/gpt-4o")
-    assert missing.value.remedy == "pip install 'burnish[gepa]', or pass an adapter"
+    assert missing.value.remedy == f"{install_command('gepa')}, or pass an adapter"

@@ -150,6 +150,25 @@ def test_draws_of_one_case_are_compared_unpaired(draws: int, power: float) -> No
     assert shown / _SAMPLES > power
 
 
-def test_draws_without_any_spread_have_no_unpaired_interval() -> None:
+def test_few_draws_without_any_spread_have_no_unpaired_interval() -> None:
     assert unpaired_interval([0.5, 0.5], [0.4, 0.4]) is None
     assert unpaired_interval([0.5], [0.4, 0.3]) is None
+
+
+def test_a_number_that_does_not_vary_in_three_draws_is_known() -> None:
+    interval = unpaired_interval([0.5] * 3, [0.4] * 3)
+    assert interval is not None
+    assert interval.low == interval.high == pytest.approx(0.1)
+    same = unpaired_interval([0.5] * 3, [0.5] * 3)
+    assert same is not None
+    assert not same.distinguishable
+
+
+def test_two_sides_that_do_not_differ_seldom_look_as_if_they_did_not_vary() -> None:
+    rng = random.Random("steady")
+    claimed = 0
+    for _ in range(_SAMPLES):
+        old, new = ([float(rng.random() < 0.5) for _ in range(3)] for _ in range(2))
+        interval = unpaired_interval(new, old)
+        claimed += interval is not None and interval.low > 0
+    assert claimed / _SAMPLES < 0.025

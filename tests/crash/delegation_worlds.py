@@ -16,7 +16,7 @@ from burnish.delegation.refine.setup import RefineSettings
 from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.projects import load_project, reload_project
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending
@@ -64,8 +64,8 @@ def train(run: Path, counter: CallCounter) -> Ending:
         "db": str(registry_of(run)),
     }
     if (run / HEADER).exists():
-        return optimize(reload_project(run, flags, models=models).setup, run)
-    return optimize(load_project(run.with_name("suite.yaml"), flags, models=models).setup, run)
+        return launch_in(reload_project(run, flags, models=models).setup, run)
+    return launch_in(load_project(run.with_name("suite.yaml"), flags, models=models).setup, run)
 
 
 def training_story(run: Path) -> list[Any]:

@@ -48,6 +48,7 @@ def setup_in(folder: Path) -> Setup:
     editor = ScriptedRole(name="editor", respond=edited, request_type=EditRequest, answer_type=Edit)
     target = replace(target, sandbox=bare)
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=target,
         metrics=(),
         objective=Objective(weights={}),

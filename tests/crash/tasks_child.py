@@ -63,6 +63,7 @@ def setup_in(folder: Path) -> Setup:
     )
     settings = EditsSettings(candidates_per_iteration=2)
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=target,
         metrics=(),
         objective=Objective(

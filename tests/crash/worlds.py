@@ -101,6 +101,7 @@ def toy_setup(counter: CallCounter, options: argparse.Namespace) -> Setup:
     )
     kind = _EditedClimb if options.edited else Climb
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=toy.target(world, counter=counter),
         metrics=(toy.RulesKept(),),
         objective=Objective(weights={"rules_kept": 1.0}),
@@ -155,7 +156,7 @@ def _pruning(counter: CallCounter, _: argparse.Namespace) -> Setup:
         pruning_world.Told(rules=tuple(_RULES), repeats=2),
         cases=6,
         test=2,
-        budget=Budget(max_metric_calls=1_600, max_trials=3),
+        budget=Budget(max_metric_calls=1_600, max_proposals=3),
         counter=counter,
     )
 

@@ -104,8 +104,9 @@ def test_a_new_setting_may_be_called_like_the_file_s_own_column(tmp_path: Path) 
     ("text", "found"),
     [
         ("", [": the file is empty — write a header with a column 'input'"]),
-        ("a,b\n1,2\n", [":1: there is no column 'input' — name one of the columns input or question"
-                        " or prompt or query, or let `burnish init --cases bad.csv` do it"]),
+        ("a,b\n1,2\n", [": no column is plainly the question: ids, numbers and dates are none —"
+                        ' name it: --input COLUMN, or input="COLUMN" in Python; there are:'
+                        " 'a' (1), 'b' (2)"]),
         ("input,a,a\n1,2,3\n", [":1: two columns have the name 'a' — rename one"]),
         ("input,,a\n1,2,3\n", [":1: column 2 has no name — name it"]),
         ("id,input\n1,a\n2\n3,b,c\n4,\n1,d\n",

@@ -8,6 +8,7 @@ import pytest
 from burnish.core.errors import ConfigError, FileTrouble, Interrupted, ResumeRefused
 from burnish.delegation.loop import ORDER
 from burnish.delegation.policy import NAMES, PolicyTexts
+from burnish.journal.outages import Waits
 from burnish.models.errors import ModelUnavailable
 from burnish.testing.delegation_world import (
     COMPLETE,
@@ -147,7 +148,14 @@ async def test_a_critic_that_is_the_worker_is_told(tmp_path: Path) -> None:
     assert "grades its own work" in (tmp_path / "run/RUN_SUMMARY.md").read_text()
 
 
-async def test_a_critic_that_cannot_be_reached_lets_nothing_complete(tmp_path: Path) -> None:
+async def test_a_critic_that_cannot_be_reached_lets_nothing_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_wait(**_: object) -> Waits:
+        return Waits(seconds=0)
+
+    monkeypatch.setattr("burnish.runs.run.Waits", no_wait)
+
     def away(turn: RoleTurn) -> Response:
         raise ModelUnavailable("503")
 

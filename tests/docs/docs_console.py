@@ -186,7 +186,8 @@ def _meant(line: str) -> str:
     if line != "make demo":
         return line
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = re.search(r"^demo:.*\n\t@\$\(BIN\)/(.+)$", makefile, flags=re.MULTILINE)
+    told = r"(?:\t@echo .+\n)*"
+    recipe = re.search(rf"^demo:.*\n{told}\t@\$\(BIN\)/(.+)$", makefile, flags=re.MULTILINE)
     assert recipe is not None, "the Makefile has no `demo` that runs one command"
     return recipe[1]
 

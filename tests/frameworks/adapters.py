@@ -19,7 +19,7 @@ def values(adapter: AgentAdapter) -> dict[str, Any]:
 
 def steps(agent: object, query: str, reply: str) -> tuple[Step, ...]:
     """The recorded steps of an agent that must give this reply."""
-    found = evaluate(agent, [Case.single(query, reply)], ["equality"])
+    found = evaluate(agent, cases=[Case.single(query, reply)], metric="equality")
     (result,) = found.evaluation.results
     assert found.passed, result.outcome
     return result.outcome.trace.steps

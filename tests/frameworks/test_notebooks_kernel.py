@@ -17,11 +17,11 @@ from burnish.testing import reflection_world
 """
 EVALUATE = """\
 cases = [Case.single("no", "NO", name="one"), Case.single("no", "NEIN", name="two")]
-found = evaluate(str.upper, cases, ["equality"])
+found = evaluate(str.upper, cases=cases, metric="equality")
 found
 """
 SEARCH = """\
-optimize(reflection_world.setup(budget=Budget(max_metric_calls=120)), "run")
+optimize(reflection_world.setup(budget=Budget(max_metric_calls=120)), folder="run")
 """
 
 
@@ -54,4 +54,4 @@ def test_cells_show_an_evaluation_a_search_and_its_progress(outputs: dict[str, l
     progress, result = outputs["search"]
     assert "best score" in progress
     assert "baseline" in progress
-    assert "burnish adopt run" in result
+    assert "result.adopt() writes it into your files" in result

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from burnish import optimize
 from burnish.core.trials import TrialRow
 from burnish.journal.limits import Budget
+from burnish.projects import launch_in
 from burnish.runs.directory import RunRecord
 from burnish.runs.spec import TrackingSpec
 from burnish.testing import reflection_world
@@ -30,7 +30,7 @@ wandb: Any = import_module("wandb")  # it changes sys.path, which no test may
 def searched(folder: Path, *, track: TrackingSpec | None = None, calls: int = 120) -> RunRecord:
     """A small search, tracked while it goes on if `track` says so."""
     setup = reflection_world.setup(budget=Budget(max_metric_calls=calls))
-    optimize(replace(setup, tracking=track or TrackingSpec()), folder)
+    launch_in(replace(setup, tracking=track or TrackingSpec()), folder)
     return RunRecord.read(folder)
 
 

@@ -138,9 +138,20 @@ def test_without_a_gain_nothing_is_pushed(checkout: Path) -> None:
         write_agent(checkout, address)
         ran = search(checkout)
     assert ran.code == 0, ran.said
-    assert "no gain is shown on a sealed test" in ran.said
+    assert "required: improved; the run says nothing better was found" in ran.said
+    assert "::notice::no gain is shown, so there is no pull request" in ran.said
     assert git(checkout, "ls-remote", "--heads", "origin").endswith("refs/heads/main")
     assert calls(checkout) == []
+
+
+def test_a_search_that_can_show_no_gain_is_refused_before_it_pays(checkout: Path) -> None:
+    write_agent(checkout, "http://127.0.0.1:9")
+    agent = checkout / "agent.yaml"
+    agent.write_text(agent.read_text().replace("    sealed_cases_file: test.yaml\n", ""))
+    publish(checkout, "nothing is sealed")
+    ran = search(checkout)
+    assert ran.code == 1
+    assert "a gain is required, and this run can show none: it has no sealed test" in ran.said
 
 
 @pytest.mark.parametrize(

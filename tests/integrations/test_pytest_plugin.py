@@ -16,7 +16,7 @@ import pytest
 def agent(question):
     return str(sum(int(each) for each in question.split("+")))
 
-marked = pytest.mark.burnish(cases="cases.csv", metrics=["equality"], min_score=0.7)
+marked = pytest.mark.burnish(cases="cases.csv", metric="equality", min_score=0.7)
 """
 
 
@@ -28,7 +28,7 @@ def _loaded() -> None:  # pyright: ignore[reportUnusedFunction]
         return f"{question}?"
 
     case = Case(name="a", turns=(Turn(input="2+2", expected="4"),))
-    report = evaluate(agent, [case], ["equality"]).report
+    report = evaluate(agent, cases=[case], metric="equality").report
     assert report.against(report).baseline is not None
 
 
@@ -76,7 +76,7 @@ def test_a_score_that_is_too_low_fails_with_its_interval(project: pytest.Pyteste
 
 def test_without_a_least_score_every_case_has_to_pass(project: pytest.Pytester) -> None:
     block = '{"type": "standard", "metric": "equality", "threshold": 1.0}'
-    body = f"def test_it(evaluate):\n    evaluate(agent, cases='cases.csv', metrics=[{block}])\n"
+    body = f"def test_it(evaluate):\n    evaluate(agent, cases='cases.csv', metric={block})\n"
     run(project, body).stdout.fnmatch_lines(["E  *✗ d*"])
 
 
@@ -175,7 +175,8 @@ def test_nothing_is_imported_before_a_test_asks_for_it(
     project.makepyfile(
         test_other="import sys\ndef test_it():\n"
         "    loaded = {each for each in sys.modules if each.startswith('burnish')}\n"
-        "    assert loaded <= {'burnish', 'burnish.lazy_names', 'burnish.pytest_plugin'}\n"
+        "    small = {'burnish.lazy_names', 'burnish.pytest_plugin', 'burnish.version'}\n"
+        "    assert loaded <= {'burnish', *small}\n"
     )
     project.makeini("")
     project.runpytest_subprocess("-p", "burnish.pytest_plugin").assert_outcomes(passed=1)

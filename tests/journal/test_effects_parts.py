@@ -14,7 +14,7 @@ from burnish.core.cases import FailureKind
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Effects, Receipt
 from burnish.journal.executors import AsyncioExecutor, failure_of, is_infrastructure, status_of
-from burnish.journal.limits import Budget, EndpointLimit, Limits, Meter, RetryPolicy, retry
+from burnish.journal.limits import Budget, EndpointLimit, Limits, Meter
 from burnish.journal.once import DirectEffects
 from burnish.testing import check_executor
 from tests.journal.journals import Agent, text_call
@@ -130,47 +130,6 @@ async def test_calls_a_minute_are_paced() -> None:
         async with limits.place("api"):
             pass
     assert clock.slept == [2.0, 2.0, 2.0]
-
-
-async def test_retries_wait_longer_each_time_and_honour_what_is_asked() -> None:
-    clock, tries = Clock(), 0
-
-    async def attempt(number: int) -> str:
-        nonlocal tries
-        tries = number
-        if number < 4:
-            raise ConnectionError("no answer")
-        return "there"
-
-    found = await retry(
-        attempt,
-        policy=RetryPolicy(attempts=5, first_wait=1.0),
-        again=lambda _: True,
-        requested_wait=lambda _: 10.0 if tries == 3 else None,
-        sleep=clock.sleep,
-    )
-    assert found == "there"
-    assert 0.5 <= clock.slept[0] <= 1.0
-    assert 1.0 <= clock.slept[1] <= 2.0
-    assert clock.slept[2] == 10.0
-
-
-async def test_retries_end() -> None:
-    clock, tries = Clock(), 0
-
-    async def attempt(number: int) -> str:
-        nonlocal tries
-        tries = number
-        raise ConnectionError("no answer")
-
-    with pytest.raises(ConnectionError):
-        await retry(
-            attempt, policy=RetryPolicy(attempts=3), again=lambda _: True, sleep=clock.sleep
-        )
-    assert tries == 3
-    with pytest.raises(ConnectionError):
-        await retry(attempt, policy=RetryPolicy(), again=lambda _: False, sleep=clock.sleep)
-    assert tries == 1
 
 
 class Busy(Exception):

@@ -11,8 +11,8 @@ from burnish.core.cases import Case, Outcome, Rubric, Step, ToolCall, Trace, Tur
 from burnish.core.content import Json
 from burnish.core.evaluations import Score
 from burnish.core.protocols import Effects
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.metrics.eval_factory import Binding, TemplateJudge
 from burnish.metrics.geval import (
     Coherence,

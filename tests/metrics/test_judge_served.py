@@ -4,7 +4,7 @@ import pytest
 
 from burnish.core.cases import Outcome
 from burnish.journal.executors import together
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.metrics.judges import Judge, Panel
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef

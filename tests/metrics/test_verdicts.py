@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from burnish import evaluate
 from burnish.core.cases import (
     Case,
     ExpectedTool,
@@ -27,7 +28,6 @@ from burnish.metrics.geval import GEvalAnswer, QualityAnswer
 from burnish.metrics.judged import JudgeAnswer
 from burnish.metrics.overlap import RougeMetric
 from burnish.metrics.turns import TOOLS_UNKNOWN, ComputedMetric, TurnMetric
-from burnish.projects.evaluate import evaluate
 from burnish.system import validate_config
 
 
@@ -101,7 +101,7 @@ def says_x(query: str) -> str:
 
 def test_a_function_without_steps_does_not_score_on_tools() -> None:
     cases = [Case(name="a", turns=(TOOLS,))]
-    measured = evaluate(says_x, cases, [ExpectedTools()])
+    measured = evaluate(says_x, cases=cases, metric=[ExpectedTools()])
     assert measured.score("expected_tools") is None
     assert measured.report.cases[0].why_missing == TOOLS_UNKNOWN
     assert not measured.passed

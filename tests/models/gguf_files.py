@@ -15,12 +15,15 @@ _METADATA = (
 _TAGS = "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def gguf(*, version: int = 3, tensors: int = 1, data: bytes = bytes(64)) -> bytes:
+def gguf(
+    *, version: int = 3, tensors: int = 1, tokens: int = 2, layers: int = 2, data: bytes = bytes(64)
+) -> bytes:
     """A file with one pair of each shape, and one tensor."""
     pairs = [
         _text("general.name") + _kind(8) + _text("tiny"),
         _text("general.alignment") + _kind(4) + struct.pack("<I", 32),
-        _text("tokens") + _kind(9) + _kind(8) + struct.pack("<Q", 2) + _text("a") + _text("b"),
+        _text("llama.block_count") + _kind(4) + struct.pack("<I", layers),
+        _text("tokens") + _kind(9) + _kind(8) + struct.pack("<Q", tokens) + _text("a") * tokens,
         _text("scores") + _kind(9) + _kind(6) + struct.pack("<Qff", 2, 0.5, 1.0),
     ]
     head = b"GGUF" + struct.pack("<IQQ", version, tensors, len(pairs)) + b"".join(pairs)

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from burnish.core.cases import Message
 from burnish.core.errors import RoleFailed
 from burnish.journal.journal import JournalReader
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects, JournaledEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelUnavailable

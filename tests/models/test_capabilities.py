@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.models.capabilities import (
     Capabilities,
     examine_model,

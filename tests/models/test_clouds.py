@@ -1,7 +1,7 @@
 """Models on Google Cloud and AWS, and the other providers' own ways."""
 
 import importlib.util
-from importlib.machinery import ModuleSpec
+import sys
 
 import pytest
 
@@ -9,6 +9,7 @@ from burnish.models.errors import ModelRefused, ModelUnavailable
 from burnish.models.factory import ModelBlock
 from burnish.models.references import ModelRef, ModelSettings, missing_key
 from burnish.models.wire import WireBackend
+from burnish.system.extras import install_command
 from burnish.testing.servers import ScriptedServer, Status
 from tests.models.test_wire_formats import TOTAL
 from tests.models.wire_world import HELLO, ask
@@ -49,16 +50,11 @@ async def test_google_cloud_without_a_login_says_how(monkeypatch: pytest.MonkeyP
     assert "gcloud auth application-default login" in refused.value.remedy
 
 
-def test_bedrock_names_its_extra_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-
-    def without_boto(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "boto3" else found(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", without_boto)
+async def test_bedrock_names_its_extra_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(ModelRefused) as refused:
-        WireBackend().check(ModelRef.parse("bedrock:amazon.nova-lite-v1:0"))
-    assert refused.value.remedy == "pip install 'burnish[bedrock]'"
+        await ask(ModelRef.parse("bedrock:amazon.nova-lite-v1:0"), HELLO)
+    assert refused.value.remedy == install_command("bedrock")
 
 
 @needs_boto

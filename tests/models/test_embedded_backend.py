@@ -22,6 +22,7 @@ from burnish.models.embedded.backend import (
 )
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef, ModelSettings
+from burnish.system.extras import install_command
 from tests.models.gguf_files import gguf
 
 HELLO = ChatRequest(
@@ -279,7 +280,7 @@ async def test_without_the_engine_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ModelRefused) as error:
         EmbeddedBackend().check(ref)
-    assert "pip install 'burnish[local]'" in error.value.remedy
+    assert install_command("local") in error.value.remedy
     with pytest.raises(ModelRefused, match="xllamacpp"):
         await EmbeddedBackend().complete(ref, HELLO, draw=0)
 

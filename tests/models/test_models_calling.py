@@ -9,8 +9,9 @@ import pytest
 from burnish.core.cases import FailureKind, Message, Usage
 from burnish.core.errors import BurnishError
 from burnish.journal.executors import failure_of
-from burnish.journal.limits import EndpointLimit, Limits, RetryPolicy
+from burnish.journal.limits import EndpointLimit, Limits
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest, ModelClient, Prices
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models

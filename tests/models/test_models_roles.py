@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from burnish.core.errors import ConfigError, RoleFailed
 from burnish.core.trials import Trial
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.answers import text_mark
 from burnish.models.chat import ChatReply, ChatRequest, Prices
 from burnish.models.errors import ModelUnavailable

@@ -1,14 +1,19 @@
-"""What is found out before anything is sent: extra, key, address, settings."""
+"""What is found out before anything is sent: key, address, settings, extra."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from burnish.models.chat import ChatRequest, ToolSpec
 from burnish.models.errors import ModelRefused
+from burnish.models.factory import Models, missing_libraries
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.wire import WireBackend
-from tests.models.wire_world import HELLO, set_keys
+from burnish.system.extras import install_command
+from burnish.testing import ScriptedBackend
+from tests.models.wire_world import HELLO, ask, set_keys
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +27,9 @@ def check(label: str, settings: dict[str, Any] | None = None, **more: Any) -> No
     WireBackend().check(ModelRef.parse(label, settings=ModelSettings(**(settings or {})), **more))
 
 
+WITH_TOOL = replace(
+    HELLO, tools=(ToolSpec(name="look", description="Looks.", parameters={"type": "object"}),)
+)
 AZURE = {"base_url": "https://me.openai.azure.com", "api_version": "2024-10-21"}
 EVERYTHING = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 10, "seed": 1, "stop": ("x",)}
 
@@ -156,19 +164,64 @@ def test_azure_needs_an_address_that_fits_its_version(more: dict[str, str], miss
 
 
 @pytest.mark.parametrize(
-    ("label", "module", "extra"),
+    ("label", "module", "extra", "request_"),
     [
-        ("openai:m", "openai", "openai"),
-        ("ollama:m", "openai", "openai"),
-        ("anthropic:m", "anthropic", "anthropic"),
-        ("google:m", "google.genai", "google"),
-        ("openai:m", "pydantic_ai", "openai"),
+        ("openai:m", "openai", "openai", WITH_TOOL),
+        ("ollama:m", "openai", "openai", WITH_TOOL),
+        ("openrouter:google/gemini-2.5-flash", "openai", "openai", HELLO),
+        ("anthropic:m", "anthropic", "anthropic", HELLO),
+        ("google:m", "google.genai", "google", HELLO),
     ],
 )
-def test_a_missing_extra_is_named(
-    label: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_request_that_needs_a_library_names_its_extra(
+    label: str, module: str, extra: str, request_: ChatRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", "k")
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModelRefused) as caught:
-        check(label)
-    assert caught.value.remedy == f"pip install 'burnish[{extra}]'"
+    check(label, {"temperature": 0.5})  # a plan needs no library
+    with pytest.raises(ModelRefused, match=f"needs the package {module}") as caught:
+        await ask(ModelRef.parse(label), request_)
+    assert caught.value.remedy == install_command(extra)
+
+
+@pytest.mark.parametrize(
+    ("label", "tools", "extra"),
+    [
+        ("openai:m", False, ""),
+        ("ollama:m", False, ""),
+        ("groq:m", False, ""),
+        ("openai:m", True, "openai"),
+        ("ollama:gemma3", False, "openai"),
+        ("anthropic:m", False, "anthropic"),
+        ("anthropic:m", True, "anthropic"),
+    ],
+)
+def test_a_run_knows_before_its_start_what_its_models_need(
+    label: str, tools: bool, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("openai", "anthropic"):
+        monkeypatch.setitem(sys.modules, module, None)
+    models = Models()
+    models.client(ModelRef.parse(label), role="judge")
+    models.client(ModelRef.parse(label), role="agent", tools=tools)
+    missing = missing_libraries(models.uses())
+    if not extra:
+        assert missing is None
+    else:
+        assert missing is not None
+        with_tools = " with tools" if tools else ""
+        assert missing.message == (
+            f"agent, judge: {label}{with_tools} needs the extra '{extra}', which is not installed"
+        )
+        assert missing.remedy == install_command(extra)
+
+
+def test_a_scripted_model_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+
+    def respond(request: ChatRequest, draw: int) -> str:
+        raise AssertionError("nobody is asked")
+
+    models = Models(backends={"anthropic": ScriptedBackend(respond=respond)})
+    models.client(ModelRef.parse("anthropic:m"), tools=True)
+    assert missing_libraries(models.uses()) is None

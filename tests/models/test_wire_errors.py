@@ -69,6 +69,13 @@ async def test_a_busy_or_broken_endpoint_is_tried_again(kind: Kind) -> None:
         assert error.retry_after is None
 
 
+async def test_a_key_in_a_long_message_is_redacted_before_it_is_cut() -> None:
+    kind = KINDS["openai"]
+    for cut in range(1, len(CANARY)):
+        error = await trouble(kind, Status(500, message="x" * (300 - cut - 1) + f" {CANARY} end"))
+        assert CANARY[: min(cut, 4)] not in str(error).split("HTTP 500")[1]
+
+
 async def test_how_long_to_wait(kind: Kind) -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=40), usegmt=True)
     told = [3, "0", "1.5", "soon", "-1", date]

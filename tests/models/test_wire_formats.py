@@ -9,8 +9,8 @@ import pytest
 from burnish.core.cases import Message
 from burnish.core.content import Json
 from burnish.journal.journal import JournalReader
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models

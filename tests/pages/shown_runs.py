@@ -27,7 +27,7 @@ from burnish.models.factory import Models
 from burnish.models.providers import Price
 from burnish.pages.library import Library, runs_below
 from burnish.pages.viewer import Viewer
-from burnish.projects import optimize
+from burnish.projects import launch_in
 from burnish.projects.grid_axes import GridAxes
 from burnish.projects.grids import Views, load_grid, make_grid_folder, measure_grid
 from burnish.projects.measurements import measurement_doors
@@ -77,7 +77,7 @@ def shown_run(folder: Path) -> RunRecord:
         dataset=DATASET,
         strategy=Plan(steps=_search()),
     )
-    optimize(setup, folder)
+    launch_in(setup, folder)
     return RunRecord.read(folder)
 
 

@@ -16,7 +16,7 @@ from burnish.core.surfaces import (
 )
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
 from burnish.models.chat import ChatRequest
-from burnish.projects import optimize
+from burnish.projects import launch_in
 from burnish.projects.agent.dialect import AgentFile, measured_files
 from burnish.projects.agent.plugin import named_exports
 from burnish.runs.directory import Project, RunRecord
@@ -64,7 +64,7 @@ def agent_run(
         resources=(made,),
     )
     home = folder or path.resolve().parent / "run"
-    optimize(setup, home)
+    launch_in(setup, home)
     return RunRecord.read(home)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest, Prices
 from burnish.models.factory import Models
 from burnish.models.providers import Price

@@ -6,8 +6,8 @@ import pytest
 
 from burnish import Case, evaluate
 from burnish.core.errors import ConfigError
+from burnish.projects.calls import measurement_of
 from burnish.projects.dialects import Flags
-from burnish.projects.evaluate import How, measurement_of
 from burnish.projects.measurements import load_measurement
 from tests.projects.graph.graph_world import write_world as write_graph
 
@@ -76,7 +76,7 @@ def test_cases_of_its_own_that_do_not_count_are_not_read(tmp_path: Path, line: s
     path = agent_file(tmp_path, line)
     assert refusal(path, {})
     assert len(load_measurement(path, {"cases": str(other)}).cases) == 1
-    listed = measurement_of(path, [Case.single("p", "b")], None, How())
+    listed = measurement_of(path, cases=[Case.single("p", "b")], metric=None)
     assert listed.cases == (Case.single("p", "b"),)
 
 
@@ -111,4 +111,4 @@ def test_a_file_without_a_case_is_to_blame_itself(tmp_path: Path, name: str, tex
 def test_recorded_cases_that_are_none(tmp_path: Path) -> None:
     none = put(tmp_path, "none.csv", "input,expected\n")
     with pytest.raises(ConfigError, match=r"none\.csv: the file has no cases"):
-        evaluate(none, None, "equality")
+        evaluate(none, cases=None, metric="equality")

@@ -64,8 +64,8 @@ def test_files_of_burnish_have_it_on(tmp_path: Path) -> None:
 def test_the_least_budget_includes_it(tmp_path: Path) -> None:
     short = PROMPTS.replace("max_metric_calls: 40", "max_metric_calls: 15")
     with pytest.raises(ConfigError, match="including both again at the end"):
-        loaded(tmp_path, short)
-    assert loaded(tmp_path, f"confirm: false\n{short}").setup.budget.max_metric_calls == 15
+        loaded(tmp_path, short).setup.check(new=True)
+    loaded(tmp_path, f"confirm: false\n{short}").setup.check(new=True)
 
 
 def test_a_stored_description_keeps_what_was_chosen(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import JsonValue
 
 from burnish.core.errors import ConfigError
-from burnish.projects import LoadedProject, load_project, optimize, reload_project
+from burnish.projects import LoadedProject, launch_in, load_project, reload_project
 from burnish.projects.description import Doors, owners_of
 
 pytestmark = pytest.mark.usefixtures("toy_plugin")
@@ -122,13 +122,13 @@ def test_a_flag_of_another_strategy_says_whose_it_is(tmp_path: Path) -> None:
 
 
 def test_newer_flags_stand_over_those_a_run_has(tmp_path: Path) -> None:
-    optimize(load(toy(tmp_path), max_trials=1, seed=3).setup, tmp_path / "run")
+    launch_in(load(toy(tmp_path), max_trials=1, seed=3).setup, tmp_path / "run")
     setup = reload_project(tmp_path / "run", {"max_trials": 9}).setup
     assert (setup.budget.max_trials, setup.seed) == (9, 3)
 
 
 def test_a_run_keeps_its_strategy(tmp_path: Path) -> None:
-    optimize(load(toy(tmp_path), max_trials=1).setup, tmp_path / "run")
+    launch_in(load(toy(tmp_path), max_trials=1).setup, tmp_path / "run")
     assert reload_project(tmp_path / "run", {"strategy": "climb"}).setup.strategy.name == "climb"
     with pytest.raises(ConfigError, match="--strategy: the run uses the strategy 'climb'"):
         reload_project(tmp_path / "run", {"strategy": "reflective"})

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 import burnish
-from burnish import Budget, Case, CasePolicy, evaluate
+from burnish import Budget, Case, CasePolicy, aevaluate, evaluate
 from burnish.core.cases import Scenario, Turn
-from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
-from burnish.journal.limits import RetryPolicy
+from burnish.core.errors import ConfigError, ResumeRefused
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.evaluate import How, measurement_of
-from burnish.projects.measurements import Evaluated, measured
+from burnish.projects.measurements import Evaluated
 from burnish.reports.evaluation_cases import Trouble
 from burnish.runs.directory import known_runs
 from burnish.targets.callables import CommandTarget
@@ -43,7 +42,7 @@ async def shout(query: str) -> str:
 
 
 def test_a_function_cases_and_the_name_of_a_metric() -> None:
-    found = evaluate(shout, CASES, ["equality"])
+    found = evaluate(shout, cases=CASES, metric=["equality"])
     assert (found.passed, found.score("equality")) == (False, 0.5)
     assert list(found.failures) == ["two"]
     (complaint,) = found.failures["two"]
@@ -52,21 +51,21 @@ def test_a_function_cases_and_the_name_of_a_metric() -> None:
     assert "expected  NEIN\n    actual    NO\n    reason" in found.explain()
     with pytest.raises(AssertionError, match="✗ two"):
         found.require()
-    assert evaluate(shout, CASES[:1], "equality").require().passed
+    assert evaluate(shout, cases=CASES[:1], metric="equality").require().passed
     assert burnish.evaluate is evaluate
 
 
 def test_cases_may_be_rows_as_in_a_file() -> None:
     rows = [{"query": "yes", "answer": "YES", "id": "one"}, CASES[1]]
-    found = evaluate(shout, rows, ["equality"])
+    found = evaluate(shout, cases=rows, metric=["equality"])
     assert (found.score("equality"), list(found.failures)) == (0.5, ["two"])
 
 
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ({"inptu": "?"}, "cases [1].input: required, but missing"),
-        ({"input": "?", "expected": float("nan")}, "cases [1]: this value cannot be kept as JSON"),
+        ({"inptu": "?"}, "cases: no column is plainly the question"),
+        ({"input": "?", "expected": float("inf")}, "cases [1]: this value cannot be kept as JSON"),
         ({"input": "?", "name": "two"}, "two cases are called 'two'"),
         ("what?", "cases [1]: expected a mapping, found 'what?'"),
         (7, "cases [1]: expected a mapping, found 7"),
@@ -74,22 +73,22 @@ def test_cases_may_be_rows_as_in_a_file() -> None:
 )
 def test_a_row_that_is_no_case_is_refused_with_its_place(row: Any, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        evaluate(shout, [CASES[1], row], ["equality"])
+        evaluate(shout, cases=[CASES[1], row], metric=["equality"])
     assert told in str(caught.value)
 
 
 def test_a_notebook_shows_the_verdict_and_the_metrics() -> None:
-    found = evaluate(shout, CASES, ["equality"])
+    found = evaluate(shout, cases=CASES, metric=["equality"])
     shown = getattr(found, "_repr_markdown_")().splitlines()  # noqa: B009 - as notebooks ask
     assert shown[0].endswith(" failed: 1 of 2 cases fails")
     assert "| `equality` | 0.50 |" in shown[4]
 
 
 def test_nothing_is_left_behind_unless_a_folder_is_named(tmp_path: Path) -> None:
-    assert evaluate(shout, CASES, ["equality"]).folder is None
+    assert evaluate(shout, cases=CASES, metric=["equality"]).folder is None
     assert list(known_runs()) == []
     home = tmp_path / "run"
-    assert evaluate(shout, CASES, ["equality"], folder=home).folder == home
+    assert evaluate(shout, cases=CASES, metric=["equality"], folder=home).folder == home
     assert (home / "evaluation.json").exists()
     assert (home / "report.md").exists()
 
@@ -102,7 +101,7 @@ def test_the_same_folder_again_pays_nothing(tmp_path: Path) -> None:
         return query.upper()
 
     def again(metric: str) -> Evaluated:
-        return evaluate(counted, CASES, [metric], repeats=2, folder=tmp_path / "run")
+        return evaluate(counted, cases=CASES, metric=[metric], repeats=2, folder=tmp_path / "run")
 
     first = again("equality")
     assert again("equality").evaluation == first.evaluation
@@ -117,8 +116,8 @@ def test_metrics_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "own_words.py").write_text(grader, encoding="utf-8")
     found = evaluate(
         shout,
-        CASES,
-        [
+        cases=CASES,
+        metric=[
             "rouge",
             {"type": "standard", "metric": "equality", "case_insensitive": True},
             "final_response_avg_score",
@@ -131,7 +130,7 @@ def test_metrics_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     }  # fmt: skip
     assert len(found.report.metrics) == 5
     (tmp_path / "metrics.yaml").write_text("[{type: standard, metric: equality}]")
-    assert evaluate(shout, CASES, tmp_path / "metrics.yaml").score("equality") == 0.5
+    assert evaluate(shout, cases=CASES, metric=tmp_path / "metrics.yaml").score("equality") == 0.5
 
 
 def test_agents_by_name_and_cases_from_a_file(
@@ -140,14 +139,14 @@ def test_agents_by_name_and_cases_from_a_file(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shouting.py").write_text("def call(query):\n    return query.upper()\n")
     (tmp_path / "cases.csv").write_text("input,expected\nyes,YES\n", encoding="utf-8")
-    found = evaluate("shouting:call", "cases.csv", ["equality"])
+    found = evaluate("shouting:call", cases="cases.csv", metric=["equality"])
     assert found.passed
     assert found.report.about.agent == "shouting:call"
 
 
 def test_a_target_of_ones_own() -> None:
     target = CommandTarget(command=(sys.executable, "-S", "-c", "print(input().upper())"))
-    assert evaluate(target, CASES[:1], ["equality"]).passed
+    assert evaluate(target, cases=CASES[:1], metric=["equality"]).passed
 
 
 def test_whose_fault_it_is_and_how_often_to_try() -> None:
@@ -160,12 +159,12 @@ def test_whose_fault_it_is_and_how_often_to_try() -> None:
     policy = CasePolicy(
         retry=RetryPolicy(attempts=3, first_wait=0), infrastructure_errors=("LookupError",)
     )
-    found = evaluate(agent, CASES[:1], ["equality"], policy=policy)
+    found = evaluate(agent, cases=CASES[:1], metric=["equality"], policy=policy)
     assert len(calls) == 3
     assert found.score("equality") is None
     assert not found.passed
     assert [c.trouble for c in found.failures["one"]] == [Trouble.MISSING]
-    crashed = evaluate(agent, CASES[:1], ["equality"])
+    crashed = evaluate(agent, cases=CASES[:1], metric=["equality"])
     assert crashed.score("equality") == 0.0
 
 
@@ -174,13 +173,13 @@ def test_a_case_has_its_time() -> None:
         await asyncio.sleep(3600)
         return query
 
-    found = evaluate(slow, CASES[:1], ["equality"], policy=CasePolicy(time_limit=0.05))
+    found = evaluate(slow, cases=CASES[:1], metric=["equality"], policy=CasePolicy(time_limit=0.05))
     assert "ran past the case's time limit" in found.explain()
 
 
 def test_a_budget_that_is_too_small_says_so() -> None:
     with pytest.raises(ConfigError, match="cut short"):
-        evaluate(shout, CASES, ["equality"], budget=Budget(max_calls=1))
+        evaluate(shout, cases=CASES, metric=["equality"], budget=Budget(max_calls=1))
 
 
 def test_a_judge_and_a_played_user() -> None:
@@ -198,8 +197,8 @@ def test_a_judge_and_a_played_user() -> None:
     models = Models(backends={"openai": ScriptedBackend(respond=respond)})
     found = evaluate(
         shout,
-        [scenario, CASES[0]],
-        ["llm_final_response"],
+        cases=[scenario, CASES[0]],
+        metric=["llm_final_response"],
         judge=ModelRef.parse("openai:m"),
         user_simulator="openai:m",
         models=models,
@@ -207,14 +206,14 @@ def test_a_judge_and_a_played_user() -> None:
     assert found.score("llm_final_response") == 1.0
     assert found.evaluation.of_case("trip")[0].outcome.replies == ("HELLO", "OSLO")
     with pytest.raises(ConfigError, match="no model to simulate its user"):
-        evaluate(shout, [scenario], ["equality"])
+        evaluate(shout, cases=[scenario], metric=["equality"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((shout, None, ["equality"]), "there are no cases"),
-        ((shout, CASES, None), "there are no metrics"),
+        ((shout, None, ["equality"]), "cases: there are none"),
+        ((shout, CASES, None), "metric: nothing says how good an answer is"),
         ((shout, CASES, ["eqality"]), "there is no such metric"),
         ((shout, CASES, ["llm_final_response"]), "but no model is named"),
         ((shout, CASES, ["equality", "equality"]), "two metrics have this name"),
@@ -224,7 +223,7 @@ def test_a_judge_and_a_played_user() -> None:
 )
 def test_what_cannot_be_measured_is_said(arguments: tuple[Any, ...], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        evaluate(*arguments)
+        evaluate(arguments[0], cases=arguments[1], metric=arguments[2])
 
 
 async def test_inside_a_running_loop() -> None:
@@ -234,10 +233,10 @@ async def test_inside_a_running_loop() -> None:
         assert asyncio.get_running_loop() is loop
         return query.upper()
 
-    found = await measured(measurement_of(agent, CASES, ["equality"], How()))
+    found = await aevaluate(agent, cases=CASES, metric=["equality"])
     assert found.score("equality") == 0.5
-    with pytest.raises(BurnishError, match="await measured"):
-        evaluate(agent, CASES, ["equality"])
+    again = evaluate(shout, cases=CASES, metric=["equality"])  # in a loop of its own
+    assert again.score("equality") == 0.5
 
 
 # -- agents that are files -------------------------------------------------------------------
@@ -265,7 +264,7 @@ def test_a_file_brings_its_own_cases_and_metrics(recorded: Path) -> None:
     found = evaluate(recorded)
     assert found.passed
     assert found.score("final_response_avg_score") == 1.0
-    other = evaluate(str(recorded), metrics=["equality"], seed=3)
+    other = evaluate(str(recorded), metric=["equality"], seed=3)
     assert [each.metric for each in other.report.metrics] == ["equality"]
     assert other.report.about.seed == 3
 

@@ -1,6 +1,5 @@
 """Agents of frameworks in programs: `optimize(agent)`, adapters of others, absent libraries."""
 
-import asyncio
 import json
 import re
 import sys
@@ -17,18 +16,19 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from burnish import Case, evaluate, optimize
+from burnish import Budget, Case, Result, aoptimize, evaluate, optimize
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra
 from burnish.models.factory import Models
 from burnish.projects.called_agents import loaded_agent
 from burnish.runs.directory import RunRecord
-from burnish.system.extras import installed_version
+from burnish.system.extras import install_command, installed_version
 from burnish.targets.frameworks import adapter_for
 from burnish.testing.doubles import ScriptedBackend
 from burnish.testing.servers import HttpRequest, ScriptedServer
 
 KEY = "sk-own-0123456789abcdef"
 RULE = "Always confirm."
+ONE_TRIAL = Budget(max_trials=1)
 MODULE = """\
 from burnish.targets.frameworks.adapters import AgentAdapter, AgentPart
 
@@ -80,18 +80,24 @@ def test_a_program_optimises_its_agent_and_resumes(
     new = json.dumps({"diagnosis": "it never confirms", "new_text": f"Answer. {RULE}"})
     writer = ScriptedBackend(respond=lambda _, __: new)
 
-    def searched() -> Any:
-        flags: dict[str, Any] = {"cases": str(cases), "reflector": "openai:writer"}
-        flags["strategy"] = strategy
-        models = Models(backends={"openai": writer})
-        return optimize(agent, tmp_path / "run", models=models, max_trials=2, **flags)
+    def searched() -> Result:
+        return optimize(
+            agent,
+            cases=cases,
+            metric="equality",
+            reflector="openai:writer",
+            strategy=strategy,
+            budget=Budget(max_trials=2),
+            folder=tmp_path / "run",
+            models=Models(backends={"openai": writer}),
+        )
 
-    ending = searched()
+    result = searched()
     assert RunRecord.read(tmp_path / "run").header.strategy == strategy
-    assert RULE in str(ending.best.values["instructions"])
-    assert ending.claim.verdict == "improved"
+    assert RULE in result.best["instructions"]
+    assert result.improved
     asked = len(writer.asked)
-    assert searched().best == ending.best
+    assert searched().best == result.best
     assert len(writer.asked) == asked
 
 
@@ -120,11 +126,13 @@ async def test_the_own_model_of_an_agent_is_asked_at_its_endpoint_with_its_key(
         provider = OpenAIProvider(base_url=own.base_url, api_key=KEY, http_client=client)
         agent = Agent(OpenAIChatModel("m", provider=provider), instructions="Answer the visitors.")
         run = tmp_path / "run"
-        ending = await asyncio.to_thread(optimize, agent, run, cases="cases.csv", max_trials=1)
+        result = await aoptimize(
+            agent, cases="cases.csv", metric="equality", budget=ONE_TRIAL, folder=run
+        )
         keys = {asked.headers["authorization"] for asked in own.requests}
         assert {_is_a_visitor(asked) for asked in own.requests} == {True, False}
         assert [*usual.requests] == []
-    assert RULE in str(ending.best.values["instructions"])
+    assert RULE in result.best["instructions"]
     assert keys == {f"Bearer {KEY}"}
     files = [file for file in run.rglob("*") if file.is_file()]
     assert [file for file in files if KEY.encode() in file.read_bytes()] == []
@@ -141,15 +149,15 @@ def test_a_role_needs_a_model_where_that_of_the_agent_cannot_be_told(
     model = FunctionModel(_confirms) if address is None else OpenAIChatModel("m", provider=provider)
     agent = Agent(model, instructions="Answer the visitors.")
     with pytest.raises(ConfigError, match="there is no model to rewrite texts: ") as refused:
-        optimize(agent, tmp_path / "run", cases="cases.csv", max_trials=1)
+        optimize(agent, cases="cases.csv", metric="equality", budget=ONE_TRIAL)
     assert ("cannot tell where" if address is None else "a password") in str(refused.value)
     assert "--reflector MODEL" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
-def test_what_is_no_agent_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_agent_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"builtins\.dict cannot be optimised"):
-        optimize({}, tmp_path / "run", cases="cases.csv")
+        optimize({}, cases="cases.csv")
 
 
 @pytest.fixture
@@ -168,7 +176,9 @@ def parrots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_an_entry_point_brings_the_adapter_of_another_framework(parrots: Any) -> None:
-    found = evaluate(parrots.Parrot("Hello"), [Case.single("you", "Hello you")], ["equality"])
+    found = evaluate(
+        parrots.Parrot("Hello"), cases=[Case.single("you", "Hello you")], metric="equality"
+    )
     assert found.passed
 
 
@@ -195,7 +205,7 @@ def test_an_absent_library_is_named_with_its_extra(
     (tmp_path / f"{own}.py").write_text(source, encoding="utf-8")
     with pytest.raises(MissingExtra, match="is not installed") as missing:
         loaded_agent(f"{own}:agent", tmp_path)
-    assert f"pip install 'burnish[{extra}]'" in missing.value.remedy
+    assert install_command(extra) in missing.value.remedy
 
 
 def _class_of(module: str, name: str) -> Any:
@@ -206,8 +216,8 @@ def _class_of(module: str, name: str) -> Any:
 def test_a_library_that_the_adapter_does_not_fit_is_a_clear_message() -> None:
     agent = _class_of("langgraph.pregel", "Pregel")
     with pytest.raises(BurnishError, match=r"failed: AttributeError: .*; installed is") as failed:
-        evaluate(agent, [Case.single("hello", "hello")], ["equality"])
-    assert failed.value.remedy == "pip install 'burnish[langgraph]'"
+        evaluate(agent, cases=[Case.single("hello", "hello")], metric="equality")
+    assert failed.value.remedy == install_command("langgraph")
 
 
 @pytest.mark.parametrize("module", ["crewai", "dspy", "google.adk"])
@@ -219,7 +229,8 @@ def test_a_library_that_cannot_be_imported_is_a_clear_message(
     monkeypatch.setitem(sys.modules, home, None)
     with pytest.raises(BurnishError, match="failed: ModuleNotFoundError") as failed:
         adapter_for(_class_of(module, kind))
-    assert "pip install 'burnish[" in failed.value.remedy
+    extra = module.replace(".", "-")
+    assert failed.value.remedy == install_command(extra)
 
 
 @pytest.mark.skipif(bool(installed_version("openai-agents")), reason="the SDK is here")

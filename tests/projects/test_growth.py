@@ -14,7 +14,7 @@ from burnish.datasets.proposals import acceptances, screened, source_of
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.projects.measurements import load_measurement
 from burnish.system.redaction import DataRedactor, Redactor
 from burnish.testing.doubles import ScriptedBackend
@@ -56,7 +56,7 @@ def failures(files: tuple[Path, Path], tmp_path: Path) -> Path:
     recorded.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
     metrics = Path(__file__).parents[2] / "examples" / "judge_check" / "metrics.yaml"
     measurement = load_measurement(recorded, {"metrics": str(metrics)})
-    return optimize(measurement.setup, tmp_path / "measured").folder
+    return launch_in(measurement.setup, tmp_path / "measured").folder
 
 
 def options(files: tuple[Path, ...], **more: object) -> GrowthOptions:

@@ -10,6 +10,7 @@ from burnish.core.errors import ConfigError
 from burnish.core.surfaces import ChoiceSurface, DemosSurface, NumberSurface, TextSurface
 from burnish.models.roles import ModelRole
 from burnish.projects import LoadedProject, load_project
+from burnish.projects.measurements import load_measurement
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
@@ -246,6 +247,18 @@ def test_concurrency_and_limits_follow_the_same_order(tmp_path: Path) -> None:
     assert setup.concurrency == 3
     assert (setup.budget.max_usd, setup.budget.max_trials) == (1.0, 9)
     assert prepared(write_world(tmp_path, said), concurrency=2).setup.concurrency == 2
+
+
+def test_how_long_an_outage_is_waited_for_stands_beside_how_cases_are_run(tmp_path: Path) -> None:
+    def said(data: dict[str, Any]) -> None:
+        data |= {"execution": {"wait_minutes": 20}, "test_cases": [{"input": "a"}]}
+
+    assert prepared(write_world(tmp_path)).setup.wait_minutes == 5
+    file = write_world(tmp_path, said)
+    assert prepared(file).setup.wait_minutes == 20
+    measured = load_measurement(file, {}, environ={}, models=echo_models(echo()))
+    assert measured.setup.wait_minutes == 20
+    assert prepared(file).setup.notes == prepared(write_world(tmp_path)).setup.notes
 
 
 def test_runs_lie_beside_the_agent_and_keep_their_flags(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document, Flags
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.system.processes import process_entry
 from burnish.testing import ScriptedBackend
@@ -75,7 +75,7 @@ def prepared(
 
 
 def measured(measurement: PreparedMeasurement, folder: Path) -> Evaluation:
-    optimize(measurement.setup, folder)
+    launch_in(measurement.setup, folder)
     assert measurement.evaluation is not None
     return measurement.evaluation
 
@@ -260,11 +260,11 @@ print(query.upper())
 """
 DRIVER = """
 import sys; from pathlib import Path
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.projects.measurements import load_measurement
 path = Path(sys.argv[1])
 setup = load_measurement(path, {}).setup
-optimize(setup, path.parent / "run")
+launch_in(setup, path.parent / "run")
 """
 
 

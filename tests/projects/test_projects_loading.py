@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import ConfigError, ResumeRefused
-from burnish.projects import load_project, optimize, reload_project
+from burnish.projects import launch_in, load_project, reload_project
 from burnish.runs.setup import start
 from burnish.testing.doubles import story
 
@@ -58,7 +58,7 @@ def test_json_projects_load_too(tmp_path: Path) -> None:
 def test_a_run_is_set_up_again_with_the_flags_it_had(file: Path, tmp_path: Path) -> None:
     project = load_project(file, {"max_trials": 2, "seed": 3}, environ={})
     folder = tmp_path / "run"
-    optimize(project.setup, folder)
+    launch_in(project.setup, folder)
     again = reload_project(folder, {"max_trials": 9})
     assert (again.setup.seed, again.setup.budget.max_trials) == (3, 9)
     assert reload_project(folder, {}).setup.budget.max_trials == 2
@@ -67,14 +67,14 @@ def test_a_run_is_set_up_again_with_the_flags_it_had(file: Path, tmp_path: Path)
 def test_what_cannot_be_set_up_again_says_why(file: Path, tmp_path: Path) -> None:
     setup = load_project(file, {"max_trials": 1}, environ={}).setup
     own = replace(setup, project=replace(setup.project, kind="python", spec={}))
-    optimize(own, tmp_path / "own-run")
+    launch_in(own, tmp_path / "own-run")
     with pytest.raises(ResumeRefused, match="Python program"):
         reload_project(tmp_path / "own-run", {})
 
 
 def test_a_run_is_set_up_again_without_its_file(file: Path, tmp_path: Path) -> None:
     setup = load_project(file, {"max_trials": 1}, environ={}).setup
-    optimize(setup, tmp_path / "run")
+    launch_in(setup, tmp_path / "run")
     file.unlink()
     assert reload_project(tmp_path / "run", {}).setup.inputs() == setup.inputs()
 
@@ -84,12 +84,12 @@ def test_a_program_goes_on_where_it_was(file: Path, tmp_path: Path) -> None:
     file.write_text(untested, encoding="utf-8")
     setup = load_project(file, {}, environ={}).setup
     short = replace(setup, budget=replace(setup.budget, max_trials=2))
-    assert optimize(short, tmp_path / "run").reason.code == "max_trials"
-    ending = optimize(setup, tmp_path / "run")
-    optimize(setup, tmp_path / "whole")
+    assert launch_in(short, tmp_path / "run").reason.code == "max_trials"
+    ending = launch_in(setup, tmp_path / "run")
+    launch_in(setup, tmp_path / "whole")
     ours, theirs = (story(tmp_path / name / "trials.jsonl") for name in ("run", "whole"))
     assert ours == theirs
-    assert optimize(setup, tmp_path / "run").billed == ending.billed
+    assert launch_in(setup, tmp_path / "run").billed == ending.billed
     assert (tmp_path / "run" / "report.md").is_file()
 
 

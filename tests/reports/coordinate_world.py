@@ -15,7 +15,7 @@ from burnish.core.money import Spend
 from burnish.core.surfaces import Candidate, NumberSurface, TextSurface
 from burnish.journal.limits import Budget
 from burnish.projects.agent.plugin import named_exports
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import (
@@ -128,6 +128,7 @@ class World:
         """Everything a run needs, its agent file in `home`."""
         made, _ = target(write_agent(home), surfaces=SURFACES)
         return Setup(
+            wait_minutes=0,  # who is away stays away
             target=ScriptedTarget(
                 respond=respond,
                 surfaces=SURFACES,
@@ -153,5 +154,5 @@ class World:
 def launched(home: Path, world: World | None = None) -> Path:
     """The folder of a run, driven to its end with its report written."""
     folder = home / "results" / "optimizer" / "tuned"
-    optimize((world or World()).setup(home), folder)
+    launch_in((world or World()).setup(home), folder)
     return folder

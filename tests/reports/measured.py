@@ -72,6 +72,7 @@ def measurement(
         price=Spend(calls=1, tokens_in=10, tokens_out=2, nano_usd=1_000_000),
     )
     setup = Setup(
+        wait_minutes=0,  # who is away stays away
         target=target,
         metrics=metrics,
         objective=Objective(weights={metric.name: 1.0 for metric in metrics}),

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.core.content import Json
 from burnish.models.chat import ChatRequest
-from burnish.projects import optimize
+from burnish.projects import launch_in
 from burnish.reports.rendering import render, to_markdown
 from burnish.runs.directory import RunRecord
 from burnish.strategies.backprop.plugin import BackpropPlugin, crashes
@@ -121,7 +121,7 @@ def test_what_the_agent_raised_is_in_the_report_once_with_its_cases() -> None:
 def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Path) -> None:
     path = write_world(tmp_path, optimizer(max_rounds=2, prune=False))
     setup = prepared(path, ScriptedBackend(respond=_stumbling)).setup
-    optimize(setup, tmp_path / "run")
+    launch_in(setup, tmp_path / "run")
     page = render(RunRecord.read(tmp_path / "run"))
     assert "| holdout score | 0.000 → 1.000 |" in page
     assert "| rounds | 2, with 2 candidates, 1 accepted |" in page

@@ -27,7 +27,7 @@ def told(*events: Event) -> list[str]:
 def test_lines_say_cases_and_no_loss() -> None:
     assert told(STARTED, BASELINE) == ["agent · 16 cases"]
     assert told(STARTED, event("warning", message="no price")) == ["agent · 16 cases", "! no price"]
-    assert told(STARTED, event("stopping"))[1] == "stopping; interrupt again to stop at once"
+    assert told(STARTED, event("stopping"))[1] == "stopping; a second Ctrl-C stops at once"
 
 
 def test_a_resume_pays_nothing_twice() -> None:

@@ -176,3 +176,12 @@ def test_a_trial_of_pruning_is_not_labelled_like_one_of_the_search(strategy: str
     ]
     assert labels[0] != labels[1]
     assert "p" in labels[1]
+
+
+def test_a_run_that_is_asked_to_stop_says_how_long_that_may_take() -> None:
+    baseline = event("trial_recorded", **{**TRIAL, "trial": 0, "phase": "baseline", "seconds": 200})
+    trial = event("trial_recorded", **TRIAL)
+    asked = told(baseline, trial, event("stopping"), width=300)[-1]
+    assert "when this trial ends, which may take 3m 20s, as long as the longest so far" in asked
+    assert "A second Ctrl-C stops at once: a resume then asks again what had no answer" in asked
+    assert "minutes: none has ended yet" in told(event("stopping"), width=300)[0]

@@ -12,7 +12,7 @@ from burnish.core.content import Json
 from burnish.core.errors import FileTrouble
 from burnish.core.evaluations import Objective
 from burnish.journal.limits import Budget
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.runs.directory import Project
 from burnish.runs.events import Event, Tick
 from burnish.runs.setup import Setup, start
@@ -64,7 +64,7 @@ class Watching:
 def test_files_are_there_as_soon_as_they_can_be(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     files, watching = RoundFiles(folder, baseline=PROMPTS), Watching(folder)
-    optimize(setup(), folder, listeners=[files, watching])
+    launch_in(setup(), folder, listeners=[files, watching])
     beginning = {"config.snapshot.json", "baseline_prompts/instructions.md"}
     assert beginning <= watching.at("run_started")[0]
     assert "rounds/round_001.json" in watching.at("trial_recorded")[1]
@@ -85,8 +85,8 @@ def test_files_are_there_as_soon_as_they_can_be(tmp_path: Path) -> None:
 def test_the_folder_alone_is_enough(tmp_path: Path) -> None:
     with_listener, without = tmp_path / "a", tmp_path / "b"
     files = RoundFiles(with_listener, baseline=PROMPTS)
-    optimize(setup(), with_listener, listeners=[files])
-    optimize(setup(), without)
+    launch_in(setup(), with_listener, listeners=[files])
+    launch_in(setup(), without)
     told, alone = files.finish(), write_result_files(without)
     assert alone.best_prompts == told.best_prompts
     assert [r.candidate_prompts for r in alone.rounds] == [r.candidate_prompts for r in told.rounds]
@@ -120,7 +120,7 @@ def test_files_that_cannot_be_written_do_not_end_the_run(tmp_path: Path) -> None
                 (folder / "rounds").write_text("a file where a folder should be")
 
     files = RoundFiles(folder, baseline=PROMPTS)
-    ending = optimize(setup(1), folder, listeners=[InTheWay(folder), files])
+    ending = launch_in(setup(1), folder, listeners=[InTheWay(folder), files])
     assert ending.reason.code == "max_trials"
     (folder / "rounds").unlink()
     assert files.finish().total_rounds == 1
@@ -129,6 +129,6 @@ def test_files_that_cannot_be_written_do_not_end_the_run(tmp_path: Path) -> None
 
 def test_that_the_source_was_updated_is_not_forgotten(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    optimize(replace(setup(1)), folder)
+    launch_in(replace(setup(1)), folder)
     assert write_result_files(folder, source_updated=True).source_updated
     assert write_result_files(folder).source_updated

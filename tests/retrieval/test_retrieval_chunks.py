@@ -151,7 +151,7 @@ def test_a_pdf_that_is_only_locked_against_changes_is_read(tmp_path: Path) -> No
 def test_without_pypdf_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.pdf").write_bytes(b"%PDF")
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    with pytest.raises(ConfigError, match=r"burnish\[documents\]"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[documents\]"):
         chunks_of(tmp_path, "a.pdf")
 
 

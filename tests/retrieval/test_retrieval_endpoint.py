@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from burnish.core.errors import ConfigError
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import Prices
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import Models

@@ -1,5 +1,7 @@
 """The small embedding model: fetched whole, known by its content, and right about obvious pairs."""
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,7 +19,9 @@ from burnish.models.embedded.files import (
 )
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import Models
+from burnish.retrieval import embedders
 from burnish.retrieval.embedders import MiniLmEmbedder, as_unit_rows, usual_embedder
+from burnish.system.extras import install_command
 from tests.retrieval.corpus import SHOP, hits, names, opened, write
 
 FILES = EMBEDDING["minilm"]
@@ -77,7 +81,7 @@ def test_without_its_packages_the_extra_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ModelRefused, match=f"needs {module}") as refused:
         MiniLmEmbedder().check()
-    assert "burnish[embeddings]" in refused.value.remedy
+    assert install_command("embeddings") in refused.value.remedy
 
 
 def test_it_is_listed_and_cannot_be_asked() -> None:
@@ -111,6 +115,18 @@ PAIRS = [
 
 
 @pytest.mark.model
+@needs_minilm
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_file_that_is_cut_after_it_was_checked_is_refused(cut: int, tmp_path: Path) -> None:
+    paths = [tmp_path / carried.name for carried in FILES]
+    for path in paths:
+        shutil.copyfile(_HOME / path.name, path)
+    os.truncate(paths[cut], paths[cut].stat().st_size // 2)
+    with pytest.raises(ModelRefused, match="cannot be loaded") as refused:
+        embedders._Model(*paths)  # pyright: ignore[reportPrivateUsage]
+    assert "burnish models pull minilm" in refused.value.remedy
+
+
 @needs_minilm
 async def test_what_means_the_same_is_nearer(minilm: MiniLmEmbedder) -> None:
     for texts in PAIRS:

@@ -103,9 +103,10 @@ def small(
     roles: Sequence[Role[Any, Any]] = (),
     version: str = "1",
     target: Target | None = None,
+    wait_minutes: float = 0.0,
     **rest: Any,
 ) -> Setup:
-    """A Setup in one call."""
+    """A Setup in one call; one that waits for nobody."""
     made = ScriptedTarget(
         respond=agent,
         surfaces=(TextSurface(id="text", max_chars=100, placeholders=("{q}",)),),
@@ -118,6 +119,7 @@ def small(
         dataset=Dataset(train=TRAIN, holdout=HOLDOUT, test=test),
         strategy=Plan(steps=steps, roles=roles, version=version),
         budget=budget or Budget(),
+        wait_minutes=wait_minutes,
         **rest,
     )
 

@@ -70,15 +70,31 @@ async def test_after_ten_errors_that_are_alike_the_run_has_failed(tmp_path: Path
     with pytest.raises(EndpointDown, match="10 runs of cases in a row failed in the same way") as e:
         await driven(setup, tmp_path / "run")
     assert "connection refused" in e.value.message
-    assert "--retry-missing" in e.value.remedy
+    assert "`burnish runs resume run`" in e.value.remedy
     assert GIVE_UP_AFTER_ALIKE <= len(agent.calls) <= GIVE_UP_AFTER_ALIKE + 4
     record = RunRecord.read(tmp_path / "run")
     assert (record.status, record.rows) == ("failed", ())
     assert record.billed.metric_calls >= GIVE_UP_AFTER_ALIKE
-    before = len(agent.calls)
+
+
+async def test_once_the_cause_is_gone_a_resume_asks_again_for_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    away = True
+
+    def sometimes(candidate: Candidate, case: Case, draw: int) -> str:
+        return (refused if away else answer)(candidate, case, draw)
+
+    agent = Agent(sometimes)
+    setup = many(small(steps=add_letters, agent=agent, budget=Budget(max_trials=1)))
     with pytest.raises(EndpointDown):
         await driven(setup, tmp_path / "run")
-    assert len(agent.calls) <= before + 4, "a resume comes to the same end"
+    away = False
+    ending = await driven(setup, tmp_path / "run")
+    assert (ending.reason.code, ending.spent.metric_calls) == ("max_trials", 2 * len(CASES))
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert rows
+    assert not [row.number for row in rows if row.trial.holdout and row.trial.holdout.errors]
 
 
 async def test_a_fork_asks_again_once_the_cause_is_mended(tmp_path: Path) -> None:
@@ -218,7 +234,7 @@ async def test_an_endpoint_that_goes_away_for_all_ends_the_run(tmp_path: Path) -
     for _ in range(2):
         with pytest.raises(EndpointDown, match="10 runs of cases in a row"):
             await driven(setup, tmp_path / "run")
-    assert len(agent.calls) <= len(CASES) + GIVE_UP_AFTER_ALIKE + 8
+    assert len(agent.calls) <= len(CASES) + 2 * (GIVE_UP_AFTER_ALIKE + 8)
     assert len(RunRecord.read(tmp_path / "run").rows) == 1
 
 
@@ -287,13 +303,16 @@ async def test_a_role_that_is_away_is_given_up_and_one_without_ideas_is_not(
     for _ in range(2):
         with pytest.raises(EndpointDown, match="10 requests to the critic in a row"):
             await driven(setup, tmp_path / "run")
-    assert next(numbers) == 1 + GIVE_UP_AFTER_ALIKE, "a resume asks nobody again"
+    assert next(numbers) == 1 + 2 * GIVE_UP_AFTER_ALIKE, "a resume asks again"
 
 
 def test_only_errors_that_are_alike_and_in_a_row_add_up() -> None:
     outages = Outages()
     alike = [outages.add(f"<Pool object at 0x{n:x}> refused after {n} tries") for n in range(10)]
     assert alike == [False] * 9 + [True]
+    outages = Outages()
+    pages = [outages.add(f"try {10**n}: " + f"<p>{n}</p>" * 200_000) for n in range(10)]
+    assert pages == [False] * 9 + [True], "however long"
     assert not outages.add("")
     assert not any(Outages().add(f"error {'abcdefghijkl'[n]}") for n in range(12))
 

@@ -1,6 +1,5 @@
 """What a run says of its winner: never more than draws show that no decision has seen."""
 
-import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from statistics import mean
 import pytest
 
 from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
-from burnish.core.errors import Interrupted
+from burnish.core.errors import Interrupted, NotImproved
 from burnish.core.evaluations import Objective, Score
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, Origin
@@ -19,10 +18,16 @@ from burnish.journal.limits import Budget
 from burnish.pages.run_result import verdict_card
 from burnish.reports.explanation import explain
 from burnish.reports.rendering import render
-from burnish.runs.claims import LOOKED_AT_BEFORE, claim_summary, claim_words, verdict_cell
+from burnish.runs.claims import (
+    LOOKED_AT_BEFORE,
+    claim_summary,
+    claim_words,
+    require_improved,
+    verdict_cell,
+)
 from burnish.runs.directory import AFTER_SEARCH, Header, RunRecord, look_into
 from burnish.runs.driver import Ending, drive
-from burnish.runs.events import Claim, Warned, read_all
+from burnish.runs.events import Claim, ClaimBasis, ClaimVerdict, Warned, read_all
 from burnish.runs.final_measurements import confirm
 from burnish.runs.progress import last_sweeps, reserved
 from burnish.runs.report_sections import headline
@@ -282,19 +287,6 @@ async def test_a_test_that_an_earlier_run_had_read_shows_no_gain(tmp_path: Path)
         assert warnings == [LOOKED_AT_BEFORE]
 
 
-async def test_a_fork_of_an_earlier_burnish_that_recorded_a_gain_claims_none(
-    tmp_path: Path,
-) -> None:
-    await claimed(setup_of(Coin(rates=helpful), count=3, test=TEST), tmp_path / "run")
-    header = tmp_path / "run" / "run.json"
-    fields = json.loads(header.read_text(encoding="utf-8"))
-    header.write_text(json.dumps({**fields, "sealed_test": "spent"}), encoding="utf-8")
-    record = RunRecord.read(tmp_path / "run")
-    assert record.claim is not None
-    assert (record.claim.verdict, record.claim.gain) == ("looked at before", None)
-    assert "improved" not in render(record)
-
-
 async def test_a_baseline_that_stays_is_unchanged(tmp_path: Path) -> None:
     coin = Coin(rates=lambda text: 0.0 if "x" in text else 1.0)
     _, claim = await claimed(setup_of(coin, count=2), tmp_path / "run")
@@ -366,6 +358,60 @@ async def test_a_run_that_is_switched_off_says_so(tmp_path: Path) -> None:
     assert (claim.basis, claim.verdict) == ("selected on holdout", "not shown")
     assert "as set" in claim.reason
     assert not coin.fresh
+
+
+# -- A gain that is required -----------------------------------------------------------------------
+
+
+def claim_of(verdict: ClaimVerdict, basis: ClaimBasis = "sealed test", reason: str = "") -> Claim:
+    return Claim(
+        candidate="c",
+        basis=basis,
+        split="test",
+        baseline_score=0.5,
+        best_score=0.6,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+@pytest.mark.parametrize("basis", ["sealed test", "fresh draws"])
+def test_a_gain_that_was_shown_is_all_that_is_required(basis: ClaimBasis) -> None:
+    require_improved(claim_of("improved", basis))
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (None, "nothing was measured"),
+        (claim_of("unchanged"), "the run says nothing better was found"),
+        (
+            claim_of("not shown", reason="too few"),
+            "the run says not sure: sealed test, looked at once: score 0.500 → 0.600, "
+            "not sure: too few",
+        ),
+        (
+            claim_of("worse"),
+            "the run says worse than the baseline: sealed test, looked at once: "
+            "score 0.500 → 0.600, worse than the baseline",
+        ),
+        (
+            claim_of("looked at before", reason="an earlier run had read it"),
+            "the run says looked at before: sealed test, looked at before: "
+            "score 0.500 → 0.600; an earlier run had read it",
+        ),
+        (
+            claim_of("not shown", "selected on holdout"),
+            "the run says better where it was chosen: selected on test: score 0.500 → 0.600, "
+            "optimistic since these scores chose the result",
+        ),
+    ],
+)
+def test_everything_else_is_refused_with_what_the_run_says(claim: Claim | None, words: str) -> None:
+    with pytest.raises(NotImproved) as error:
+        require_improved(claim)
+    assert str(error.value) == f"required: improved; {words}"
+    assert error.value.exit_code == 4
 
 
 # -- Stopping and resuming ------------------------------------------------------------------------

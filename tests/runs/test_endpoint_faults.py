@@ -18,7 +18,8 @@ from burnish.core.evaluations import Objective
 from burnish.core.surfaces import TextSurface
 from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
-from burnish.journal.limits import Budget, Patience, RetryPolicy
+from burnish.journal.limits import Budget
+from burnish.journal.outages import RetryPolicy, Waits
 from burnish.metrics.geval import Coherence
 from burnish.metrics.judges import Judge, Panel
 from burnish.models.chat import ModelClient, Prices
@@ -77,12 +78,14 @@ class Fault:
     """Whether an answer began, which an endpoint bills; None if that depends on the machine."""
     timeout: float = PATIENCE
     """Only where nothing else would end the call."""
+    waited: bool = False
+    """Whether a run waits for its end, and can be resumed."""
 
 
 FAULTS = {
     "refused connection": Fault(answer=None),
     "401": Fault(answer=Status(401)),
-    "429 forever": Fault(answer=Status(429)),
+    "429 forever": Fault(answer=Status(429), waited=True),
     "500 forever": Fault(answer=Status(500)),
     "hangs": Fault(answer=Slow(3600), timeout=0.1),
     "slow drip": Fault(answer=Drip(), timeout=0.3, paid=None),
@@ -111,8 +114,6 @@ class Faulty:
         models = Models(
             prices=Prices(overrides={LABEL: price}),
             retries=RetryPolicy(attempts=2, first_wait=0.001),
-            # On a busy machine the first question may take longer than a short time limit.
-            patience=Patience(busy=PATIENCE, starting=0),
             backends={"anthropic": ScriptedBackend(respond=lambda request, draw: "never asked")},
         )
         return cls(ref=ref, models=models, folder=folder)
@@ -231,11 +232,23 @@ async def at_endpoint(fault: Fault, act: Callable[[Endpoint], Any]) -> Any:
             return await act(Endpoint(server.base_url, server))
 
 
+def minutes_in_no_time() -> Waits:
+    """Five minutes of waiting, in which only the endpoint takes time."""
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    return Waits(seconds=300, clock=lambda: now, sleep=sleep)
+
+
 async def driven(role: str, faulty: Faulty, *, again: bool = False) -> BurnishError | None:
     """The error that ended a run; None if it was completed."""
     setup = replace(ASKED[role](faulty), resources=(faulty.models,))
     folder = faulty.folder / "run"
     run = resume(setup, folder) if again else start(setup, folder=folder)
+    run.waits = minutes_in_no_time()
     try:
         await drive(run)
     except BurnishError as error:
@@ -249,6 +262,8 @@ def expected_end(role: str, way: str) -> type[BurnishError] | None:
     """How a run ends, as docs/runs.md says it."""
     if way in ("401", "refused connection"):
         return ModelRefused
+    if FAULTS[way].waited:
+        return EndpointDown
     if role == "agent" and way == "wrong schema":
         return None  # an agent may answer what it likes
     return BaselineUnmeasured if role in MEASURES else ProposerFailed
@@ -277,6 +292,9 @@ async def test_a_run_ends_as_documented_and_counts_what_was_paid(
             return  # nothing is stored: with another key, or a server, the run goes on
         again = await driven(role, faulty, again=True)
         assert type(again) is type(error)
+        if fault.waited:
+            assert endpoint.requests > asked, "what nobody answered is asked again"
+            return
         assert endpoint.requests == asked, "what is stored is not asked for again"
         assert RunRecord.read(folder).billed == record.billed
 
@@ -292,6 +310,7 @@ async def test_only_a_judge_that_nobody_reaches_is_down(tmp_path: Path, way: str
         faulty = Faulty.at(endpoint.address, fault, tmp_path)
         setup = replace(with_judge(faulty, holdout=40), resources=(faulty.models,))
         run = start(setup, folder=tmp_path / "run")
+        run.waits = minutes_in_no_time()
         try:
             with pytest.raises(BaselineUnmeasured if answers else EndpointDown) as error:
                 await drive(run)
@@ -307,7 +326,13 @@ async def test_only_a_judge_that_nobody_reaches_is_down(tmp_path: Path, way: str
 
 
 @pytest.mark.parametrize("way", FAULTS)
-async def test_a_delegation_whose_manager_misbehaves_says_so(tmp_path: Path, way: str) -> None:
+async def test_a_delegation_whose_manager_misbehaves_says_so(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_time(**_: object) -> Waits:
+        return minutes_in_no_time()
+
+    monkeypatch.setattr("burnish.runs.run.Waits", no_time)
     fault = FAULTS[way]
 
     async def act(endpoint: Endpoint) -> None:

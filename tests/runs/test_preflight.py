@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from socket import gaierror
@@ -11,17 +11,16 @@ from socket import gaierror
 import pytest
 
 from burnish.core.errors import EndpointDown
-from burnish.core.money import Spend
 from burnish.core.surfaces import TextSurface
-from burnish.journal.limits import Budget, Patience
+from burnish.journal.limits import Budget
+from burnish.journal.outages import Waits
 from burnish.models.chat import Prices
-from burnish.models.errors import ModelRefused, ModelUnavailable, unreached
+from burnish.models.errors import ModelRefused, unreached
 from burnish.models.factory import EMBEDDINGS, Models
 from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
-from burnish.runs.preflight import patiently
 from burnish.runs.setup import Setup, fork, resume, start
 from burnish.runs.stoppers import STOP_FILE
 from burnish.strategies.reflective.reflection import reflector
@@ -52,9 +51,8 @@ class StoppedClock:
         self.wakes()
         await asyncio.sleep(0)
 
-    @property
-    def patience(self) -> Patience:
-        return Patience(clock=lambda: self.now, sleep=self.sleep)
+    def waits(self, tell: Callable[[str], None]) -> Waits:
+        return Waits(seconds=300, tell=tell, clock=lambda: self.now, sleep=self.sleep)
 
 
 @dataclass
@@ -67,7 +65,7 @@ class World:
     clock: StoppedClock = field(default_factory=StoppedClock)
 
     def setup(self, *, budget: Budget | None = None) -> Setup:
-        models = Models(prices=Prices(), patience=self.clock.patience)
+        models = Models(prices=Prices())
         path = self.folder / "agent.yaml"
         model = f"{{provider: openai, name: talker, base_url: '{self.agent}'}}"
         path.write_text(
@@ -92,6 +90,7 @@ class World:
     async def drive(self, *, again: bool = False, setup: Setup | None = None) -> Ending:
         setup = setup or self.setup()
         run = resume(setup, self.run) if again else start(setup, folder=self.run)
+        run.waits = self.clock.waits(run.waits.tell)
         try:
             return await drive(run)
         finally:
@@ -169,17 +168,18 @@ async def test_a_busy_endpoint_is_waited_for(tmp_path: Path) -> None:
         world = World(tmp_path, agent.base_url, writer.base_url)
 
         def recover() -> None:
-            if len(writer.preflights) == 3:
+            if len(writer.preflights) == 6:
                 writer.preflight = "ok"
 
         world.clock.wakes = recover
         await world.drive()
-        assert len(writer.preflights) == 4
+        assert len(writer.preflights) == 7
         assert agent.requests
         warned = warnings_of(world.run)
-        assert len(warned) == 1
-        assert warned[0].startswith("reflector: openai:writer at ")
+        assert len(warned) == 2
+        assert warned[0].startswith("openai:writer at ")
         assert warned[0].endswith("(trying again for up to 5m 00s)")
+        assert " answers again, after " in warned[1]
 
 
 async def test_who_asks_a_waiting_run_to_stop_waits_for_nothing(tmp_path: Path) -> None:
@@ -190,6 +190,7 @@ async def test_who_asks_a_waiting_run_to_stop_waits_for_nothing(tmp_path: Path) 
         # As long as a search gets to end its trial; here nothing can be lost.
         assert run.setup.grace_seconds > 10
         world.clock.falls_asleep = lambda: (world.run / STOP_FILE).touch()
+        run.waits = world.clock.waits(run.waits.tell)
         try:
             ending = await drive(run)
         finally:
@@ -207,7 +208,7 @@ async def test_a_busy_endpoint_is_given_up_after_five_minutes(tmp_path: Path) ->
         world = World(tmp_path, agent.base_url, writer.base_url)
         with pytest.raises(EndpointDown, match=r"^reflector: .*429") as down:
             await world.drive()
-        assert down.value.remedy == "when it answers, go on with `burnish runs resume run`"
+        assert down.value.remedy == "when it answers, resume the run (`burnish runs resume run`)"
         assert sum(world.clock.pauses) == pytest.approx(300)
         assert not agent.requests
         writer.preflight = "ok"
@@ -264,51 +265,6 @@ async def test_models_that_make_vectors_are_asked_for_one(tmp_path: Path) -> Non
         assert server.requests[-1].path == "/v1/embeddings"
 
 
-def failing(errors: Sequence[ModelUnavailable | None]) -> Callable[[], Awaitable[Spend]]:
-    left = list(errors)
-
-    async def attempt() -> Spend:
-        error = left.pop(0) if len(left) > 1 else left[0]
-        if error is not None:
-            raise error
-        return Spend(calls=1)
-
-    return attempt
-
-
-def quietly(reason: str, seconds: float) -> None:
-    del reason, seconds
-
-
-async def test_a_server_that_is_starting_gets_thirty_seconds() -> None:
-    clock, waits = StoppedClock(), list[tuple[str, float]]()
-
-    def waiting(reason: str, seconds: float) -> None:
-        waits.append((reason, seconds))
-
-    refused = ModelUnavailable("refused", unreached="refused")
-    with pytest.raises(ModelUnavailable):
-        await patiently(failing([refused]), clock.patience, waits=waiting)
-    assert sum(clock.pauses) == pytest.approx(30)
-    assert waits == [("refused", 30.0)]
-    await patiently(failing([refused, None]), clock.patience, waits=quietly)
-
-
-async def test_a_host_that_is_unknown_is_not_waited_for() -> None:
-    clock = StoppedClock()
-    unknown = ModelUnavailable("no such host", unreached="unknown host")
-    with pytest.raises(ModelUnavailable):
-        await patiently(failing([unknown]), clock.patience, waits=quietly)
-    assert not clock.pauses
-
-
-async def test_an_endpoint_may_ask_for_a_longer_pause() -> None:
-    clock = StoppedClock()
-    busy = ModelUnavailable("busy", retry_after=40)
-    await patiently(failing([busy, None]), clock.patience, waits=quietly)
-    assert clock.pauses == [40]
-
-
 def test_why_there_was_no_connection_is_found_behind_the_error_of_a_client() -> None:
     def behind(cause: BaseException) -> BaseException:
         try:
@@ -323,4 +279,4 @@ def test_why_there_was_no_connection_is_found_behind_the_error_of_a_client() -> 
     assert unreached(behind(ConnectionRefusedError())) == "refused"
     both = ExceptionGroup("two addresses", [ConnectionRefusedError(), ConnectionRefusedError()])
     assert unreached(behind(both)) == "refused"
-    assert unreached(behind(TimeoutError())) == ""
+    assert unreached(behind(TimeoutError())) == "away"

@@ -16,7 +16,7 @@ from burnish.core.errors import (
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Trial
 from burnish.journal.limits import Budget
-from burnish.projects import optimize
+from burnish.projects import launch_in
 from burnish.runs.directory import RunRecord
 from burnish.runs.run import Run
 from burnish.testing import ScriptedRole
@@ -116,9 +116,9 @@ def test_optimize_makes_a_run_in_an_empty_folder_and_goes_on_with_it(tmp_path: P
     (tmp_path / "run").mkdir()
     agent = Agent()
     setup = small(steps=add_letters, agent=agent, budget=Budget(max_trials=2))
-    first = optimize(setup, tmp_path / "run")
+    first = launch_in(setup, tmp_path / "run")
     calls = len(agent.calls)
-    again = optimize(setup, tmp_path / "run")
+    again = launch_in(setup, tmp_path / "run")
     assert again.best == first.best
     assert len(agent.calls) == calls
     assert (tmp_path / "run" / "report.md").exists()

@@ -1,9 +1,10 @@
 """Evaluating through a Run: law 4, time limits, blocks and look-ahead."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,23 @@ from burnish.core.evaluations import Evaluation, Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.limits import Budget
+from burnish.journal.outages import RetryPolicy
 from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import look_into
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
-from tests.runs.small import TRAIN, Agent, only_result, opened, small
+from burnish.targets.callables.target import AgentUnreachable
+from tests.runs.small import (
+    TRAIN,
+    Agent,
+    add_letters,
+    answer,
+    driven,
+    only_result,
+    opened,
+    small,
+)
 
 
 async def evaluated(setup: Setup, folder: Path, *, repeats: int = 1) -> Evaluation:
@@ -77,6 +89,28 @@ async def test_law_4_retries_where_configured_then_missing_with_its_attempts(
     found = await evaluated(small(agent=agent, case_policy=policy), tmp_path / "run")
     assert only_result(found, "t0").outcome.failure.attempts == 3
     assert len(agent.calls) == 3 * len(TRAIN)
+
+
+@pytest.mark.parametrize(("error", "paid"), [(ConnectionError, 3), (AgentUnreachable, 1)])
+async def test_an_attempt_that_may_have_been_paid_is_counted(
+    tmp_path: Path, error: type[Exception], paid: int
+) -> None:
+    """A connection that broke may have been paid for, one that was turned away was not."""
+    away = {"status": 503} if error is AgentUnreachable else {}
+    asked = Counter[str]()
+
+    def third_time(candidate: Candidate, case: Case, draw: int) -> str:
+        run = f"{candidate.id} {case.id} {draw}"
+        asked[run] += 1
+        if asked[run] < 3:
+            raise error("come back later", **away)
+        return answer(candidate, case, draw)
+
+    policy = CasePolicy(retry=RetryPolicy(attempts=3, first_wait=0.0))
+    setup = small(agent=third_time, case_policy=policy, steps=add_letters)
+    ending = await driven(replace(setup, budget=Budget(max_trials=1)), tmp_path / "run")
+    assert set(asked.values()) == {3}
+    assert ending.spent.calls == paid * ending.spent.metric_calls
 
 
 async def test_law_4_listed_errors_are_not_the_agents_fault(tmp_path: Path) -> None:

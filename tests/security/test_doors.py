@@ -47,6 +47,8 @@ class Described:
     budget: Budget = field(default_factory=Budget)
     thread: LoopThread | None = None
 
+    def check_new(self) -> None: ...
+
     def limit(self, granted: Amounts) -> None: ...
 
     def so_far(self) -> Json:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ModelClient, Priced
 from burnish.models.errors import ModelUnavailable
 from burnish.models.references import ModelRef, ModelSettings

@@ -146,6 +146,19 @@ async def test_slow_heads_and_bodies_end(tmp_path: Path) -> None:
     assert "HTTP/1.1 408" in second.text
 
 
+async def test_a_request_with_two_lengths_is_answered_and_the_connection_closed(
+    tmp_path: Path,
+) -> None:
+    async with listening(create_app(service(tmp_path))) as client:
+        head = f"GET {API}/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        both = f"{head}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        # What follows could be part of the body for a proxy that reads the other length.
+        answer = await send(client, f"{both}{head}\r\n".encode())
+    assert answer.status == 200
+    assert answer.text.count("HTTP/1.1 ") == 1
+    assert "connection: close" in answer.text
+
+
 async def test_large_heads_and_bodies_are_refused_while_they_arrive(tmp_path: Path) -> None:
     patient = replace(QUICK, head_seconds=60, body_seconds=60)
     limits = {"connection": patient, "body_bytes": 100_000}

@@ -248,6 +248,35 @@ async def test_datasets_and_evaluations(tmp_path: Path) -> None:
     assert unfit.status_code == 422
 
 
+async def test_a_table_with_columns_of_its_own(tmp_path: Path) -> None:
+    table = b"Ticket No,Message body,Queue\n0,Where is my parcel?,delivery\n1,I paid twice,bill\n"
+    odd = b"Body,Note\nWhere is my parcel?,x\nI paid twice,y\n"
+    async with listening(create_app(manager_of(tmp_path))) as client:
+        place = f"{API}/datasets/tickets.csv"
+        kept = await client.put(place, content=table)
+        page = (await client.get(place)).json()
+        named = await client.put(
+            f"{API}/datasets/odd.csv", content=odd, params={"input": "Note", "expected": "Body"}
+        )
+        setting = await client.put(
+            f"{API}/datasets/more.csv", content=table.replace(b"\n", b",path\n")
+        )
+        numbers = await client.put(f"{API}/datasets/n.csv", content=b"Nr,Day\n0,2026-01-01\n")
+    assert kept.status_code == 201
+    assert kept.json()["columns"] == {
+        "input": {"column": "Message body", "sample": "Where is my parcel?"},
+        "expected": {"column": "Queue", "sample": "delivery"},
+        "name": {"column": "Ticket No", "sample": "0"},
+    }
+    assert page["columns"] == {}, "it is stored under the usual names"
+    assert [case["name"] for case in page["page"]] == ["0", "1"]
+    assert named.json()["columns"]["input"] == {"column": "Note", "sample": "x"}
+    assert setting.status_code == 422
+    assert "cases[0].path: the service does not read its own files" in setting.text
+    assert numbers.status_code == 422
+    assert "no column is plainly the question" in numbers.text
+
+
 async def test_an_evaluation_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "served_echo_agent.py").write_text(
         "async def answer(question: str) -> str:\n    return question\n"
@@ -338,6 +367,33 @@ async def test_settings_of_an_evaluation_are_those_of_a_measurement(
     assert spec["strategy"] == {"name": "measure", "settings": {}}
 
 
+async def test_limits_under_which_no_round_could_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-nobody-is-asked")
+    (tmp_path / "rounds_echo_agent.py").write_text("def answer(question):\n    return question\n")
+    (tmp_path / "system.md").write_text("Answer.")
+    file = tmp_path / "echo.yaml"
+    file.write_text(
+        "kind: prompts\ntarget: {python: 'rounds_echo_agent:answer'}\n"
+        "prompts: {system: system.md}\ntrain: train.jsonl\nholdout: held.jsonl\n"
+        "metrics: [{type: standard, metric: equality}]\nreflector: openai:gpt-4o\n"
+    )
+    for name, words in (("train", "abcd"), ("held", "efg")):
+        rows = (f'{{"input": "say {each}", "expected": "{each}"}}\n' for each in words)
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows))
+    app = FileApp(name="echo", path=file, datasets=Datasets(folder=tmp_path / "data" / "datasets"))
+    manager = manager_of(tmp_path, app)
+    async with listening(create_app(manager)) as client:
+        new = {"id": "e", "settings": {"max_calls": 5}}
+        answer = await client.post(f"{API}/apps/echo/runs", json=new)
+        assert (await manager.list_runs()).runs == ()
+    assert answer.status_code == 422, answer.text
+    (problem,) = answer.json()["error"]["problems"]
+    assert "5 calls cannot finish one round" in problem["message"]
+    assert problem["remedy"].startswith("allow 23 or more")
+
+
 async def test_unknown_fields_and_strange_requests_are_refused(tmp_path: Path) -> None:
     wrong: list[tuple[dict[str, Any], int, str]] = [
         ({"json": {"more": 1}}, 422, "body.more"),
@@ -404,6 +460,7 @@ holdout: holdout.jsonl
 metrics: [{type: standard, metric: equality}]
 reflector: {ref: "openai:m", base_url: "%s"}
 budget: {max_trials: 1}
+wait_minutes: 0
 """
 
 

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from burnish.pages import document
 from burnish.pages.document import Place as PagePlace
 from burnish.pages.served import ACTIONS, ServedPages
 from burnish.runs.directory import LOCK
@@ -470,20 +469,6 @@ async def test_mounted_elsewhere_the_addresses_are_there(tmp_path: Path) -> None
         guest.cookies = dict([answer.headers["set-cookie"].partition(";")[0].split("=", 1)])
         assert 'href="/burnish/static/page.css"' in (await guest.get("/burnish/")).text
         assert (await guest.get("/burnish/static/page.css")).status_code == 200
-
-
-async def test_without_the_extra_the_page_says_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(document, "_LIBRARIES", ("a_module_that_nobody_has",))
-    book = TokenBook(("a-long-secret-of-the-operator",))
-    app = create_app(manager_of(tmp_path), security=Security(tokens=book))
-    async with listening(app) as client:
-        page = await client.get("/", headers=HTML)
-        assert page.status_code == 501
-        assert "pip install 'burnish[view]'" in page.text
-        assert (await client.get("/runs/toy/r", headers=HTML)).status_code == 401
-        assert (await client.get("/api/v1/health")).status_code == 200
 
 
 async def test_a_token_that_expires_while_somebody_looks(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def setup(
     ]
     chosen = tuple(each for each in offers if not only or each.name in only)
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=plain.target,
         metrics=plain.metrics,
         objective=plain.objective,

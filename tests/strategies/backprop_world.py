@@ -178,6 +178,7 @@ def world(
 ) -> Setup:
     """A run over the pipeline."""
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=ScriptedTarget(respond=agent, surfaces=surfaces, values=values, counter=counter),
         metrics=metrics,
         objective=Objective(weights={"expected_text": 1.0}),

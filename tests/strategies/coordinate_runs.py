@@ -103,6 +103,7 @@ def scripted(
     """A run over an agent that is a function; a case wants the reply `yes`."""
     cases = tuple(Case.single(f"question {n}", "yes", name=f"q{n}") for n in range(train + holdout))
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=ScriptedTarget(respond=respond, surfaces=surfaces, values=values),
         metrics=(ExpectedText(),),
         objective=Objective(weights={"expected_text": 1.0}),

@@ -79,6 +79,7 @@ def setup(
 ) -> Setup:
     """Everything a run of the loop needs."""
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=ScriptedTarget(
             respond=agent,
             surfaces=(FileSurface(id=PATH, path=PATH),),

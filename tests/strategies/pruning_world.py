@@ -127,6 +127,7 @@ def setup(
         Case.single(f"question {n}", "right", name=f"q{n:03d}") for n in range(2 * cases + test)
     )
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=ScriptedTarget(
             respond=effects.respond,
             surfaces=(TextSurface(id="prompt"),),

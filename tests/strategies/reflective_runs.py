@@ -76,6 +76,7 @@ def scripted(
     ]
     measured = metric or ExpectedText()
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=ScriptedTarget(
             respond=agent,
             surfaces=(surface or TextSurface(id="system", placeholders=("{who}",)),),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from burnish.core.cases import Case, Outcome, Trace
+from burnish.core.errors import Problem
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import Trial, Verdict
 from burnish.journal.limits import Budget
@@ -21,6 +22,7 @@ from burnish.strategies.backprop.prompts import (
     Upstream,
 )
 from burnish.strategies.backprop.rounds import BackpropDetails
+from burnish.testing import ScriptedTarget
 from tests.strategies.backprop_world import (
     PLANNER,
     START,
@@ -95,6 +97,25 @@ def test_a_right_patch_is_found_beside_a_harmful_one(tmp_path: Path) -> None:
     assert (right.touched, right.accepted) == ((PLANNER,), True)
     # With the right one accepted, the harmful one would make the candidate that was rejected.
     assert [BackpropDetails.of(trial).alone for trial in (joint, right)] == [None, True]
+
+
+@pytest.mark.parametrize("patches_alone", [True, False])
+def test_a_patch_that_fails_its_check_does_not_sink_a_right_one(
+    tmp_path: Path, patches_alone: bool
+) -> None:
+    def broken(candidate: Candidate) -> list[Problem]:
+        text = str(candidate.values[WRITER])
+        return [Problem(where=WRITER, message="it breaks the writer")] if "BREAK" in text else []
+
+    made = world(drowned, BOTH, BackpropSettings(max_rounds=1), holdout=cases(24, 50))
+    assert isinstance(made.target, ScriptedTarget)
+    made = replace(made, target=replace(made.target, problems=broken))
+    done = run(with_settings(made, patches_alone=patches_alone), tmp_path)
+    (only,) = [row.trial for row in done.rows[1:]]
+    assert (only.touched, only.accepted) == ((PLANNER,), True)
+    lost = BackpropDetails.of(only).lost or ()
+    why = f"{WRITER}: it breaks the writer"
+    assert [(each.where, each.why) for each in lost] == [(WRITER, why)]
 
 
 def test_the_most_blamed_surface_is_first_and_stopped_where_it_cannot_win(tmp_path: Path) -> None:

@@ -294,6 +294,24 @@ async def test_candidates_side_by_side_are_decided_on_in_order(tmp_path: Path) -
     assert ending.best.values[PATH] == "3\n1\n1\n"
 
 
+@pytest.mark.parametrize("most", [1, 2, 4, 5])
+async def test_the_last_iteration_makes_no_more_edits_than_there_are_trials_left(
+    tmp_path: Path, most: int
+) -> None:
+    edits = [whole(f"{number}\n") for number in range(20, 29)]
+    settings = EditsSettings(candidates_per_iteration=3)
+    made = setup(Script(edits=edits), settings, budget=Budget(max_trials=most))
+    ending = await driven(made, tmp_path / "run")
+    rows = RunRecord.read(tmp_path / "run").rows
+    assert len(rows) == 1 + most
+    assert ending.reason.code == "max_trials"
+    longer = setup(Script(edits=edits[most:]), settings, budget=Budget(max_trials=most + 1))
+    await driven(longer, tmp_path / "run")
+    again = RunRecord.read(tmp_path / "run").rows
+    assert [row.trial for row in again[: 1 + most]] == [row.trial for row in rows]
+    assert len(again) == 2 + most
+
+
 async def test_edits_start_from_a_pool_of_the_best(tmp_path: Path) -> None:
     # 20 leads; 17 is rejected, but stays in the pool, and an edit of it becomes the best.
     edits = [whole("20\n"), whole("17\n"), whole("2\n"), whole("30\n")]

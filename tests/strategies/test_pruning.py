@@ -116,12 +116,22 @@ def test_where_a_tenth_pays_for_nothing_there_is_no_pass(tmp_path: Path) -> None
     assert ending.spent.metric_calls == 600, "nothing was held back from the search"
 
 
-def test_numbers_of_trials_limit_the_search_only(tmp_path: Path) -> None:
-    effects = Effects(rules=HELP, noisy=False)
-    ending, record = made(setup(effects, budget=Budget(max_trials=2)), tmp_path / "run")
-    assert pruned(record) == [("Say please.", True), ("Look it up.", False)]
-    assert ending.reason.code == "max_trials"
-    assert [each.reason for each in read_all(record.events, PhaseEnded)] == [ALL_TRIED]
+MANY = {**HELP, **{f"Rule {n}.": 0.0 for n in range(8)}}
+
+
+@pytest.mark.parametrize(
+    ("most", "searched", "ended"), [(5, 5, []), (10, 9, [OUT_OF_BUDGET]), (40, 12, [ALL_TRIED])]
+)
+def test_numbers_of_trials_bound_the_pass_too(
+    tmp_path: Path, most: int, searched: int, ended: list[str]
+) -> None:
+    effects = Effects(rules=MANY, noisy=False)
+    ending, record = made(setup(effects, budget=Budget(max_trials=most)), tmp_path / "run")
+    assert [row.trial.phase for row in record.rows].count("told") == searched
+    assert searched < len(record.rows) <= 1 + most
+    assert [each.reason for each in read_all(record.events, PhaseEnded)] == ended
+    assert bool(pruned(record)) is bool(ended)
+    assert ending.reason.code == ("max_trials" if searched < len(MANY) else "finished")
 
 
 def test_a_search_that_the_user_stops_is_not_pruned(tmp_path: Path) -> None:
@@ -157,11 +167,11 @@ def test_a_pass_that_is_stopped_goes_on_when_the_run_is_resumed(tmp_path: Path) 
 
 
 def test_a_resume_with_more_budget_searches_on_and_prunes_again(tmp_path: Path) -> None:
-    effects, folder = Effects(rules=HELP, noisy=False), tmp_path / "run"
-    _, first = made(setup(effects, budget=Budget(max_trials=2)), folder)
-    _, same = made(setup(effects, budget=Budget(max_trials=2)), folder, again=True)
+    effects, folder = Effects(rules=MANY, noisy=False), tmp_path / "run"
+    _, first = made(setup(effects, budget=Budget(max_trials=10)), folder)
+    _, same = made(setup(effects, budget=Budget(max_trials=10)), folder, again=True)
     assert same.rows == first.rows, "with the same budget there is nothing to do"
-    more = setup(effects, budget=Budget(max_trials=9))
+    more = setup(effects, budget=Budget(max_trials=60))
     made(more, folder, again=True)
     ending, record = made(more, folder, again=True)
     assert record.rows[: len(first.rows)] == first.rows

@@ -168,7 +168,7 @@ def test_backprop(tmp_path: Path, gate: str) -> None:
 def test_edits(tmp_path: Path, holdout: bool) -> None:
     script = edit_world.Script(edits=[edit_world.whole("1\n1\n1\n0\n50\n0\n")])
     settings = EditsSettings(task="make the numbers large", prune=True)
-    world = edit_world.setup(script, settings, holdout=holdout, budget=Budget(max_trials=1))
+    world = edit_world.setup(script, settings, holdout=holdout, budget=Budget(max_proposals=1))
     best, record, report = _pruned(world, tmp_path / "run")
     assert best.values[edit_world.PATH] == "1\n1\n1\n50\n"
     assert [left for what, left in pruned(record) if what == "0"] == [True, True]

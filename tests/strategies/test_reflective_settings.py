@@ -7,12 +7,15 @@ import pytest
 from burnish.core.cases import Dataset
 from burnish.core.content import short_id
 from burnish.core.errors import ConfigError
+from burnish.core.evaluations import Objective
 from burnish.core.money import Spend
 from burnish.core.surfaces import NumberSurface, Surface, TextSurface, Value
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
+from burnish.runs.setup import Setup
 from burnish.strategies.partial_evaluations import require_splits
-from burnish.strategies.reflective.attempts import ReflectiveSettings, metric_calls_floor
+from burnish.strategies.reflective.attempts import ReflectiveSettings
+from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.trail import deciding_cases, nearly_over
 from burnish.testing import ScriptedTarget
@@ -85,9 +88,16 @@ def test_both_splits_are_needed() -> None:
 def test_the_least_is_the_baseline_and_one_whole_round(
     settings: ReflectiveSettings, least: int
 ) -> None:
-    assert (
-        metric_calls_floor(dataset(World(train=8, holdout=10)), settings, test_repeats=0) == least
+    setup = Setup(
+        target=target(TEXT, system="{name}"),
+        metrics=(),
+        objective=Objective(weights={}),
+        dataset=dataset(World(train=8, holdout=10)),
+        strategy=replace(STRATEGY, settings=settings),
     )
+    first = ReflectivePlugin().first_round(setup)
+    assert first.whole.metric_calls == least
+    assert first.whole.calls == least + settings.proposals_per_round
 
 
 @pytest.mark.parametrize(

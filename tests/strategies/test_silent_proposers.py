@@ -224,14 +224,14 @@ UNMEASURED: dict[str, Callable[[], Setup]] = {
 @pytest.mark.parametrize("name", UNMEASURED)
 def test_a_baseline_that_is_missing_fails_the_run_and_says_why(tmp_path: Path, name: str) -> None:
     with pytest.raises(BaselineUnmeasured, match="the baseline could not be measured: of ") as why:
-        driven(UNMEASURED[name](), tmp_path / "run")
+        driven(replace(UNMEASURED[name](), wait_minutes=0), tmp_path / "run")
     assert "connection refused" in why.value.message or "nobody answers" in why.value.message
     assert "--retry-missing" in why.value.remedy
     record = RunRecord.read(tmp_path / "run")
     assert (record.status, len(record.rows)) == ("failed", 1)
     assert why.value.message in strategy_plugin(record.header.strategy).reason(record)
     with pytest.raises(BaselineUnmeasured):
-        driven(UNMEASURED[name](), tmp_path / "run")
+        driven(replace(UNMEASURED[name](), wait_minutes=0), tmp_path / "run")
 
 
 # -- baselines that answer nothing of use, or nothing ------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from burnish.core.cases import ToolUse
 from burnish.core.surfaces import Candidate, Origin, Surface, Value
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.targets.agent.files import load_agent

@@ -9,8 +9,8 @@ import pytest
 from burnish.core.cases import Attachment, Case, FailureKind, Image, Outcome, Turn
 from burnish.core.errors import ConfigError, FileTrouble
 from burnish.journal.executors import failure_of
-from burnish.journal.limits import ONCE, RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import ONCE, RetryPolicy
 from burnish.system.files import Unreadable
 from burnish.targets.agent.attachments import check_attachments, pinned, read_attachments
 from burnish.targets.agent.document_limits import DownloadFailed, download

@@ -23,6 +23,7 @@ from openpyxl.comments import Comment
 from burnish.core.cases import Attachment
 from burnish.core.content import Json, canonical
 from burnish.core.errors import FileTrouble
+from burnish.system.extras import install_command
 from burnish.targets.agent.attachments import text_in, text_of
 from tests.targets.office_files import (
     DRAWING_NS,
@@ -481,7 +482,7 @@ def test_a_pdf_that_is_only_locked_against_changes_is_read(algorithm: str) -> No
 
 def test_without_pypdf_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf.errors", None)
-    assert "pip install 'burnish[documents]'" in complaint("pdf", LETTER)
+    assert install_command("documents") in complaint("pdf", LETTER)
 
 
 @pytest.mark.parametrize(
@@ -495,7 +496,7 @@ def test_without_a_library_of_office_files_the_extra_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     words = complaint(kind, SAMPLES[kind])
     assert f"need {package}, which is not installed" in words
-    assert "pip install 'burnish[documents]'" in words
+    assert install_command("documents") in words
 
 
 def without(content: bytes, part: str) -> bytes:

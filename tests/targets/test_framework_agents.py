@@ -70,7 +70,7 @@ async def test_an_agent_of_pydantic_ai_runs_as_a_copy_with_other_values() -> Non
 
 def test_evaluate_takes_the_agent_and_records_its_steps() -> None:
     expected = "1 Sell lamps. ['The price of a lamp.'] 0.4"
-    found = evaluate(_desk(), [Case.single("hello", expected)], ["equality"])
+    found = evaluate(_desk(), cases=[Case.single("hello", expected)], metric="equality")
     assert found.passed
     (result,) = found.evaluation.results
     (step,) = result.outcome.trace.steps
@@ -82,7 +82,9 @@ def test_what_its_model_thought_is_no_part_of_an_answer() -> None:
         del messages, info
         return ModelResponse(parts=[TextPart("<think>Hm.</think>\n\n200")])
 
-    found = evaluate(Agent(FunctionModel(think)), [Case.single("100 + 100?", "200")], ["equality"])
+    found = evaluate(
+        Agent(FunctionModel(think)), cases=[Case.single("100 + 100?", "200")], metric="equality"
+    )
     assert found.passed
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish import Case, Dataset, Objective, Setup, Turn, optimize, step
+from burnish import Case, Dataset, Objective, Setup, Turn, step
 from burnish.core.cases import Outcome
+from burnish.projects import launch_in
 from burnish.runs.case_work import CasePolicy
 from burnish.strategies.backprop.packets import terminal_steps
 from burnish.strategies.measure import Measure
@@ -38,7 +39,7 @@ def outcome_of(folder: Path, *turns: str) -> Outcome:
         strategy=measure,
         case_policy=CasePolicy(time_limit=1),
     )
-    optimize(setup, folder / "run")
+    launch_in(setup, folder / "run")
     assert measure.evaluation is not None
     return measure.evaluation.results[0].outcome
 

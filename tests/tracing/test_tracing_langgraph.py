@@ -17,6 +17,7 @@ from langgraph.types import Command, RetryPolicy, Send
 import burnish
 from burnish.core.errors import BurnishError
 from burnish.strategies.backprop.packets import terminal_steps
+from burnish.system.extras import install_command
 from burnish.tracing.langgraph import traced_graph
 from burnish.tracing.recorder import StepRecorder, recording
 
@@ -315,4 +316,4 @@ def test_without_langgraph_it_says_what_to_install() -> None:
         "except BurnishError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "burnish[langgraph]" in done.stdout
+    assert install_command("langgraph") in done.stdout

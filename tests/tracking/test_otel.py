@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from burnish import optimize
 from burnish.core.errors import ConfigError
+from burnish.projects import launch_in
 from burnish.runs.spec import TrackingSpec
 from burnish.tracking.trackers import tracker
 from tests.tracking.tracked_world import BETTER, SECRET, project
@@ -73,7 +73,7 @@ def conventional(names: set[str]) -> set[str]:
 def test_spans_and_metrics_from_the_run_to_each_model_call(
     tmp_path: Path, collector: Collector
 ) -> None:
-    optimize(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
+    launch_in(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
     (root,) = collector.named("burnish reflective")
     assert root.parent is None
     assert root.attributes["burnish.verdict"] == "improved"
@@ -117,12 +117,12 @@ def test_spans_and_metrics_from_the_run_to_each_model_call(
 
 
 def test_texts_only_if_asked_and_never_a_secret(tmp_path: Path, collector: Collector) -> None:
-    optimize(project(tmp_path, track=["otel"]).setup, tmp_path / "without")
+    launch_in(project(tmp_path, track=["otel"]).setup, tmp_path / "without")
     text = "".join(span.to_json() for span in collector.spans)
     assert "museum" not in text
     assert SECRET not in text
     collector.exporter.clear()
-    optimize(project(tmp_path, track=["otel"], track_contents=True).setup, tmp_path / "with")
+    launch_in(project(tmp_path, track=["otel"], track_contents=True).setup, tmp_path / "with")
     text = "".join(span.to_json() for span in collector.spans)
     assert "museum" in text
     assert SECRET not in text
@@ -135,16 +135,16 @@ def test_texts_only_if_asked_and_never_a_secret(tmp_path: Path, collector: Colle
 def test_a_replay_makes_no_calls_and_so_no_spans_of_calls(
     tmp_path: Path, collector: Collector
 ) -> None:
-    optimize(project(tmp_path).setup, tmp_path / "run")
+    launch_in(project(tmp_path).setup, tmp_path / "run")
     assert not collector.spans
-    optimize(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
+    launch_in(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
     assert [span.name for span in collector.spans] == ["burnish reflective"]
 
 
 def test_a_failed_call_is_an_error_without_its_message(
     tmp_path: Path, collector: Collector
 ) -> None:
-    optimize(project(tmp_path, refusing="holdout 3?", track=["otel"]).setup, tmp_path / "run")
+    launch_in(project(tmp_path, refusing="holdout 3?", track=["otel"]).setup, tmp_path / "run")
     failed = [span for span in collector.spans if "error.type" in span.attributes]
     assert {span.name for span in failed} == {"chat gpt-small", "invoke_agent"}
     assert all(not span.status.is_ok and not span.status.description for span in failed)
@@ -165,6 +165,6 @@ def test_a_collector_that_is_away_costs_spans_not_the_run(
 
     collector.exporter.export = broken
     with caplog.at_level(logging.CRITICAL):
-        ending = optimize(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
+        ending = launch_in(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
     assert ending.claim is not None
     assert ending.claim.verdict == "improved"

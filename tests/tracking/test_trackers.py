@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from burnish import optimize
 from burnish.core.errors import ConfigError, MissingExtra
+from burnish.projects import launch_in
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event, Warned, read_all
 from burnish.runs.run import Run
 from burnish.runs.spec import TrackingSpec
+from burnish.system.extras import install_command
 from burnish.tracking import trackers
 from burnish.tracking.trackers import (
     changes_of,
@@ -30,7 +31,7 @@ from tests.tracking.tracked_world import BETTER, SECRET, project
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
     folder = tmp_path_factory.mktemp("tracked")
-    optimize(project(folder).setup, folder / "run")
+    launch_in(project(folder).setup, folder / "run")
     return RunRecord.read(folder / "run")
 
 
@@ -77,7 +78,7 @@ def test_the_diff_and_the_files(record: RunRecord) -> None:
 def test_runs_in_folders_of_the_same_name_are_not_mixed_up(
     record: RunRecord, tmp_path: Path
 ) -> None:
-    optimize(project(tmp_path).setup, tmp_path / "run")
+    launch_in(project(tmp_path).setup, tmp_path / "run")
     assert tracked_id(RunRecord.read(tmp_path / "run").header) != tracked_id(record.header)
 
 
@@ -92,7 +93,7 @@ def test_an_absent_library_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra) as missing:
         tracker(name, TrackingSpec(to=(name,)))
-    assert missing.value.remedy == f"pip install 'burnish[{name}]'"
+    assert missing.value.remedy == install_command(name)
 
 
 def test_one_server_for_one_system(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_a_system_that_is_down_costs_a_warning_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(trackers._HOMES, "otel", f"{__name__}:Broken")  # pyright: ignore[reportPrivateUsage]
-    ending = optimize(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
+    ending = launch_in(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
     assert ending.claim is not None
     assert ending.claim.verdict == "improved"
     (warning,) = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from burnish.cli import options
-from burnish.cli.output import echo
+from burnish.cli.output import echo, this_program
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _tell_changed(plan: "Plan") -> None:
 def _tell_undo(folder: Path) -> None:
     from burnish.cli.progress import run_name
 
-    echo(f"undo     burnish adopt {run_name(folder)} --undo")
+    echo(f"undo     {this_program()} adopt {run_name(folder)} --undo")
 
 
 def _seen_from_here(path: Path) -> str:
@@ -241,7 +241,7 @@ def _copy_candidate(run: "RunRecord", *, trial: int | None, to: Path | None) -> 
         home = PurePosixPath()
     if to is None:
         echo(f"trial {row.number} is in {run.folder / home}")
-        echo(f"copy it  burnish adopt {run_name(run.folder)} --to FOLDER")
+        echo(f"copy it  {this_program()} adopt {run_name(run.folder)} --to FOLDER")
         return
     _copy(run, files, home, to)
     echo(f"copied   {counted(len(files), 'file')} of trial {row.number} to {to}")

@@ -9,10 +9,10 @@ import typer
 
 from burnish.cli.options import user_name
 from burnish.cli.output import echo
-from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, in_shell
 from burnish.datasets.labels import Labels, Scale
 from burnish.delegation.runs import StoredDelegations
-from burnish.pages.document import BARE, require_view, write_document
+from burnish.pages.document import BARE, write_document
 from burnish.pages.library import Library, run_key, runs_below
 from burnish.pages.run_page import Adoption, write_html
 from burnish.pages.several_runs import MOST, comparison_html
@@ -27,7 +27,6 @@ from burnish.system import Redactor
 
 def write_run_page(name: str) -> None:
     """Write report.html into the folder of a run."""
-    require_view()
     folder = find_run(name)
     path = write_html(folder, cases=stored_cases(RunRecord.read(folder)))
     echo(f"page     {path}")
@@ -35,7 +34,6 @@ def write_run_page(name: str) -> None:
 
 def write_comparison_page(names: Sequence[str], path: Path) -> None:
     """Write a page about two runs or more."""
-    require_view()
     if not path.parent.is_dir():
         message = f"there is no folder {path.parent}"
         raise ConfigError([Problem(where="--html", message=message)])
@@ -56,7 +54,6 @@ def serve_pages(
     scale: str | None = None,
 ) -> None:
     """Serve pages until Ctrl-C."""
-    require_view()
     answers = None if scale is None else Scale.of(scale)
     for path in labelled:
         Labels.read(path)  # what is wrong with it is said here, not in the browser
@@ -124,7 +121,7 @@ class ProjectAdopter:
         if run.best is None or run.best is run.baseline:
             return Adoption()
         if adoption.homes_of(run.header) is None:
-            name = run.header.id
+            name = in_shell(run.header.id)
             return Adoption(command=f"burnish adopt {name} --to FOLDER")
         try:
             record = Adopted.read(run.folder)

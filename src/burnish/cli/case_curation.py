@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -15,10 +16,11 @@ import typer
 
 from burnish.cli.case_files import data_redactor, kinds_kept
 from burnish.cli.optimization import chosen_progress, resumable
+from burnish.cli.output import this_program
 from burnish.cli.progress import file_name, view
 from burnish.core.cases import Case
 from burnish.core.content import codec
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.core.formatting import counted, listed, shorten, spending, visible
 from burnish.datasets.formats import read_cases
 from burnish.datasets.labels import (
@@ -60,7 +62,7 @@ def label_cases(path: Path, *, person: str, scale: str | None, everything: bool)
     if labels.scale is not None:
         typer.echo(f"saved    {labels.path}")
     if len(labels.people) > 1:
-        typer.echo(f"next     burnish data agreement {path}")
+        typer.echo(f"next     {this_program()} data agreement {in_shell(path)}")
 
 
 def forget_labels(path: Path) -> None:
@@ -196,7 +198,7 @@ def print_agreement(path: Path, *, as_json: bool) -> None:
     people = labels.people
     if len(people) < 2:
         who = f"only {people[0]} has" if people else "nobody has"
-        remedy = f"let two people label: burnish data label {path} --as NAME"
+        remedy = f"let two people label: `burnish data label {in_shell(path)} --as NAME`"
         raise ConfigError.of(path.name, f"{who} labelled these cases", remedy)
     pairs = rater_pairs(labels.answers())
     if as_json:
@@ -318,7 +320,7 @@ def _show(growth: Growth, out: Path) -> None:
         typer.echo(f"stopped  {growth.stopped}; the same command with a higher limit goes on")
     typer.echo(f"proposed {counted(growth.new, 'new case')} in {out}")
     if screened.fit:
-        typer.echo(f"next     burnish data accept {out}")
+        typer.echo(f"next     {this_program()} data accept {in_shell(out)}")
 
 
 def show_proposals(proposals: Path) -> None:
@@ -328,7 +330,8 @@ def show_proposals(proposals: Path) -> None:
         _show_case(case)
     typer.echo(f"{counted(len(cases), 'proposal')}; nothing was added")
     if cases:
-        typer.echo(f"next     burnish data accept {proposals} --case {cases[0].id}, or --all")
+        command = shlex.join(["burnish", "data", "accept", str(proposals), "--case", cases[0].id])
+        typer.echo(f"next     {command}, or --all")
 
 
 def _show_case(case: Case) -> None:
@@ -351,7 +354,7 @@ def accept_cases(chosen: Sequence[Acceptance], *, person: str, dry_run: bool) ->
         _say(each, dry_run=dry_run)
     files = dict.fromkeys(file_name(str(path)) for each in chosen for path in each.files)
     if not dry_run and any(each.screened.fit for each in chosen):
-        typer.echo(f"next     burnish data check {' '.join(files)}")
+        typer.echo(f"next     {this_program()} data check {' '.join(files)}")
 
 
 def _say(each: Acceptance, *, dry_run: bool) -> None:

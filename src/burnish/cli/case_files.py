@@ -2,19 +2,22 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
 
 from burnish.cli.evaluation import read_report
+from burnish.cli.output import this_program
 from burnish.core.cases import Case, Split
 from burnish.core.content import codec
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.core.formatting import counted
 from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.checks import Findings, SplitFacts, check
+from burnish.datasets.columns import columns_words
 from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
 from burnish.datasets.splits import split
 from burnish.datasets.trace_exports import TraceLog, read_traces
@@ -39,14 +42,24 @@ _BROKEN_SHOWN = 3
 _SHOWN = 10
 
 
-def check_cases(files: list[Path], *, near: float, as_json: bool) -> None:
+def _read(path: Path, columns: Mapping[str, str], read_as: str | None = None) -> CaseFile:
+    """Read a file of cases, and say which columns were taken if their names alone do not tell."""
+    file = read_cases(path, format=read_as, **columns)
+    if words := columns_words(file, str(path)):
+        typer.echo(words, err=True)
+    return file
+
+
+def check_cases(
+    files: list[Path], *, near: float, columns: Mapping[str, str], as_json: bool
+) -> None:
     """Check the files against each other; exit code 1 if there is an error."""
     twice = {path for path in files if files.count(path) > 1}
     if twice:
         raise ConfigError([Problem(where=str(p), message="named twice") for p in sorted(twice)])
     stems = [path.name for path in files]
     names = {path: path.name if stems.count(path.name) == 1 else str(path) for path in files}
-    findings = check({names[path]: read_cases(path).cases for path in files}, near=near)
+    findings = check({names[path]: _read(path, columns).cases for path in files}, near=near)
     if as_json:
         # What cannot be shown at all is infinite, which JSON cannot say.
         data = json.loads(
@@ -116,11 +129,12 @@ def convert_cases(
     *,
     read_as: str | None,
     write_as: str | None,
+    columns: Mapping[str, str],
     lossy: bool,
     force: bool,
 ) -> None:
     """Read, convert and write cases; stop before anything is lost unless allowed."""
-    file = read_cases(source, format=read_as)
+    file = _read(source, columns, read_as)
     format_name = write_as or format_of(target)
     _write_converted(target, file, format_name, lossy=lossy, force=force)
     for note in label_notes(file, format_name):
@@ -152,11 +166,12 @@ def split_cases(
     *,
     seed: int,
     near: float,
+    columns: Mapping[str, str],
     out: Path | None,
     force: bool,
 ) -> None:
     """Split a file into three beside it."""
-    file = read_cases(source)
+    file = _read(source, columns)
     by_split = dict(zip(Split, shares, strict=True))
     result = split(file.cases, seed=seed, shares=by_split, near=near)
     folder, endings = out or source.parent, (".evalset.json", ".test.json")
@@ -173,7 +188,7 @@ def split_cases(
         typer.echo(f"{each.value:8} {counted(len(cases), 'case'):10} {path}")
     for note in result.notes:
         typer.echo(f"note     {note}")
-    typer.echo("next     burnish data check " + " ".join(map(str, files.values())))
+    typer.echo(f"next     {this_program()} data check {shlex.join(map(str, files.values()))}")
 
 
 def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
@@ -220,7 +235,7 @@ class TraceImport:
         _write_converted(self.target, file, format_name, lossy=self.lossy, force=self.force)
         self._say(log, matching, once.repeated, len(once.cases), redactor)
         typer.echo(f"wrote    {self.target}: {counted(len(clean), 'case')}")
-        typer.echo(f"next     burnish data check {self.target}")
+        typer.echo(f"next     {this_program()} data check {in_shell(self.target)}")
 
     def _refuse_nothing(self, log: TraceLog, matching: Sequence[LoggedTrace]) -> None:
         if matching:

@@ -17,6 +17,12 @@ _CASES, _GROWTH, _JUDGES = "Cases", "New cases", "Labels and judges"
 _Near = Annotated[
     float, typer.Option(help="The similarity from which two questions count as near-duplicates.")
 ]
+_Input = Annotated[
+    str, typer.Option("--input", metavar="COLUMN", help="The column with the question.")
+]
+_Expected = Annotated[
+    str, typer.Option("--expected", metavar="COLUMN", help="The column with the answer.")
+]
 _Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
@@ -105,6 +111,8 @@ def convert(
         str | None,
         typer.Option("--to", metavar="FORMAT", help="Needed if the name does not tell the format."),
     ] = None,
+    input_column: _Input = "",
+    expected_column: _Expected = "",
     lossy: Annotated[
         bool,
         typer.Option("--lossy", help="Continue even if the new format cannot hold everything."),
@@ -114,7 +122,16 @@ def convert(
     """Write cases in another format. Stops if the format cannot hold everything."""
     from burnish.cli.case_files import convert_cases
 
-    convert_cases(source, target, read_as=read_as, write_as=write_as, lossy=lossy, force=force)
+    columns = {"input": input_column, "expected": expected_column}
+    convert_cases(
+        source,
+        target,
+        read_as=read_as,
+        write_as=write_as,
+        columns=columns,
+        lossy=lossy,
+        force=force,
+    )
 
 
 @app.command(rich_help_panel=_CASES)
@@ -128,6 +145,8 @@ def split(
     ] = 0.2,
     seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 42,
     near: _Near = 0.8,
+    input_column: _Input = "",
+    expected_column: _Expected = "",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FOLDER", help="Beside FILE by default.")
     ] = None,
@@ -136,7 +155,9 @@ def split(
     """Create train, holdout and test files. Near-duplicates stay together, labels are balanced."""
     from burnish.cli.case_files import split_cases
 
-    split_cases(source, (train, holdout, test), seed=seed, near=near, out=out, force=force)
+    columns = {"input": input_column, "expected": expected_column}
+    shares = (train, holdout, test)
+    split_cases(source, shares, seed=seed, near=near, columns=columns, out=out, force=force)
 
 
 @app.command(rich_help_panel=_CASES)
@@ -146,6 +167,8 @@ def check(
     ],
     *,
     near: _Near = 0.8,
+    input_column: _Input = "",
+    expected_column: _Expected = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Look for repeats, leaks between files, empty references, and what a set can show.
@@ -154,7 +177,8 @@ def check(
     """
     from burnish.cli.case_files import check_cases
 
-    check_cases(files, near=near, as_json=as_json)
+    columns = {"input": input_column, "expected": expected_column}
+    check_cases(files, near=near, columns=columns, as_json=as_json)
 
 
 @app.command(rich_help_panel=_CASES)

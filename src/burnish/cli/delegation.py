@@ -10,6 +10,7 @@ from typing import Any, cast
 import typer
 from pydantic import JsonValue
 
+from burnish.cli.output import this_program
 from burnish.cli.progress import file_name
 from burnish.core.content import Json
 from burnish.core.errors import (
@@ -20,8 +21,9 @@ from burnish.core.errors import (
     ResumeRefused,
     RunNotFound,
     SeedRefused,
+    in_shell,
 )
-from burnish.core.formatting import counted, shorten, spending
+from burnish.core.formatting import counted, paid, shorten
 from burnish.delegation.experiments import find_task
 from burnish.delegation.plugin import Delegate, attach, would_attach
 from burnish.delegation.record import COMPLETION, is_delegation, new_run_id
@@ -210,7 +212,7 @@ async def _driven(setup: Setup, folder: Path) -> DelegationResult:
     try:
         return await run_delegation(setup, folder, listeners=(StopNotice(Delegate.name),))
     except Interrupted as error:
-        go_on = f"go on    burnish delegate --resume {_shown_path(folder)}"
+        go_on = f"go on    {this_program()} delegate --resume {_shown_path(folder)}"
         raise Interrupted(error.message, remedy=go_on) from error
 
 
@@ -269,15 +271,16 @@ def _say(event: Mapping[str, Json]) -> None:
     typer.echo(f"{number!s:>4}  {event['category']!s:<10} {message}")
 
 
-@dataclass(frozen=True)
 class StopNotice:
     """Reports on stderr that a signal arrived, and when the run will stop."""
 
-    strategy: str
+    def __init__(self, strategy: str) -> None:
+        self._lines = strategy_plugin(strategy).progress()
 
     def event(self, event: Event) -> None:
+        words = self._lines.lines(event, _MOST)
         if event.read(Stopping):
-            typer.echo(strategy_plugin(self.strategy).progress().stopping, err=True)
+            typer.echo("\n".join(words), err=True)
 
     def tick(self, tick: Tick) -> None:
         """Nothing to say."""
@@ -292,9 +295,7 @@ def _last_words(result: DelegationResult, *, task: str) -> None:
     scores = (("metrics", total), ("critic", result.critique))
     parts = ", ".join(f"{name} {value:.3f}" for name, value in scores if value is not None)
     typer.echo(f"loss     {result.loss.total:.4f}" + (f" ({parts})" if parts else ""))
-    typer.echo(f"spent    {spending(result.spent)}")
-    if result.billed != result.spent:
-        typer.echo(f"billed   {spending(result.billed)}, with calls that were lost")
+    typer.echo(f"spent    {paid(result.billed, used=result.spent)}")
     for note in result.notes:
         typer.echo(f"! {note}")
     for path in result.deliverables:
@@ -313,7 +314,7 @@ def _next(result: DelegationResult, *, in_task: bool) -> str:
     lacking = [each for each in scores if each.below()]
     if in_task or not (result.defects or result.rejections or lacking):
         return ""
-    return f"burnish refine {_shown_path(result.run_dir)}"
+    return f"{this_program()} refine {_shown_path(result.run_dir)}"
 
 
 def _shown_path(path: Path) -> str:
@@ -375,10 +376,10 @@ def _refine_run(request: RefineRequest, settings: RefineSettings, options: Refin
         if opened.others and request.resume is None:
             names = ", ".join(each.session_id for each in opened.others)
             typer.echo(f"! unfinished: {names}; use --resume SESSION to continue one")
-    run = f"--target {request.target}"
+    run = f"--target {in_shell(request.target)}"
     if request.run is not None:
         run = file_name(str(request.run.resolve()))
-    go_on = f"go on    burnish refine {run} --resume {opened.session.session_id}"
+    go_on = f"go on    {this_program()} refine {run} --resume {opened.session.session_id}"
     try:
         session = run_to_end(opened.run((StopNotice(Refine.name),)))
     except Interrupted as error:

@@ -1,7 +1,6 @@
 """Running `burnish eval`: its arguments, the measurement, the output, and the exit code."""
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from burnish.cli.optimization import RunOpening, chosen_progress, resumable
 from burnish.cli.options import EVAL_USAGE_EXIT, FailOn, ReportFormat
+from burnish.cli.output import this_program
 from burnish.cli.progress import (
     FOR_PROGRAMS,
     Progress,
@@ -27,10 +27,9 @@ from burnish.cli.progress import (
 )
 from burnish.core.cases import Split
 from burnish.core.content import MOST_REPEATS
-from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound
+from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound, in_shell
 from burnish.core.formatting import counted, shorten, spending, visible_json
 from burnish.core.trials import FINISHED
-from burnish.pages.document import can_render
 from burnish.projects.description import SET
 from burnish.projects.dialects import Flags
 from burnish.projects.measurements import (
@@ -125,10 +124,6 @@ class EvalRequest:
             "--html": self.html_file,
         }
         problems += [p for flag, path in files.items() for p in _cannot_write(flag, path)]
-        if self.html_file is not None and not can_render():
-            message = "a page for the browser needs jinja2 and plotly"
-            remedy = "pip install 'burnish[view]'"
-            problems.append(Problem(where="--html", message=message, remedy=remedy))
         return problems
 
     @property
@@ -223,9 +218,7 @@ def _show_nothing(console: Console, ending: Ending) -> None:
     code, detail = ending.reason.code, ending.reason.detail
     why = detail if code == FINISHED.code else f"{code}: {detail}"
     _say(console, "stopped", why)
-    _say(console, "spent", spending(ending.spent))
-    if ending.billed != ending.spent:
-        _say(console, "billed", f"{spending(ending.billed)}; none of it is paid for again")
+    _say(console, "spent", f"{spending(ending.billed)}; none of it is paid for again")
     console.print(f"go on    {resume_command(ending.folder)}", soft_wrap=True, markup=False)
     if not ending.interrupted:
         verdict = "no verdict: the measurement was stopped before the end"
@@ -271,7 +264,7 @@ def evaluate_agent(
         if request.fork is not None:
             forked = Forked(run=find_run(request.fork), retry_missing=request.retry_missing)
         measurement = load(request.agent, request.patches, resume=resumed)
-        measurement.setup.check()
+        measurement.setup.check(to_plan=request.dry_run)
     if request.dry_run:
         for line in measurement_plan(measurement):
             typer.echo(line)
@@ -382,7 +375,7 @@ def _command(measurement: PreparedMeasurement) -> str:
     spec = measurement.spec
     if spec is None:
         return ""
-    words = ["burnish eval", file_name(spec.source.file)]
+    words = [f"{this_program()} eval", file_name(spec.source.file)]
     for setting, value in measuring_flags(spec):
         is_noise = measurement.measure.noise and setting.name == "repeats"
         flag = "--aa" if is_noise else setting.flag
@@ -395,4 +388,4 @@ def _word(value: JsonValue) -> str:
     """A value as a flag takes it."""
     plain = value.get("file", "") if isinstance(value, dict) else value
     text = str(plain)
-    return file_name(text) if Path(text).is_absolute() else shlex.quote(text)
+    return file_name(text) if Path(text).is_absolute() else in_shell(text)

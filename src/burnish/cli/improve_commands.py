@@ -169,6 +169,7 @@ def optimize(
     look: _Look,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
+    require: options.Require = None,
     verbose: Annotated[
         bool,
         _output(
@@ -182,6 +183,8 @@ def optimize(
 
     Flags override the file; the file overrides variables such as BURNISH_MAX_TRIALS.
     The run ends at the first limit that it reaches.
+    Exit code 0: finished; 1: an error; 2: interrupted, can be resumed;
+    4: finished, and what --require asks for was not shown.
     """
     from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 
@@ -194,6 +197,7 @@ def optimize(
             request=request,
             progress=progress,
             quiet=quiet,
+            require=require,
             verbose=verbose,
         )
     )

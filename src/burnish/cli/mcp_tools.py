@@ -20,6 +20,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.reports.rendering import NAME as REPORT
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord, find_run
+from burnish.system.extras import install_command
 from burnish.version import VERSION
 
 _MOST = 60_000
@@ -44,7 +45,7 @@ def serve_tools(folder: Path, *, max_calls: int | None, max_usd: float | None) -
     except ImportError:
         raise MissingExtra(
             "tools for coding agents need mcp, which is not installed",
-            remedy="pip install 'burnish[mcp]'",
+            remedy=install_command("mcp"),
         ) from None
     if not folder.is_dir():
         raise ConfigError([Problem(where="FOLDER", message=f"{folder} is no folder")])

@@ -1,6 +1,5 @@
 """Several measurements: side by side in a grid, or one after the other in a watch."""
 
-import shlex
 import textwrap
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,8 +21,9 @@ from burnish.cli.evaluation import (
     write_outputs,
 )
 from burnish.cli.optimization import chosen_progress
+from burnish.cli.output import this_program
 from burnish.cli.progress import FOR_PROGRAMS, Progress, file_name, view
-from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem
+from burnish.core.errors import ConfigError, FileTrouble, Interrupted, Problem, in_shell
 from burnish.core.evaluations import mean
 from burnish.core.formatting import counted, shorten, spending
 from burnish.core.money import NOTHING
@@ -112,7 +112,7 @@ def _unfit(request: EvalRequest, grid: Path | None) -> Iterator[Problem]:
     if request.resume is not None and grid is None:
         run = find_run(request.resume)
         message = f"{run.name} is a measurement of one agent, to which no column can be added"
-        remedy = f"start a grid that takes its results: --fork {run.name}"
+        remedy = f"start a grid that takes its results: --fork {in_shell(run.name)}"
         yield Problem(where="--resume", message=message, remedy=remedy)
     if grid is not None and (stored := Path(StoredGrid.read(grid).file)) != request.agent.resolve():
         message = f"this grid is about {stored}"
@@ -200,7 +200,7 @@ def _continuable(file: Path, home: Path) -> Generator[None, None, None]:
 
 
 def _go_on(file: Path, home: Path) -> str:
-    return f"burnish eval {file_name(str(file.absolute()))} --resume {_grid_name(home)}"
+    return f"{this_program()} eval {file_name(str(file.absolute()))} --resume {_grid_name(home)}"
 
 
 def _grid_name(home: Path) -> str:
@@ -355,8 +355,8 @@ def _search_lines(before: WatchState, state: WatchState) -> Iterator[str]:
         return
     search = state.searches[-1]
     yield f"search   {search.verdict}: {search.folder}"
-    name = shlex.quote(str(search.folder))
-    yield f"next     burnish adopt {name}" if search.has_result else f"next     burnish why {name}"
+    look = "adopt" if search.has_result else "why"
+    yield f"next     {this_program()} {look} {in_shell(search.folder)}"
 
 
 def _ending_lines(state: WatchState) -> Iterator[str]:

@@ -14,8 +14,8 @@ from burnish.core.cases import Message
 from burnish.core.errors import BurnishError, FileTrouble
 from burnish.core.formatting import duration, money
 from burnish.core.money import to_usd
-from burnish.journal.limits import RetryPolicy
 from burnish.journal.once import DirectEffects
+from burnish.journal.outages import RetryPolicy
 from burnish.models.capabilities import (
     Capabilities,
     Reliance,
@@ -33,7 +33,7 @@ from burnish.models.embedded.files import (
     models_folder,
 )
 from burnish.models.errors import ModelRejected, ModelUnavailable
-from burnish.models.factory import Models
+from burnish.models.factory import Models, ModelUse, missing_libraries
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
 from burnish.reports.terminal import Columns
@@ -228,7 +228,14 @@ def model_entries(models: Models) -> Iterator[_Entry]:
 
 def _entry(models: Models, ref: ModelRef, description: str, path: Path | None = None) -> _Entry:
     where = description if path is None else f"{path.stat().st_size / 1e6:,.0f} MB, {path}"
-    return _checked(ref.label, lambda: models.client(ref).check(), where)
+
+    def check() -> None:
+        client = models.client(ref)
+        client.check()
+        if missing := missing_libraries([ModelUse(client=client, roles=())]):
+            raise missing
+
+    return _checked(ref.label, check, where)
 
 
 def _checked(model: str, check: Callable[[], object], where: str) -> _Entry:

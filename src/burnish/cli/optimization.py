@@ -9,8 +9,17 @@ from pathlib import Path
 import typer
 from pydantic import JsonValue
 
-from burnish.cli.options import USUAL_FILE
-from burnish.cli.progress import Progress, file_name, last_words, resume_command, run_name, view
+from burnish.cli.options import USUAL_FILE, Requirement
+from burnish.cli.output import this_program
+from burnish.cli.progress import (
+    FOR_PROGRAMS,
+    Progress,
+    file_name,
+    last_words,
+    resume_command,
+    run_name,
+    view,
+)
 from burnish.core.errors import (
     BaselineUnmeasured,
     ConfigError,
@@ -27,12 +36,21 @@ from burnish.models.factory import Models
 from burnish.projects import LoadedProject, launch, load_project, reload_project
 from burnish.projects.file_kinds import GraphFile
 from burnish.reports.rendering import write_report
+from burnish.runs.claims import require_improved
 from burnish.runs.directory import RunRecord, find_run, look_into, trial_rows
 from burnish.runs.events import Event, Listener, SessionBegun, Tick, TrialRecorded
 from burnish.runs.plugins import TargetPlugin, strategy_plugin, target_plugin
 from burnish.runs.progress import answer_forms, model_lines
 from burnish.runs.run import Run
-from burnish.runs.setup import BASELINE_ONLY, Setup, fork, refuse_spent_test, resume, start
+from burnish.runs.setup import (
+    BASELINE_ONLY,
+    Setup,
+    fork,
+    refuse_spent_test,
+    refuse_without_proof,
+    resume,
+    start,
+)
 from burnish.system.files import state_folder
 
 
@@ -44,6 +62,11 @@ class RunOpening:
     fork: str | None = None
     retry_missing: bool = False
     output_dir: Path | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is taken over from an earlier run."""
+        return not (self.resume or self.fork)
 
     def check(self) -> None:
         if problems := self.problems():
@@ -61,6 +84,12 @@ class RunOpening:
             remedy = "name the run with --fork RUN"
             problems.append(Problem(message="--retry-missing makes a new run", remedy=remedy))
         return problems
+
+    def refuse_without_proof(self, setup: Setup) -> None:
+        """Refuse a run that can show no gain, whatever it finds."""
+        resumed = None if self.resume is None else find_run(self.resume)
+        forked = None if self.fork is None else find_run(self.fork)
+        refuse_without_proof(setup, resumed=resumed, forked=forked)
 
     def open(self, project: LoadedProject) -> Run:
         if self.resume:
@@ -83,17 +112,22 @@ def run_project(
     way: RunOpening,
     *,
     progress: str,
-    listeners: Sequence[Listener] = (),
-) -> Path:
+    quiet: bool = False,
+    verbose: bool = False,
+    require: Requirement | None = None,
+) -> None:
     """Drive a run to its end and say how it went; exit code 2 when it was interrupted.
 
-    Returns its folder. The `listeners` hear of each event before the view does.
+    What is required of it is checked before anything is paid, and is the last word on it.
     """
     from burnish.cli.adopt import asks_for_update, update_source
 
-    chosen = chosen_progress(progress)
+    chosen = Progress.NONE if quiet else chosen_progress(progress)
     opened: list[Path] = []
-    project, listeners = _with_result_files(project, listeners)
+    # Whoever reads the reasons needs them before the line of their trial.
+    project, listeners = _with_result_files(project, [_Rationales()] if verbose else [])
+    if require is not None:
+        way.refuse_without_proof(project.setup)
 
     def open_run() -> Run:
         run = way.open(project)
@@ -107,7 +141,14 @@ def run_project(
         raise typer.Exit(2)
     if asks_for_update(project.setup.project):
         update_source(ending.folder)
-    return ending.folder
+    run = RunRecord.read(ending.folder)
+    target = target_plugin(project.setup.target.description.kind)
+    if not quiet:
+        _print(target.last_words(run), err=chosen in FOR_PROGRAMS)
+    if BASELINE_ONLY in project.setup.stop_callbacks:
+        _show_baseline(run, target, quiet=quiet)
+    if require is not None:
+        require_improved(ending.claim)
 
 
 def _with_result_files(
@@ -135,7 +176,7 @@ def resumable(opened: list[Path]) -> Generator[None, None, None]:
         remedy = f"{error.remedy}\n{_go_on(opened)}" if error.remedy else _go_on(opened)
         raise type(error)(error.message, remedy=remedy.strip()) from error
     except (BaselineUnmeasured, EndpointDown, ProposerFailed) as error:
-        look = "".join(f"\nnext     burnish runs show {run_name(each)}" for each in opened)
+        look = "".join(f"\nnext     {this_program()} runs show {run_name(each)}" for each in opened)
         raise type(error)(error.message, remedy=f"{error.remedy}{look}") from error
 
 
@@ -200,6 +241,7 @@ class OptimizeRequest:
     request: Path | None = None
     progress: str = "auto"
     quiet: bool = False
+    require: Requirement | None = None
     verbose: bool = False
 
     def check(self) -> None:
@@ -222,6 +264,10 @@ class OptimizeRequest:
             yield "--report-only names the run itself, so --resume has no effect"
         if self.request is not None and self.way.resume is not None:
             yield "a resumed run keeps its request, so --request has no effect"
+        if self.require is not None:
+            for name in chosen:
+                if name != "--dry-run":
+                    yield f"{name} makes no candidates, so --require cannot be met"
         if self.quiet and self.verbose:
             yield "-q and -v do not go together"
         if baseline_only and self.flags.get("update_source"):
@@ -239,11 +285,20 @@ def optimize_project(request: OptimizeRequest, *, models: Models | None = None) 
         typer.echo(_starter(_file(request)), nl=False)
     elif request.dry_run:
         setup = _project(request, models).setup
-        setup.check()
+        setup.check(new=request.way.is_new, to_plan=True)
+        if request.require is not None:
+            request.way.refuse_without_proof(setup)
         target = target_plugin(setup.target.description.kind)
         _print(_with_models(target.plan(setup, strategy_plugin(setup.strategy.name)), setup))
     else:
-        _run(_project(request, models), request)
+        run_project(
+            _project(request, models),
+            request.way,
+            progress=request.progress,
+            quiet=request.quiet,
+            verbose=request.verbose,
+            require=request.require,
+        )
 
 
 def _project(request: OptimizeRequest, models: Models | None) -> LoadedProject:
@@ -277,21 +332,6 @@ def _file(request: OptimizeRequest) -> Path:
     return request.file or USUAL_FILE
 
 
-def _run(project: LoadedProject, request: OptimizeRequest) -> None:
-    folder = run_project(
-        project,
-        request.way,
-        progress="none" if request.quiet else request.progress,
-        listeners=[_Rationales()] if request.verbose else (),
-    )
-    run = RunRecord.read(folder)
-    target = target_plugin(project.setup.target.description.kind)
-    if not request.quiet:
-        _print(target.last_words(run))
-    if BASELINE_ONLY in project.setup.stop_callbacks:
-        _show_baseline(run, target, quiet=request.quiet)
-
-
 def _show_baseline(run: RunRecord, target: TargetPlugin, *, quiet: bool) -> None:
     strategy = strategy_plugin(run.header.strategy)
     sections = target.baseline(run, strategy, quiet=quiet)
@@ -304,7 +344,7 @@ def _show_baseline(run: RunRecord, target: TargetPlugin, *, quiet: bool) -> None
     show(sections)
     if target.offers_fork(strategy):
         file = file_name(run.header.project.file)
-        typer.echo(f"go on    burnish optimize {file} --fork {run_name(run.folder)}")
+        typer.echo(f"go on    {this_program()} optimize {file} --fork {run_name(run.folder)}")
         typer.echo("         (a new run, which does not pay for the baseline again)")
 
 
@@ -315,9 +355,9 @@ def _with_models(plan: Iterable[str], setup: Setup) -> Iterator[str]:
     yield from (*before, *models, *answer_forms(setup, state_folder()), last)
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print(lines: Iterable[str], *, err: bool = False) -> None:
     for line in lines:
-        typer.echo(line)
+        typer.echo(line, err=err)
 
 
 def _starter(path: Path) -> str:

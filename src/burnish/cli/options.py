@@ -124,6 +124,13 @@ class FailOn(StrEnum):
     """A metric that is worse than in the baseline beyond chance, or cannot be compared."""
 
 
+class Requirement(StrEnum):
+    """What a run has to show, or its exit code is 4."""
+
+    IMPROVED = "improved"
+    """A gain, by the sealed test or fresh draws."""
+
+
 _limit, _output = in_panel("Limits"), in_panel("Output")
 
 MaxCalls = Annotated[int | None, _limit(help="Paid calls: agent, judge, proposer.")]
@@ -139,6 +146,10 @@ Progress = Annotated[
     str, _output(metavar="VIEW", help="How to show progress: auto, live, lines, json or none.")
 ]
 Quiet = Annotated[bool, _output("-q", "--quiet", help="Do not show progress, only the result.")]
+Require = Annotated[
+    Requirement | None,
+    _output(help="Exit code 4 unless the sealed test or fresh draws show a gain."),
+]
 BaseUrl = Annotated[str, typer.Option(help="The endpoint's address.")]
 KeyVariable = Annotated[
     str, typer.Option("--api-key-env", metavar="VAR", help="The variable that holds the key.")

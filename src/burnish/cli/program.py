@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from burnish.cli.output import echo
-from burnish.core.errors import BurnishError, Interrupted
+from burnish.cli.output import as_typed, echo
+from burnish.core.errors import BurnishError, Interrupted, NotImproved
 from burnish.system.restoration import restore_abandoned
 from burnish.version import VERSION
 
@@ -260,7 +260,7 @@ def run(arguments: Sequence[str]) -> int:
         return _refuse(error)
     except typer.Abort:
         return _complain("nothing was done", 1)
-    except Interrupted as error:
+    except (Interrupted, NotImproved) as error:  # neither is a failure
         return _complain(str(error), error.exit_code)
     except BurnishError as error:
         return _complain(f"error: {error}", error.exit_code)
@@ -273,7 +273,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    echo(message, err=True)
+    echo(as_typed(message), err=True)
     return code
 
 

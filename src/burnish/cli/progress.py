@@ -1,6 +1,5 @@
 """Progress views, and the summary of a run."""
 
-import shlex
 import shutil
 import sys
 from collections.abc import Generator, Iterator
@@ -8,9 +7,9 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from burnish.cli.output import echo
-from burnish.core.errors import RunNotFound
-from burnish.core.formatting import changes_words, counted, shorten, spending
+from burnish.cli.output import echo, this_program
+from burnish.core.errors import RunNotFound, in_shell
+from burnish.core.formatting import changes_words, counted, paid, shorten
 from burnish.core.trials import FINISHED
 from burnish.projects.adopt import changes_of, homes_of
 from burnish.reports.rendering import NAME as REPORT
@@ -31,7 +30,7 @@ def run_name(folder: Path) -> str:
         by_id = find_run(folder.name) == folder.resolve()
     except RunNotFound:
         by_id = False
-    return shlex.quote(folder.name if by_id else str(folder))
+    return in_shell(folder.name if by_id else str(folder))
 
 
 def resume_command(folder: Path) -> str:
@@ -39,14 +38,16 @@ def resume_command(folder: Path) -> str:
     header = Header.read(folder)
     command = strategy_plugin(header.strategy).resume_command
     if command and header.project.file:
-        return f"burnish {command} {file_name(header.project.file)} --resume {run_name(folder)}"
-    return f"burnish runs resume {run_name(folder)}"
+        words = f"{command} {file_name(header.project.file)} --resume {run_name(folder)}"
+    else:
+        words = f"runs resume {run_name(folder)}"
+    return f"{this_program()} {words}"
 
 
 def file_name(path: str) -> str:
     """A path relative to the current folder, quoted for a shell."""
     here, file = Path.cwd(), Path(path)
-    return shlex.quote(str(file.relative_to(here) if file.is_relative_to(here) else file))
+    return in_shell(str(file.relative_to(here) if file.is_relative_to(here) else file))
 
 
 class Progress(StrEnum):
@@ -110,10 +111,7 @@ def _opening(setup: Setup, *, watched: bool = True) -> str:
 
 def last_words(ending: Ending, progress: Progress) -> None:
     """Print the result and what to do next; on stderr if stdout is for programs."""
-    lines = [*_result(ending, progress), f"spent    {spending(ending.spent)}"]
-    if ending.billed != ending.spent:
-        lost = "with calls that were lost or not used"
-        lines.append(f"billed   {spending(ending.billed)}, {lost}")
+    lines = [*_result(ending, progress), f"spent    {paid(ending.billed, used=ending.spent)}"]
     lines += _next_steps(ending)
     echo("\n".join(lines), err=progress in FOR_PROGRAMS)
 
@@ -148,13 +146,13 @@ def _columns() -> int:
 def _next_steps(ending: Ending) -> Iterator[str]:
     name = run_name(ending.folder)
     if ending.interrupted:
-        yield f"go on    burnish runs resume {name}"
+        yield f"go on    {this_program()} runs resume {name}"
         return
     yield f"report   {ending.folder / REPORT}"
     homes = (ending.folder / CANDIDATES / BEST, ending.folder / f"{BEST}.yaml")
     yield from (f"best     {best}" for best in homes if best.exists())
     run = RunRecord.read(ending.folder)
     if run.accepted and homes_of(run.header) is not None:
-        yield f"next     burnish adopt {name}   (shows the diff first; can be undone)"
+        yield f"next     {this_program()} adopt {name}   (shows the diff first; can be undone)"
     else:
-        yield f"next     burnish runs show {name}"
+        yield f"next     {this_program()} runs show {name}"

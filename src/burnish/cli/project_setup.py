@@ -4,7 +4,6 @@ import difflib
 import json
 import os
 import re
-import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +13,10 @@ from pathlib import Path
 
 import typer
 
+from burnish.cli.output import as_typed, this_program
 from burnish.cli.service_commands import DATA
 from burnish.core.content import Json
-from burnish.core.errors import BurnishError, ConfigError, Problem
+from burnish.core.errors import BurnishError, ConfigError, Problem, in_shell
 from burnish.core.formatting import counted, shorten
 from burnish.core.surfaces import Node, Position
 from burnish.models.dotenv import load_dotenv
@@ -110,7 +110,7 @@ def install_prompts(roles: Sequence[str]) -> None:
     untouched = [not _install(role, path) for role, path in paths.items()]
     typer.echo("the prompts there are used from now on; edit them as you like")
     if any(untouched):
-        typer.echo("`burnish roles install --diff` shows how the kept files differ")
+        typer.echo(as_typed("`burnish roles install --diff` shows how the kept files differ"))
 
 
 def print_changes(roles: Sequence[str]) -> None:
@@ -372,6 +372,8 @@ def init_project(request: InitRequest) -> None:
     )
     if starter.takes_cases:
         typer.echo(f"cases    {cases}")
+        for line in cases.columns_lines:
+            typer.echo(f"         {line}")
     for path in write_new(folder, project.files):
         typer.echo(f"made     {_shown(path)}")
     _print_next(project, request.folder)
@@ -409,7 +411,7 @@ def _cases(request: InitRequest, folder: Path, questions: _Questions) -> Starter
     path = request.cases
     if path is None:
         files = sorted(each for each in folder.glob("*") if each.name.endswith(_ENDINGS))
-        choices = [*(each.name for each in files), "none yet: start with forty example tickets"]
+        choices = [*(each.name for each in files), "none yet: start with 120 example tickets"]
         position = questions.choose("Where are the cases?", choices)
         if position == len(files):
             return StarterCases.examples()
@@ -417,7 +419,8 @@ def _cases(request: InitRequest, folder: Path, questions: _Questions) -> Starter
     cases = StarterCases.read(path, **request.columns)
     if cases.columns is None or request.yes:
         return cases
-    typer.echo(f"columns  {cases.columns}")
+    for number, line in enumerate(cases.columns_lines):
+        typer.echo(f"{'' if number else 'columns':<9}{line}")
     chosen = {
         part: questions.text(f"  column of the {part}", getattr(cases.columns, part))
         for part in ("input", "expected")
@@ -450,8 +453,10 @@ def _print_next(project: StarterProject, folder: Path) -> None:
         typer.echo(f"note     {note}")
     for need in project.needs:
         typer.echo(f"first    {need}")
-    place = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
-    for number, line in enumerate([*place, *project.commands]):
+    place = [] if folder == Path() else [f"cd {in_shell(folder)}"]
+    program = this_program(elsewhere=bool(place))
+    commands = (line.replace("burnish", program, 1) for line in project.commands)
+    for number, line in enumerate([*place, *commands]):
         typer.echo(f"{'' if number else 'next':<9}{line}")
 
 

@@ -8,6 +8,7 @@ import typer
 
 from burnish.cli import options
 from burnish.cli.options import FieldsCommand, Flag, flag_values, flags_of_run
+from burnish.core.errors import ConfigError
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -164,6 +165,7 @@ def resume(
     assignments: options.Assignments = None,
     progress: options.Progress = "auto",
     quiet: options.Quiet = False,
+    require: options.Require = None,
 ) -> None:
     """Continue a run that was interrupted or killed, or that gets more budget.
 
@@ -172,7 +174,6 @@ def resume(
     from burnish.runs.directory import Header, find_run
     from burnish.runs.plugins import strategy_plugin
 
-    view = "none" if quiet else progress
     folder = find_run(run)
     header = Header.read(folder)
     flags = flag_values(ctx, assignments)
@@ -181,11 +182,15 @@ def resume(
         from burnish.projects import reload_project
 
         project = reload_project(folder, flags)
-        run_project(project, RunOpening(resume=str(folder)), progress=view)
+        way = RunOpening(resume=str(folder))
+        run_project(project, way, progress=progress, quiet=quiet, require=require)
         return
+    if require is not None:
+        message = "this run is a measurement, which looks for nothing better"
+        raise ConfigError.of("--require", message, "leave it out")
     from burnish.cli.evaluation import EvalRequest, evaluate_agent
 
-    file = Path(header.project.file)
+    file, view = Path(header.project.file), "none" if quiet else progress
     evaluate_agent(
         EvalRequest(agent=file, flags=flags, resume=str(folder), progress=view, quiet=quiet)
     )

@@ -12,6 +12,7 @@ import typer
 from burnish.cli import options
 from burnish.cli.options import AsJson, flag_group, flags_for, in_panel
 from burnish.core.errors import MissingExtra
+from burnish.system.extras import install_command
 
 if TYPE_CHECKING:
     from burnish.server.tokens import ClientLimits, TokenFile
@@ -367,7 +368,7 @@ def serve(
     missing = [name for name in ("fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
     if missing:
         message = f"the service needs {', '.join(missing)}"
-        raise MissingExtra(message, remedy="pip install 'burnish[server]'")
+        raise MissingExtra(message, remedy=install_command("server"))
     from burnish.projects.clients import AllowedNames
     from burnish.server import service
     from burnish.server.routes.promptiter import SubPaths

@@ -1,7 +1,6 @@
 """`burnish init`, `doctor`, `schema`, `structure`, `roles`, `models`: how a project is set up."""
 
 import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,8 @@ from typing import Annotated
 import typer
 
 from burnish.cli import options
+from burnish.cli.output import this_program
+from burnish.core.errors import in_shell
 
 roles_app = typer.Typer(no_args_is_help=True, help="Show the prompts of roles, and customise them.")
 
@@ -255,9 +256,9 @@ def task(
 
     for path in write_new(folder, starter_files()):
         typer.echo(f"made     {path}")
-    file = shlex.quote(str(folder / TASK_FILE))
-    typer.echo(f"look     burnish optimize {file} --dry-run")
-    typer.echo(f"run      burnish optimize {file}")
+    file = in_shell(folder / TASK_FILE)
+    typer.echo(f"look     {this_program()} optimize {file} --dry-run")
+    typer.echo(f"run      {this_program()} optimize {file}")
 
 
 # -- `burnish models` ------------------------------------------------------------------------------

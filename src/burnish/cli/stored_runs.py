@@ -1,7 +1,6 @@
 """Stored runs on the command line: shown, compared, explained, exported, steered, removed."""
 
 import json
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
@@ -11,10 +10,10 @@ import typer
 from rich.console import Console
 
 from burnish.cli.options import user_name
-from burnish.cli.output import echo, echo_json
+from burnish.cli.output import as_typed, echo, echo_json, this_program
 from burnish.cli.progress import resume_command
 from burnish.core.content import Json, codec
-from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked
+from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked, in_shell
 from burnish.core.formatting import (
     counted,
     duration,
@@ -120,7 +119,7 @@ def _send(folder: Path, note: Note) -> None:
     if not record.driven:
         at_limit = record.status == "finished" and record.ending is not None
         limit = f", with a limit above {record.ending.reason}" if at_limit and record.ending else ""
-        echo(f"resume it with `burnish runs resume {record.header.id}`{limit}")
+        echo(f"resume it with `{this_program()} runs resume {in_shell(record.header.id)}`{limit}")
 
 
 def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
@@ -144,7 +143,7 @@ def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:
     elif tags:
         typer.echo("no run has that tag" if len(tags) == 1 else "no run has all of these tags")
     elif not broken:
-        typer.echo("no runs yet; `burnish optimize FILE` makes one")
+        typer.echo(as_typed("no runs yet; `burnish optimize FILE` makes one"))
     for folder, error in broken:
         echo(f"! {folder}: {shorten(str(error), 200)}", err=True)
 
@@ -360,7 +359,7 @@ def print_explanation(name: str, *, as_json: bool) -> None:
                 Problem(
                     where=run.header.id,
                     message="the run measured and searched for nothing, so nothing was decided",
-                    remedy=f"`burnish runs show {run.header.id}` shows what it measured",
+                    remedy=f"`burnish runs show {in_shell(run.header.id)}` shows what it measured",
                 )
             ]
         )
@@ -485,7 +484,7 @@ def show_old_delegation(name: str, *, as_json: bool) -> bool:
 
 
 def _delegation(folder: Path, data: Mapping[str, Json]) -> Iterator[str]:
-    status, name = text(data.get("status")), shlex.quote(str(folder))
+    status, name = text(data.get("status")), in_shell(folder)
     ending = f"{status}: {ending_words(text(data.get('reason')))}" if status else "not finished"
     yield f"{text(data.get('run_id')) or folder.name} · delegation · {ending}"
     if status in ("", "aborted"):
@@ -499,7 +498,7 @@ def _delegation(folder: Path, data: Mapping[str, Json]) -> Iterator[str]:
         yield f"refined  {counted(len(sessions), 'session')}{result}"
     yield f"report   {folder / 'RUN_SUMMARY.md'}"
     yield from (f"         {folder / SESSIONS / each.session_id / PAGE}" for each in sessions)
-    yield f"next     burnish refine {name}"
+    yield f"next     {this_program()} refine {name}"
 
 
 def _refinement(folder: Path, session: Session) -> Iterator[str]:

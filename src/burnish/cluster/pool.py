@@ -37,6 +37,7 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Call, Metric, Receipt, Scope, WorkUnit
 from burnish.journal.limits import Limits
 from burnish.journal.once import NeverBegun
+from burnish.journal.outages import tell_of_outage
 from burnish.runs.case_work import ONE_RUN, CaseWork, Scores
 from burnish.runs.evaluation import WorkerPool
 from burnish.runs.plugins import ExecutorPlugin
@@ -246,6 +247,7 @@ class _Member:
                 "once": self._once,
                 "take_place": self._take_place,
                 "leave_place": self._leave_place,
+                "outage": tell_of_outage,
             },
         )
         self._tasks = [asyncio.create_task(self._carry(each)) for each in (self._send, self._fetch)]

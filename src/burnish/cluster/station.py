@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -32,6 +33,7 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Call, Receipt, Scope, WorkUnit
 from burnish.journal.executors import CancelledInside, task_cancelled
 from burnish.journal.limits import Limits
+from burnish.journal.outages import Waits
 from burnish.projects.description import from_stored
 from burnish.runs.build import build
 from burnish.runs.case_work import CaseWorker, Scores, invalid_output, no_scores
@@ -305,6 +307,7 @@ class Station:
             clean=lambda text: self._redactor.without_known(text),
         )
         self._setup: Setup | None = None
+        self._waits = Waits(seconds=0)
 
     def build(self) -> None:
         """Build the target and the metrics."""
@@ -322,6 +325,11 @@ class Station:
             raise WorkerTrouble(message, remedy=_REMEDY)
         secrets = [*self._setup.secrets(), *self._order.keys.values()]
         redactor = Redactor.from_environment(extra=secrets)
+        self._waits = Waits(
+            seconds=60 * self._setup.wait_minutes,
+            tell=partial(self.link.tell, "outage"),
+            redact=redactor.text,
+        )
         self._redactor = replace(redactor, shapes="own-secrets")
 
     async def close(self) -> None:
@@ -343,7 +351,8 @@ class Station:
             concurrency=setup.concurrency,
             call_limit=call_limit,
         )
-        receipt = await worker.run(unit, _WorkerScope(self, scope))
+        with self._waits.apply():
+            receipt = await worker.run(unit, _WorkerScope(self, scope))
         return self._sent(
             receipt, codec(Outcome), lambda error: Outcome(failure=invalid_output(error))
         )
@@ -364,7 +373,8 @@ class Station:
             concurrency=setup.concurrency,
         )
         decoded = codec(Outcome).decode(outcome)
-        receipt = await worker.grade(case, decoded, _WorkerScope(self, scope))
+        with self._waits.apply():
+            receipt = await worker.grade(case, decoded, _WorkerScope(self, scope))
         return self._sent(
             receipt, codec(Scores), lambda error: Scores(scores=no_scores(metrics, error.message))
         )

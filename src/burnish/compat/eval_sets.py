@@ -34,7 +34,8 @@ from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import EPSILON
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.evaluate import How, as_reference, measurement_of, player_for
+from burnish.projects.calls import MeasureOptions, measurement_of, reference_of
+from burnish.projects.evaluation_setup import player_for
 from burnish.projects.measurements import (
     Evaluated,
     explained,
@@ -60,7 +61,7 @@ class _EvaluationArguments:
     name: str
     output: Path | None
     callbacks: Callbacks
-    how: How
+    how: MeasureOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class _PreparedSet:
     file: CaseFile
     target: Target
     metrics: tuple[Metric, ...]
-    how: How
+    how: MeasureOptions
     arguments: _EvaluationArguments
 
     @classmethod
@@ -81,13 +82,13 @@ class _PreparedSet:
         folder, config = _configuration(path, arguments.config)
         runs = arguments.how.repeats or config.num_runs
         how = replace(arguments.how, repeats=runs, models=models)
-        judge = None if how.judge is None else as_reference(how.judge)
+        judge = reference_of(how.judge)
         making = MetricMaking(models=models, folder=folder, judge=judge)
         if problems := list(_problems(file, path, config, arguments)):
             raise ConfigError(problems)
         target: Target = RecordedTarget()
         if arguments.call_agent is not None:
-            user = player_for(file.cases, how.user_simulator, models)
+            user = player_for(file.cases, reference_of(how.user_simulator), models)
             target = CallableTarget(agent=arguments.call_agent, user=user)
         return cls(
             id=file.eval_set_id or path.name,
@@ -106,7 +107,9 @@ class _PreparedSet:
         target = WatchedTarget(target=self.target, dispatcher=dispatcher)
         metrics = watched_metrics(self.metrics, dispatcher)
         subject = self.arguments.name or self.id
-        measurement = measurement_of(target, self.file.cases, metrics, self.how, subject=subject)
+        measurement = measurement_of(
+            target, cases=self.file.cases, metric=metrics, options=self.how, subject=subject
+        )
         await dispatcher.dispatch("before_inference_set")
         await dispatcher.dispatch("before_evaluate_set")
         output = self.arguments.output
@@ -347,7 +350,7 @@ class AgentEvaluator:
         if place is None:
             raise ConfigError([Problem(message="no eval set was given", where="eval_set_path")])
         config = test_config_path or eval_metrics_file_path_or_dir
-        how = How(
+        how = MeasureOptions(
             repeats=num_runs,
             concurrency=case_parallelism,
             judge=judge,
@@ -386,7 +389,7 @@ class AgentEvaluator:
             name=agent_name,
             output=None,
             callbacks=callbacks or Callbacks(),
-            how=How(repeats=num_runs, concurrency=case_parallelism, models=models),
+            how=MeasureOptions(repeats=num_runs, concurrency=case_parallelism, models=models),
         )
         prepared = _PreparedSet.read(eval_set.case_file, Path(eval_set.eval_set_id), arguments)
         return await _asserted([prepared], print_detailed_results)

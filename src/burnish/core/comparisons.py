@@ -466,8 +466,8 @@ def commonest_reason(reasons: Iterable[str]) -> str:
 def one_line(reason: str) -> str:
     """A reason as terminals can show it: an endpoint's error may contain anything."""
     line = " ".join(reason.split())
-    shown = "".join(sign if sign.isprintable() else "�" for sign in line)
-    return shown if len(shown) <= 400 else f"{shown[:399]}…"
+    shown = "".join(sign if sign.isprintable() else "�" for sign in line[:400])
+    return shown if len(line) <= 400 else f"{shown[:399]}…"
 
 
 def _together(parts: list[MissingCases]) -> MissingCases:

@@ -2,6 +2,7 @@
 
 BurnishError
 ├── ConfigError         a file, flag or argument is wrong; lists the first ten problems
+│   └── WrongArgument       an argument of a call is wrong; also a TypeError
 ├── MissingExtra        an optional part of burnish is not installed
 ├── FileTrouble         a file cannot be read or written
 │   └── FilesChanged        files that must stay as they are were changed during a run
@@ -27,18 +28,25 @@ BurnishError
 │   ├── WorkerUnready       no worker could start, so nothing was paid
 │   └── WorkerLost          a worker ended in the middle of its work
 ├── StrategyMisbehaved  a strategy broke the rules that make resume work
+├── NotImproved         a run ended well and shows no gain, although one is required
 └── Interrupted         stopped by a signal; the run can be resumed
 """
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from burnish.core.money import NOTHING, Spend
 
 MOST_PROBLEMS = 10
 """How many problems an error names; of the others it says how many there are."""
 T = TypeVar("T")
+
+
+def in_shell(word: object) -> str:
+    """A name or a path as it stands in a command that can be pasted."""
+    return shlex.quote(str(word))
 
 
 class BurnishError(Exception):
@@ -116,9 +124,13 @@ class ConfigError(BurnishError):
         super().__init__("\n".join(map(str, self.problems)), remedy=remedy)
 
     @classmethod
-    def of(cls, where: str, message: str, remedy: str = "") -> "ConfigError":
+    def of(cls, where: str, message: str, remedy: str = "") -> Self:
         """A single problem."""
         return cls([Problem(where=where, message=message, remedy=remedy)])
+
+
+class WrongArgument(ConfigError, TypeError):
+    """An argument of a call that cannot mean anything; found before anything is paid."""
 
 
 class MissingExtra(BurnishError):
@@ -247,6 +259,12 @@ class WorkerLost(WorkerTrouble):
 
 class StrategyMisbehaved(BurnishError):
     """A strategy broke the rules that make resume work."""
+
+
+class NotImproved(BurnishError):
+    """A run ended well and shows no gain, although one is required."""
+
+    exit_code = 4
 
 
 class Interrupted(BurnishError):

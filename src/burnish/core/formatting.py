@@ -171,6 +171,12 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
+def paid(billed: Spend, *, used: Spend) -> str:
+    """All that was paid, in one number; it says so where some of it is in no result."""
+    lost = "" if billed == used else ", with calls that were lost or not used"
+    return f"{spending(billed)}{lost}"
+
+
 def spending(spend: Spend, *, tokens: bool = True) -> str:
     """Calls, tokens and USD on one line."""
     parts = [counted(spend.calls, "call")]

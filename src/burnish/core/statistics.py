@@ -266,6 +266,8 @@ class Interval:
 
 
 _CONFIDENCE = 0.95
+_STEADY = 3
+"""So many draws that are all the same show that a number does not vary."""
 _FEW = 4
 """With fewer cases that differ from the most frequent gain, their spread says too little."""
 
@@ -310,18 +312,21 @@ def paired_interval(
 def unpaired_interval(new: Sequence[float], old: Sequence[float]) -> Interval | None:
     """The difference of the means of independent draws, with Welch's 95 % interval.
 
-    None if a side has fewer than two draws, or if no draw differs: that shows no spread.
+    None if a side has fewer than two draws, or if no draw differs and there are fewer than three
+    of each: that shows no spread. With three, two sides that do not differ would look so in 3 % of
+    runs at most.
     """
     if min(len(new), len(old)) < 2:
         return None
+    gain = mean(new) - mean(old)
     errors = [_error(side) ** 2 for side in (new, old)]
     whole = math.fsum(errors)
     if whole < EPSILON**2:
-        return None
+        steady = min(len(new), len(old)) >= _STEADY
+        return Interval(mean=gain, low=gain, high=gain, cases=1) if steady else None
     shares = zip(errors, (new, old), strict=True)
     degrees = whole**2 / math.fsum(error**2 / (len(side) - 1) for error, side in shares)
     half = _student_quantile(math.floor(degrees + EPSILON)) * math.sqrt(whole)
-    gain = mean(new) - mean(old)
     return Interval(mean=gain, low=gain - half, high=gain + half, cases=1)
 
 

@@ -31,6 +31,7 @@ from burnish.core.errors import (
     NotJournalable,
     Problem,
 )
+from burnish.core.formatting import shorten
 from burnish.system.config import Fault, dotted, faults_in, nearest, problems_of, shown
 from burnish.system.user_code import BadPattern, require_pattern
 from burnish.system.yaml import FLATTER, TreePath, YamlTree, read_tree
@@ -48,6 +49,53 @@ WRAPPED = "wrapped"
 """The extra of a file whose list is under `test_cases`."""
 
 
+_WIDTH, _SAMPLE = 76, 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseColumns:
+    """The columns that hold the parts of a case; the others are settings for graders."""
+
+    input: str
+    expected: str = ""
+    name: str = ""
+    usual: bool = True
+    """Whether all of them are called as burnish calls them."""
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The part that each column holds."""
+        held = {self.input: "input", self.expected: "expected", self.name: "name"}
+        return {column: part for column, part in held.items() if column}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{part} = {column}" for column, part in self.parts.items())
+
+    def samples(self, cases: Sequence[Case]) -> dict[str, str]:
+        """A value of each column that was taken, by its part."""
+        return {
+            part: next((text for case in cases if (text := getattr(case, part))), "")
+            for part in self.parts.values()
+        }
+
+    def sampled(self, cases: Sequence[Case]) -> str:
+        """The columns with a value of each, in lines of 76 characters at most."""
+        samples, parts = self.samples(cases), list[str]()
+        for column, part in self.parts.items():
+            sample = f' ("{shorten(samples[part], _SAMPLE)}")' if samples[part] else ""
+            parts.append(f'{part} = "{shorten(column, _SAMPLE)}"{sample}')
+        if not self.expected:
+            parts.append("no expected answers")
+        lines = [parts[0]]
+        for part in parts[1:]:
+            if len(lines[-1]) + len(part) + 2 > _WIDTH:
+                lines[-1] += ","
+                lines.append(part)
+            else:
+                lines[-1] += f", {part}"
+        return "\n".join(lines)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CaseFile:
     """The contents of a file of cases: enough to write it again."""
@@ -62,6 +110,8 @@ class CaseFile:
     creation_timestamp: int | float | None = None
     extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The structure of the file, such as columns, spelling and wrapping."""
+    columns: CaseColumns | None = field(default=None, compare=False)
+    """What was taken for the question, the answer and the name, where the file is a table."""
 
 
 FILE_OPTIONS = ("pages", "sheet", "range", "cache")

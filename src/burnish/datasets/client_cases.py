@@ -18,7 +18,15 @@ from burnish.core.errors import (
     NotJournalable,
     Problem,
 )
-from burnish.datasets.agent_cases import CASES, CaseFile, Complaints, listed, mapped
+from burnish.datasets.agent_cases import (
+    CASES,
+    CaseColumns,
+    CaseFile,
+    Complaints,
+    listed,
+    mapped,
+)
+from burnish.datasets.columns import CaseTable, is_table
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.formats import format_of, holds_evalset, read_cases
 from burnish.datasets.rows import ALIASES, names_in, raw_header, raw_objects, raw_rows
@@ -36,15 +44,25 @@ _Spelled: TypeAlias = "Mapping[str, tuple[str, Fields | None]]"
 """The same by compared spelling, with the original name."""
 
 
-def read_client_cases(path: Path) -> CaseFile:
+def read_client_cases(
+    path: Path,
+    *,
+    input: str = "",  # noqa: A002
+    expected: str = "",
+) -> CaseFile:
     """Read a file that a client sent; raises ConfigError for fields it may not have."""
-    check_client_cases(path)
-    return read_cases(path)
+    check_client_cases(path, input=input, expected=expected)
+    return read_cases(path, input=input, expected=expected)
 
 
-def check_client_cases(path: Path) -> None:
+def check_client_cases(
+    path: Path,
+    *,
+    input: str = "",  # noqa: A002
+    expected: str = "",
+) -> None:
     """Reject a file with fields that a client may not use."""
-    refusals = _Refusals(source=path.name)
+    refusals = _Refusals(source=path.name, named={"input": input, "expected": expected})
     _CHECKS[format_of(path)](path, refusals)
     refusals.settle()
 
@@ -157,6 +175,8 @@ class _Refusals:
     """The rejected fields of a file."""
 
     source: str
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The columns of the question and the answer, where the client names them."""
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, message: str, *, at: TreePath, remedy: str = "") -> None:
@@ -206,6 +226,11 @@ class _Refusals:
     def settle(self) -> None:
         if self.problems:
             raise ConfigError(self.problems)
+
+    def columns(self, table: CaseTable) -> CaseColumns | None:
+        """The columns that will be taken, where their names are not the usual ones."""
+        columns = table.columns(**self.named)
+        return None if columns.usual else columns
 
     def _refuse(self, at: TreePath, key: str, value: Json, allowed: Iterable[str]) -> None:
         """Reject a field, or the fields inside it that have their own explanation."""
@@ -278,8 +303,21 @@ def _texts(value: Json, at: TreePath) -> Iterator[tuple[TreePath, str, bool]]:
 
 
 def _check_rows(rows: Iterable[Json], refusals: _Refusals) -> None:
+    rows = list(rows)
+    tables = [row for row in rows if isinstance(row, dict)]
+    columns = None
+    if is_table(tables) or any(refusals.named.values()):
+        columns = refusals.columns(CaseTable.of(refusals.source, tables))
+    allowed = ROW if columns is None else _with_columns(ROW, columns)
     for index, row in enumerate(rows):
-        refusals.check(row, ROW, at=("cases", index))
+        refusals.check(row, allowed, at=("cases", index))
+
+
+def _with_columns(known: Fields, columns: CaseColumns) -> Fields:
+    """The allowed fields where these columns are taken: another name of a part is a setting."""
+    others = {alias for part in ("input", "expected", "name") for alias in ALIASES[part]}
+    rest = {name: inner for name, inner in known.items() if name not in others}
+    return {**rest, **{column: {} for column in columns.parts}}
 
 
 def _check_jsonl(path: Path, refusals: _Refusals) -> None:
@@ -291,8 +329,11 @@ def _check_csv(path: Path, refusals: _Refusals) -> None:
     header = raw_header(path)
     # Any other column would be a setting of its case, a second name for a part included.
     columns = _fields(" ".join(names_in(header).values()))
+    rows = list(raw_rows(path))
+    taken = refusals.columns(CaseTable(source=path.name, header=tuple(header), rows=rows))
+    columns = columns if taken is None else _with_columns(columns, taken)
     filled: set[str] = set()
-    for index, row in enumerate(raw_rows(path)):
+    for index, row in enumerate(rows):
         filled |= row.keys()
         refusals.check(row, columns, at=("cases", index))
     empty: dict[str, Json] = {column: "" for column in header if column not in filled}

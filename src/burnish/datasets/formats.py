@@ -1,17 +1,15 @@
-"""The formats of case files: reading, writing, converting, columns, and what one cannot hold."""
+"""The formats of case files: reading, writing, converting, and what one cannot hold."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from statistics import mean
 from tempfile import TemporaryDirectory
 
 from burnish.core.cases import AS_WRITTEN, Case, Turn
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.core.formatting import listed as joined_names
 from burnish.datasets.agent_cases import (
     AS_TURNS,
@@ -29,25 +27,18 @@ from burnish.datasets.agent_cases import (
     refuse_agent_file,
     write_test_cases,
 )
+from burnish.datasets.columns import read_csv, read_jsonl, read_rows
 from burnish.datasets.evalset_shapes import folded
 from burnish.datasets.evalsets import evalset_again, evalset_in, read_evalset, write_evalset
 from burnish.datasets.rows import (
-    ALIASES,
-    case_of_row,
     csv_again,
-    layout_of,
-    names_used,
-    raw_header,
-    raw_rows,
-    read_csv,
-    read_jsonl,
     row_written,
     write_csv,
     write_jsonl,
 )
-from burnish.system.config import near, nearest, shown
+from burnish.system.config import nearest, shown
 from burnish.system.files import read_text, translated, write_atomic
-from burnish.system.yaml import TreePath, YamlTree, parse_json, read_tree
+from burnish.system.yaml import YamlTree, read_tree
 
 _Remainder = Callable[[Json], Json]
 
@@ -188,9 +179,29 @@ def _lost_extras(
             yield _EXTRA_WORDS.get(key, repr(key))
 
 
-def _read_json(path: Path) -> CaseFile:
+def _read_json(path: Path, input: str, expected: str) -> CaseFile:  # noqa: A002
     tree = read_tree(path)
-    return evalset_in(tree) if holds_evalset(tree) else _rows_in(tree)
+    if holds_evalset(tree):
+        _refuse_columns(path, input, expected)
+        return evalset_in(tree)
+    return read_rows(tree, input, expected)
+
+
+def _without_columns(read: Callable[[Path], CaseFile]) -> Callable[[Path, str, str], CaseFile]:
+    """The reader of a format that has no columns to name."""
+
+    def reader(path: Path, input: str, expected: str) -> CaseFile:  # noqa: A002
+        _refuse_columns(path, input, expected)
+        return read(path)
+
+    return reader
+
+
+def _refuse_columns(path: Path, *columns: str) -> None:
+    """Raise ConfigError if columns are named for a file that has none."""
+    if named := next(filter(None, columns), ""):
+        message = f"there is no column {shown(named)}: only CSV, JSONL and lists in JSON have any"
+        raise ConfigError([Problem(where=path.name, message=message, remedy="leave it out")])
 
 
 def holds_evalset(tree: YamlTree) -> bool:
@@ -205,30 +216,13 @@ def _write_json(file: CaseFile) -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rows_in(tree: YamlTree) -> CaseFile:
-    complaints = Complaints.about(tree)
-    wrapped = isinstance(tree.data, dict) and CASES in tree.data
-    held = tree.data[CASES] if isinstance(tree.data, dict) and wrapped else tree.data
-    at: TreePath = (CASES,) if wrapped else ()
-    if not isinstance(held, list):
-        message = "the file is empty" if held is None else f"expected cases, found {shown(held)}"
-        remedy = "write an EvalSet with 'eval_cases', or a list of rows with an 'input' each"
-        complaints.add(message, at=at, remedy=remedy)
-    complaints.is_json(tree.data)
-    rows = listed(held)
-    cases = [case_of_row(row, complaints, at=(*at, index)) for index, row in enumerate(rows)]
-    complaints.settle()
-    names = names_used(layout_of(mapped(row)) for row in rows)
-    extras: dict[str, Json] = {NAMES: names, **({WRAPPED: True} if wrapped else {})}
-    return CaseFile(cases=tuple(case for case in cases if case), format="json", extras=extras)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Format:
     """A file format for cases."""
 
     suffixes: tuple[str, ...]
-    read: Callable[[Path], CaseFile]
+    read: Callable[[Path, str, str], CaseFile]
+    """From a path, and the columns of the question and the answer if they are named."""
     write: Callable[[CaseFile], str]
     again: Callable[[CaseFile], tuple[Case, ...]] | None = None
     """The cases after writing and reading them; None if that changes nothing."""
@@ -240,7 +234,7 @@ class _Format:
 
 _EVALSET = _Format(
     suffixes=(".evalset.json", ".test.json"),
-    read=read_evalset,
+    read=_without_columns(read_evalset),
     write=write_evalset,
     again=evalset_again,
     extras=(SPELLING,),
@@ -251,25 +245,31 @@ _FORMATS: Mapping[str, _Format] = {
     "promptiter": replace(_EVALSET, extras=()),
     "test_cases": _Format(
         suffixes=(".yaml", ".yml"),
-        read=lambda path: read_test_cases(path, _read_by_name),
+        read=_without_columns(lambda path: read_test_cases(path, read_cases)),
         write=write_test_cases,
         again=agent_cases_again,
         extras=(WRAPPED,),
     ),
     "jsonl": _Format(
-        suffixes=(".jsonl", ".ndjson"), read=read_jsonl, write=write_jsonl, extras=(NAMES,)
+        suffixes=(".jsonl", ".ndjson"),
+        read=read_jsonl,
+        write=write_jsonl,
+        extras=(NAMES,),
     ),
     "json": _Format(
-        suffixes=(".json",), read=_read_json, write=_write_json, extras=(NAMES, WRAPPED)
+        suffixes=(".json",),
+        read=_read_json,
+        write=_write_json,
+        extras=(NAMES, WRAPPED),
     ),
     "csv": _Format(
-        suffixes=(".csv",), read=read_csv, write=write_csv, again=csv_again, extras=(COLUMNS,)
+        suffixes=(".csv",),
+        read=read_csv,
+        write=write_csv,
+        again=csv_again,
+        extras=(COLUMNS,),
     ),
 }
-
-
-def _read_by_name(path: Path) -> CaseFile:
-    return _FORMATS[format_of(path)].read(path)
 
 
 def format_of(path: Path) -> str:
@@ -318,26 +318,39 @@ def _in_format(file: CaseFile, format: str) -> CaseFile:  # noqa: A002
     return CaseFile(cases=file.cases, format=format, extras=extras)
 
 
-def read_cases(path: Path, *, format: str | None = None) -> CaseFile:  # noqa: A002
+def read_cases(
+    path: Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    input: str = "",  # noqa: A002
+    expected: str = "",
+) -> CaseFile:
     """Read a file of cases; the format follows from its name unless it is given.
 
-    All problems are raised together, as one ConfigError.
+    `input` and `expected` name the columns of a table where its own names and values would not
+    tell; which were taken is in `columns`. All problems are raised together, as one ConfigError.
     """
     with translated("read", path):
         folder = path.is_dir()
     if folder:
         remedy = "name one of its files"
         raise ConfigError([Problem(message="this is a folder", where=str(path), remedy=remedy)])
-    return _FORMATS[format_of(path) if format is None else _known_format(format)].read(path)
+    kind = format_of(path) if format is None else _known_format(format)
+    return _FORMATS[kind].read(path, input, expected)
 
 
-def read_some_cases(path: Path) -> tuple[Case, ...]:
-    """Read the cases of a file that must have at least one."""
-    cases = read_cases(path).cases
-    if not cases:
+def read_some_cases(
+    path: Path,
+    *,
+    input: str = "",  # noqa: A002
+    expected: str = "",
+) -> CaseFile:
+    """Read a file that must have at least one case."""
+    file = read_cases(path, input=input, expected=expected)
+    if not file.cases:
         problem = Problem(where=str(path), message="the file has no cases", remedy="add one")
         raise ConfigError([problem])
-    return cases
+    return file
 
 
 def read_folder(folder: Path) -> dict[Path, CaseFile]:
@@ -399,6 +412,10 @@ def append_cases(path: Path, cases: Sequence[Case]) -> dict[str, Case]:
     Cases have no names where no other case of the file has one.
     """
     file, text = read_cases(path), read_text(path)
+    if file.columns is not None and not file.columns.usual:
+        message = f"its columns have names of their own ({file.columns}), so nothing can be added"
+        remedy = f"convert it first: `burnish data convert {in_shell(path)} FILE`"
+        raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
     if file.cases and not any(case.name for case in file.cases):
         cases = [replace(case, name="") for case in cases]
     added = tuple(cases)
@@ -428,172 +445,3 @@ def _reads_as(path: Path, text: str, file: CaseFile) -> bool:
         except ConfigError:
             return False
     return [case.content_id for case in again.cases] == [case.content_id for case in file.cases]
-
-
-_ROWS = ("csv", "jsonl", "json")
-"""The formats that have columns."""
-_USUAL: Mapping[str, tuple[str, ...]] = {
-    "input": (
-        "ticket", "message", "text", "body", "request", "utterance", "email", "content", "user",
-        "instruction", "comment", "review", "sentence", "task", "description", "title", "subject",
-    ),
-    "expected": (
-        "expected_answer", "gold", "target", "label", "category", "class", "intent", "response",
-        "reply", "completion", "correct", "result", "solution", "sentiment", "priority", "topic",
-        "queue", "team", "tag",
-    ),
-    "name": ("ticket_id", "case", "case_id", "key", "number", "nr", "no"),
-}  # fmt: skip
-"""What people call the parts, beside the names that are read as they are; the likeliest first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseColumns:
-    """The columns that hold the parts of a case; the others are settings for graders."""
-
-    input: str
-    expected: str = ""
-    name: str = ""
-
-    @property
-    def parts(self) -> dict[str, str]:
-        """The part that each column holds."""
-        values = ((str(getattr(self, field.name)), field.name) for field in fields(self))
-        return {column: part for column, part in values if column}
-
-    def __str__(self) -> str:
-        return ", ".join(f"{part} = {column}" for column, part in self.parts.items())
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseTable:
-    """A file of cases as rows."""
-
-    path: Path
-    header: tuple[str, ...]
-    rows: tuple[Mapping[str, Json], ...]
-
-    @classmethod
-    def read(cls, path: Path) -> "CaseTable | None":
-        """The rows of a file; None if its format has none, such as an EvalSet."""
-        if not path.is_file():
-            message = "there is no such file"
-            remedy = "check the path, or leave --cases out to start with examples"
-            raise ConfigError([Problem(where=str(path), message=message, remedy=remedy)])
-        kind = format_of(path)
-        if kind not in _ROWS:
-            return None
-        if kind == "csv":
-            rows, header = list(raw_rows(path)), raw_header(path)
-        else:
-            rows = [mapped(row) for row in _json_rows(path, kind)]
-            header = list(dict.fromkeys(key for row in rows for key in row))
-        if not header or not all(rows):
-            return None  # An EvalSet, or nothing that has columns: its own reader says more.
-        return cls(path=path, header=tuple(header), rows=tuple(rows))
-
-    def proposed(self, **chosen: str) -> CaseColumns:
-        """The likely columns; those that are chosen by name are taken as they are."""
-        for part, column in chosen.items():
-            if column and column not in self.header:
-                where, message = f"--{part}", f"{self.path.name} has no column {column!r}"
-                remedy = near(column, self.header)
-                raise ConfigError([Problem(where=where, message=message, remedy=remedy)])
-        taken = {column for column in chosen.values() if column}
-        texts = [column for column in self.header if self._is_text(column)]
-        picked = {
-            part: chosen.get(part) or self._named(part, taken)
-            for part in ("input", "expected", "name")
-        }
-        if not picked["input"]:
-            free = [column for column in texts if column not in {*taken, *picked.values()}]
-            picked["input"] = max(free or self.header, key=self._length)
-        if not picked["expected"]:
-            picked["expected"] = self._answers({*picked.values()})
-        if picked["name"] and not chosen.get("name") and not self._distinct(picked["name"]):
-            picked["name"] = ""
-        return CaseColumns(**picked)
-
-    def _named(self, part: str, taken: set[str]) -> str:
-        """The column with a usual name of a part, whole or as one of its words."""
-        free = [column for column in self.header if column not in taken]
-        for usual in (*ALIASES[part], *_USUAL[part]):
-            for column in free:
-                if column.strip().lower().replace(" ", "_") == usual:
-                    return column
-        return "" if part == "name" else self._with_word(part, free)
-
-    def _with_word(self, part: str, free: Sequence[str]) -> str:
-        for usual in (*ALIASES[part], *_USUAL[part]):
-            for column in free:
-                if usual in _words(column) and not _is_id(column):
-                    return column
-        return ""
-
-    def _answers(self, taken: set[str]) -> str:
-        """A column with an answer in every row: one whose values recur, or the only one."""
-        free = [column for column in self.header if column not in taken and not _is_id(column)]
-        filled = [column for column in free if all(row.get(column) for row in self.rows)]
-        for column in filled:
-            if 1 < self._values(column) <= len(self.rows) / 2:
-                return column
-        alone = len(free) == len(filled) == 1 and self._values(filled[0]) > 1
-        return filled[0] if alone else ""
-
-    def _values(self, column: str) -> int:
-        return len({str(row.get(column, "")) for row in self.rows})
-
-    def _is_text(self, column: str) -> bool:
-        return all(isinstance(row.get(column, ""), str | int | float) for row in self.rows)
-
-    def _length(self, column: str) -> float:
-        return mean(len(str(row.get(column, ""))) for row in self.rows) if self.rows else 0.0
-
-    def _distinct(self, column: str) -> bool:
-        return all(row.get(column) for row in self.rows) and self._values(column) == len(self.rows)
-
-    def cases(self, columns: CaseColumns) -> tuple[Case, ...]:
-        """The rows as cases; all problems are raised together."""
-        complaints = Complaints(source=self.path.name)
-        # Ids that occur twice are no names, but a grader may still want them.
-        others = {column: f"{column}_column" for column in ALIASES["name"]}
-        parts = {**others, **columns.parts}
-        cases: list[Case] = []
-        for number, row in enumerate(self.rows, start=1):
-            named = {parts.get(column, column): value for column, value in row.items()}
-            if not named.get("input"):
-                message = f"row {number} has nothing in the column {columns.input!r}"
-                complaints.add(message, remedy="fill it in, or remove the row")
-            elif case := case_of_row(named, complaints):
-                cases.append(case)
-        complaints.settle()
-        return tuple(cases)
-
-
-def _words(column: str) -> list[str]:
-    return re.split(r"[^a-z]+", column.lower())
-
-
-def _is_id(column: str) -> bool:
-    return "id" in _words(column)
-
-
-def read_with_columns(path: Path, **chosen: str) -> tuple[CaseFile, CaseColumns | None]:
-    """The cases of any file, and the columns that were taken where it has columns."""
-    table = CaseTable.read(path)
-    if table is None or not table.rows or "turns" in table.header:
-        return read_cases(path), None
-    columns = table.proposed(**chosen)
-    if all(column in ALIASES[part] for column, part in columns.parts.items()):
-        return read_cases(path), columns
-    return CaseFile(cases=table.cases(columns), format=format_of(path)), columns
-
-
-def _json_rows(path: Path, kind: str) -> Iterator[Json]:
-    if kind == "jsonl":
-        lines = (line for line in read_text(path).splitlines() if line.strip())
-        yield from (parse_json(line, source=path.name) for line in lines)
-        return
-    data = read_tree(path).data
-    held = mapped(data).get("cases", data)
-    yield from listed(held) if isinstance(held, list) else ()

@@ -15,7 +15,7 @@ from pydantic import StrictFloat, StrictInt
 
 from burnish.core.cases import Case, Outcome
 from burnish.core.content import Json, NotBlank, short_id
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.core.formatting import listed
 from burnish.datasets.agent_cases import CaseFileShape, Complaints
 from burnish.datasets.formats import read_cases, read_some_cases
@@ -118,7 +118,7 @@ class Labels:
 
         `matching` refuses labels of cases that are gone or have changed since.
         """
-        cases, home = read_some_cases(path), labels_beside(path)
+        cases, home = read_some_cases(path).cases, labels_beside(path)
         if not home.exists():
             return cls(path=home, cases=cases)
         complaints = Complaints(source=home.name)
@@ -205,7 +205,8 @@ def _mismatch(
         for names, message in words
         if names
     ]
-    remedy = f"put the cases back, or drop these labels: burnish data label {path} --forget"
+    command = f"burnish data label {in_shell(path)} --forget"
+    remedy = f"put the cases back, or drop these labels: {command}"
     return ConfigError(problems, remedy=remedy)
 
 

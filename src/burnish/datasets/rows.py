@@ -5,13 +5,12 @@ import io
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
 
@@ -214,7 +213,7 @@ def _first_names(keys: tuple[str, ...], parts: frozenset[str]) -> Mapping[str, s
     return {alias: name for name, alias in held.items() if alias and name in parts}
 
 
-def _as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
+def _as_named(fault: Fault, row: Mapping[str, Json], names: Mapping[str, str]) -> Fault:
     """The fault with its place as the row names it; a single turn is the row itself."""
     turn, path = fault.path[:2], fault.path[2:]
     many = row.get("turns") is not None
@@ -224,29 +223,23 @@ def _as_named(fault: Fault, row: Mapping[str, Json]) -> Fault:
         holder = mapped(listed(row["turns"])[int(turn[1])])
     else:
         turn, holder = (), row
-    named = (_name_in(holder, str(path[0])), *path[1:]) if path else ()
+    spelled = _name_in(holder, str(path[0])) if path else ""
+    named = (names.get(spelled, spelled), *path[1:]) if path else ()
     return replace(fault, path=(*turn, *named))
 
 
-def read_jsonl(path: Path) -> CaseFile:
-    """Read a file of JSON lines, skipping empty lines."""
-    complaints = Complaints(source=path.name)
-    layouts: dict[tuple[str, ...], None] = {}
-    cases: list[Case | None] = []
-    for line, row in raw_objects(path, complaints):
-        layouts[layout_of(row)] = None
-        cases.append(case_of_row(row, complaints, line=line))
-    if not cases and not complaints.problems:
-        complaints.add("the file is empty", remedy="write one JSON object per line")
-    complaints.settle()
-    extras: dict[str, Json] = {NAMES: names_used(layouts)}
-    return CaseFile(cases=tuple(case for case in cases if case), format="jsonl", extras=extras)
-
-
 def case_of_row(
-    raw: Json, complaints: Complaints, *, at: TreePath = (), line: int | None = None
+    raw: Json,
+    complaints: Complaints,
+    *,
+    at: TreePath = (),
+    line: int | None = None,
+    names: Mapping[str, str] = {},
 ) -> Case | None:
-    """The case of one row; None if it has problems, which are noted."""
+    """The case of one row; None if it has problems, which are noted.
+
+    `names` are what its file calls the parts, for messages.
+    """
     if not isinstance(raw, dict):
         complaints.add(f"expected a mapping, found {shown(raw)}", at=at, line=line)
         return None
@@ -257,28 +250,16 @@ def case_of_row(
             message = f"{place[-1]!r} cannot be used with 'turns'"
             complaints.add(message, at=place, line=line, remedy="move it into a turn")
     shape = complaints.shaped(
-        _with_turns(named), _RowShape, at=at, line=line, respell=lambda fault: _as_named(fault, raw)
+        _with_turns(named),
+        _RowShape,
+        at=at,
+        line=line,
+        respell=lambda fault: _as_named(fault, raw, names),
     )
     if shape is None:
         return None
     complaints.named(shape.name, at=at, line=line)
     return _case(shape, {key: value for key, value in named.items() if key not in _PARTS})
-
-
-def cases_of(given: Iterable[object], *, source: str = "cases") -> list[Case]:
-    """Cases of a program, which may be rows as in a file: `{"input": "2 + 2", "expected": "4"}`."""
-    complaints = Complaints(source=source)
-    cases: list[Case | None] = []
-    for number, each in enumerate(given):
-        if isinstance(each, Case):
-            cases.append(each)
-            continue
-        is_row = isinstance(each, Mapping)
-        row = cast("Json", dict(cast("Mapping[str, Json]", each)) if is_row else each)
-        is_sound = not isinstance(row, dict) or complaints.is_json(row, at=(number,))
-        cases.append(case_of_row(row, complaints, at=(number,)) if is_sound else None)
-    complaints.settle()
-    return [case for case in cases if case]
 
 
 def _with_turns(named: Mapping[str, Json]) -> dict[str, Json]:
@@ -437,32 +418,22 @@ def _file_written(file: Attachment) -> dict[str, Json]:
 _CELLS = ("name", "input", "expected", "context", "labels")
 
 
-def read_csv(path: Path) -> CaseFile:
-    """Read a CSV file: UTF-8, with a header; semicolons or tabs may stand for commas."""
-    complaints = Complaints(source=path.name)
-    header, records = _header_and_records(path, complaints)
-    parts = _parts_of(header, complaints)
-    cases = [_case_in(cells, header, parts, complaints, line) for line, cells in records]
-    complaints.settle()
-    extras: dict[str, Json] = {COLUMNS: [*header]}
-    return CaseFile(cases=tuple(case for case in cases if case), format="csv", extras=extras)
-
-
 def raw_header(path: Path) -> list[str]:
     """The columns of a file."""
-    return _header_and_records(path, Complaints(source=path.name))[0]
+    return header_and_records(path, Complaints(source=path.name))[0]
 
 
 def raw_rows(path: Path) -> Iterator[dict[str, Json]]:
     """The non-empty cells of each row, by column."""
-    header, records = _header_and_records(path, Complaints(source=path.name))
+    header, records = header_and_records(path, Complaints(source=path.name))
     for _, cells in records:
         yield {column: cell for column, cell in zip(header, cells, strict=False) if cell}
 
 
-def _header_and_records(
+def header_and_records(
     path: Path, complaints: Complaints
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The columns of a file, and its rows with their first lines."""
     records = _records(read_text(path).removeprefix("\ufeff"), complaints)
     return next((cells for _, cells in records), list[str]()), records
 
@@ -500,41 +471,32 @@ def _long_cells() -> Generator[None]:
         csv.field_size_limit(limit)
 
 
-def _parts_of(header: Sequence[str], complaints: Complaints) -> dict[str, str]:
-    parts = {column: part for part, column in names_in(header).items() if column in header}
-    if not header:
-        complaints.add("the file is empty", remedy="write a header with a column 'input'")
-    elif "input" not in parts.values():
-        names = f"name one of the columns {' or '.join(ALIASES['input'])}"
-        remedy = f"{names}, or let `burnish init --cases {complaints.source}` do it"
-        complaints.add("there is no column 'input'", line=1, remedy=remedy)
-    for column in (column for column, times in Counter(header).items() if times > 1):
-        complaints.add(f"two columns have the name {column!r}", line=1, remedy="rename one")
-    if header and "" in header:
-        complaints.add(f"column {[*header].index('') + 1} has no name", line=1, remedy="name it")
-    return parts
-
-
-def _case_in(
+def case_of_cells(
     cells: Sequence[str],
     header: Sequence[str],
     parts: Mapping[str, str],
     complaints: Complaints,
     line: int,
 ) -> Case | None:
+    """The case of one row of CSV, whose columns hold these parts; None if it has other cells."""
     if len(cells) != len(header):
         message = f"expected {len(header)} cells, found {len(cells)}"
         complaints.add(message, line=line, remedy="put a cell with a comma in quotes")
         return None
     row = {column: cell for column, cell in zip(header, cells, strict=True) if cell}
     if "input" in parts.values() and not any(parts.get(column) == "input" for column in row):
-        complaints.add("the input is missing", line=line)
-    case = _case_of_cells(row, parts)
+        column = next(column for column, part in parts.items() if part == "input")
+        if column in ALIASES["input"]:
+            complaints.add("the input is missing", line=line)
+        else:
+            message = f"there is nothing in the column {column!r}"
+            complaints.add(message, line=line, remedy="fill it in, or remove the row")
+    case = _case_with(row, parts)
     complaints.named(case.name, line=line)
     return case
 
 
-def _case_of_cells(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
+def _case_with(row: Mapping[str, str], parts: Mapping[str, str]) -> Case:
     held = {parts[column]: cell for column, cell in row.items() if column in parts}
     labels = (label.strip() for label in held.get("labels", "").split(";"))
     turn = Turn(
@@ -577,7 +539,7 @@ def csv_again(file: CaseFile) -> tuple[Case, ...]:
     parts = {column: part for part, column in names.items()}
     rows = (_cells(case, names) for case in file.cases)
     return tuple(
-        _case_of_cells({key: cell for key, cell in row.items() if cell}, parts) for row in rows
+        _case_with({key: cell for key, cell in row.items() if cell}, parts) for row in rows
     )
 
 

@@ -278,6 +278,26 @@ def split(
     return _SplitCases(dataset=dataset, notes=tuple(_notes(placed)))
 
 
+LEAST_FOR_TEST = 40
+"""With fewer cases a sealed test is too small to show a gain, and train too small to learn."""
+_WITHOUT_TEST: Mapping[Split, float] = {Split.TRAIN: 0.6, Split.HOLDOUT: 0.4}
+
+
+def divided(cases: Sequence[Case], *, seed: int, source: str = "") -> _SplitCases:
+    """Divide cases for a search, with a sealed test if there are enough, and say so."""
+    shares = SHARES if len(cases) >= LEAST_FOR_TEST else _WITHOUT_TEST
+    made = split(cases, seed=seed, shares=shares)
+    if not made.dataset.holdout:
+        alike = ", which are alike or repeated," if len(cases) > 3 else ""
+        message = f"{len(cases)} cases{alike} are too few to divide into train and holdout"
+        remedy = "add cases, or pass train and holdout yourself"
+        raise ConfigError([Problem(where=source, message=message, remedy=remedy)])
+    sizes = ", ".join(f"{each} {n}" for each in Split if (n := len(made.dataset.cases(each))))
+    sealed = "" if made.dataset.test else f": no sealed test with fewer than {LEAST_FOR_TEST} cases"
+    note = f"{source or 'the cases'} are divided by content: {sizes}{sealed}"
+    return _SplitCases(dataset=made.dataset, notes=(note, *made.notes))
+
+
 def _strata(cases: Sequence[Case]) -> list[str]:
     """The label of each case: all its labels if five cases share them, else the first."""
     counts = Counter(case.labels for case in cases)

@@ -12,7 +12,14 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, FileTrouble, Problem, RunNotFound, SeedRefused
+from burnish.core.errors import (
+    ConfigError,
+    FileTrouble,
+    Problem,
+    RunNotFound,
+    SeedRefused,
+    in_shell,
+)
 from burnish.core.formatting import counted
 from burnish.delegation.policy import now
 from burnish.delegation.refine.gradients import (
@@ -268,7 +275,8 @@ class TaskBest:
         if not (run / COMPLETION).is_file():
             raise SeedRefused(
                 f"the best run of {self.task.target} is gone: {run}",
-                remedy=f"choose another: `burnish experiments best {self.task.target} RUN`",
+                remedy="choose another: "
+                f"`burnish experiments best {in_shell(self.task.target)} RUN`",
             )
         return run
 
@@ -376,7 +384,8 @@ def summary_lines(experiment: Experiment) -> Iterator[str]:
     if record.goal:
         yield f"goal     {record.goal}"
     if not experiment.tasks:
-        yield f"no task yet: burnish delegate FILE --task … --target {record.experiment_id}"
+        target = in_shell(record.experiment_id)
+        yield f"no task yet: burnish delegate FILE --task … --target {target}"
     for task in experiment.tasks:
         best, entry = TaskBest(task), task.record
         runs = len(list(best.runs()))

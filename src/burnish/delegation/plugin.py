@@ -235,7 +235,7 @@ class WorkflowPlugin(TargetPlugin):
         spec: WorkflowSpec = building.spec.target
         if _KIND not in strategy.over:
             message = f"'{strategy.name}' searches, but a workflow has nothing to change"
-            remedy = "train the policy texts of workflows with a suite: burnish optimize SUITE"
+            remedy = "train the policy texts of workflows with a suite: `burnish optimize SUITE`"
             building.problems.add("strategy.name", message, remedy)
             return None
         if not spec.task.strip():
@@ -279,7 +279,7 @@ def _nothing(candidate: Candidate, folder: Path, number: int) -> Exported:
 class TaskLines(ProgressLines):
     """The progress lines of a run about one task, which has one loss and no holdout."""
 
-    stopping = "stopping after this iteration; once more stops at once"
+    step: ClassVar[str] = "iteration"
 
     def beginning(self, begun: SessionBegun) -> str:
         return f"{begun.strategy} · one task"

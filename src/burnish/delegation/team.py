@@ -365,7 +365,8 @@ class _WorkflowBuilder:
 
         def build() -> T:
             prompt = in_force(name, self.folder)
-            return make(reached(self.models, ref, prompt, role=names[0]), prompt)
+            offered = name == WORKER  # the others only answer
+            return make(reached(self.models, ref, prompt, role=names[0], tools=offered), prompt)
 
         return self.problems.attempt(at, build, None)
 

@@ -4,9 +4,9 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, CursorResult
 
 from burnish.core.errors import BurnishError, ConfigError, JournalTrouble, Problem, RunLocked
+from burnish.journal.outages import WAIT_MINUTES
 from burnish.journal.storage import (
     BeforeCommit,
     JournalWriter,
@@ -34,6 +35,8 @@ from burnish.system.databases import (
     check_prefix,
 )
 
+_ROWS = 100
+"""How many rows of a stream are in memory at a time."""
 LEASE_SECONDS = 30.0
 """How long a driver that died keeps its run locked."""
 
@@ -51,7 +54,7 @@ class DatabaseJournals:
     create_schema: bool = True
     """Whether to create the tables, unless someone created them by hand."""
     lease_seconds: float = LEASE_SECONDS
-    outage_seconds: float = 180.0
+    outage_seconds: float = 60 * WAIT_MINUTES
     """How long a database may be unreachable before its runs give up: a restart or a switch to
     another server takes a minute or two. A lease that ends meanwhile can be taken by another."""
 
@@ -65,15 +68,9 @@ class DatabaseJournals:
             )
             raise ConfigError([Problem(message=message, remedy=remedy)])
 
-    @cached_property
+    @property
     def database(self) -> Database:
-        def unreachable(cause: str) -> JournalUnreachable:
-            return JournalUnreachable(
-                f"the journal in {self.url} cannot be used: {cause}",
-                remedy="check that the database answers, then resume the run: nothing is lost",
-            )
-
-        return Database(self.url, trouble=unreachable, pooled=False)
+        return _database(self.url)
 
     @cached_property
     def schema(self) -> Schema:
@@ -81,11 +78,12 @@ class DatabaseJournals:
 
     def prepare(self) -> None:
         """Create or check the tables; a service does so when it starts."""
-        with self.database.transaction() as db:
-            if self.create_schema:
-                self.schema.migrate(db)
-            else:
-                self.schema.require(db)
+        with closing(LastingConnection(self.database, patience=self.outage_seconds)) as lasting:
+            lasting.run(lambda db, _: self._prepare(db))
+
+    def _prepare(self, db: Connection) -> None:
+        (self.schema.migrate if self.create_schema else self.schema.require)(db)
+        db.commit()
 
     def journal(self, name: str) -> "DatabaseStore":
         """The store of one run's journal, by its unique name."""
@@ -94,7 +92,7 @@ class DatabaseJournals:
     def delete(self, name: str) -> bool:
         """Delete a journal that no process drives; False if there is none."""
         store = self.journal(name)
-        with closing(_DatabaseConnection(self.database)) as db:
+        with closing(_DatabaseConnection(self.database, patience=self.outage_seconds)) as db:
             if not store.find(db):
                 return False
             store.take_lease(db)
@@ -104,11 +102,24 @@ class DatabaseJournals:
         return True
 
 
-class _DatabaseConnection(LastingConnection):
-    """A connection on which every statement is a transaction, unless one is begun."""
+@lru_cache(maxsize=64)
+def _database(url: DatabaseUrl) -> Database:
+    """One for all journals of this process: it knows whether the database ever answered."""
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database, isolation_level="AUTOCOMMIT")
+    def unreachable(cause: str) -> JournalUnreachable:
+        return JournalUnreachable(
+            f"the journal in {url} cannot be used: {cause}",
+            remedy="check that the database answers, then resume the run: nothing is lost",
+        )
+
+    return Database(url, trouble=unreachable, pooled=False)
+
+
+class _DatabaseConnection(LastingConnection):
+    """A connection on which every statement is a transaction, and can be repeated."""
+
+    def __init__(self, database: Database, *, patience: float) -> None:
+        super().__init__(database, patience=patience, isolation_level="AUTOCOMMIT")
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> CursorResult[Any]:
         return self.run(lambda db, _: _execute(db, sql, [parameters]))
@@ -132,6 +143,7 @@ class DatabaseStore:
         self.run = self.fence = 0
         self._table = f"{journals.prefix}journals"
         self._database = journals.database
+        self._patience = journals.outage_seconds
         self._db: _DatabaseConnection | None = None
         self._writer: JournalWriter | None = None
         self.sql = self._statements()
@@ -141,7 +153,7 @@ class DatabaseStore:
 
     def take(self) -> _DatabaseConnection:
         """Take the lease; RunLocked while another process holds it."""
-        self._db = db = _DatabaseConnection(self._database)
+        self._db = db = _DatabaseConnection(self._database, patience=self._patience)
         try:
             if not db.run(lambda tables, _: self.journals.schema.is_current(tables)):
                 self.journals.prepare()
@@ -156,14 +168,13 @@ class DatabaseStore:
 
     def look(self) -> _DatabaseConnection:
         """Open it for reading; a journal that does not exist is empty."""
-        self._db = db = _DatabaseConnection(self._database)
+        self._db = db = _DatabaseConnection(self._database, patience=self._patience)
         try:
             db.run(lambda tables, _: self.journals.schema.require(tables))
             self.find(db)
         except BaseException:  # whatever it was, the connection is closed
             db.close()
             raise
-        db.patience = self.journals.outage_seconds
         return db
 
     def find(self, db: _DatabaseConnection) -> bool:
@@ -177,11 +188,12 @@ class DatabaseStore:
     def take_lease(self, db: _DatabaseConnection) -> None:
         """Become the driver, with a fence number that the next driver raises."""
         now = self._database.clock
+        # Its own lease too: the answer to the first attempt may have been lost.
         lease = db.execute(
             f"UPDATE {self._table} SET fence = fence + 1, owner = %s, "
             f"lease_until = {now} + {self.journals.lease_seconds} "
-            f"WHERE id = {self.run} AND lease_until <= {now}",
-            (self.owner,),
+            f"WHERE id = {self.run} AND (lease_until <= {now} OR owner = %s)",
+            (self.owner, self.owner),
         )
         row: Any = db.execute(
             f"SELECT fence, owner, lease_until - {now} FROM {self._table} WHERE id = {self.run}"
@@ -242,18 +254,26 @@ class DatabaseStore:
 
     def writer(self, before_commit: BeforeCommit) -> JournalWriter:
         """A writer with its own connection, which also renews the lease."""
-        assert self._db is not None
-        # Not before: a statement of the transaction that opens a journal cannot be repeated.
-        self._db.patience = self.journals.outage_seconds
         self._writer = _DatabaseWriter(self, before_commit)
         return self._writer
 
-    def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+    def stream(self, sql: str, parameters: Sequence[Any] = (), *, after: int = -1) -> Iterator[Any]:
         """Rows over a separate connection, so that other statements may run meanwhile."""
-        with self._database.transaction(
-            read_only=True, stream_results=True, max_row_buffer=100
-        ) as db:
-            yield from _execute(db, sql, [parameters])
+        options = {"stream_results": True, "max_row_buffer": _ROWS}
+        lasting = LastingConnection(self._database, patience=self._patience, **options)
+        with closing(lasting), ExitStack() as answers:
+            answer: CursorResult[Any] | None = None
+
+            def some(db: Connection, *, again: bool) -> Sequence[Any]:
+                nonlocal answer
+                if answer is None or again:
+                    answer = _execute(db, sql, [(*parameters, after)])
+                    answers.callback(answer.close)
+                return answer.fetchmany(_ROWS)
+
+            while rows := lasting.run(lambda db, again: some(db, again=again)):
+                yield from rows
+                after = rows[-1][0]
 
     def keep(self, name: str, content: bytes) -> None:
         """Store a large value in parts; the writer does so before the row that needs it."""
@@ -271,7 +291,8 @@ class DatabaseStore:
         """Release the lease, if it is still held, and the connection."""
         if self._db is None:
             return
-        self._db.patience = 0.0
+        # Then the lease has ended by itself.
+        self._db.patience = min(self._patience, self.journals.lease_seconds)
         try:
             if self.fence:
                 self._db.execute(
@@ -279,7 +300,7 @@ class DatabaseStore:
                     f"WHERE id = {self.run} AND fence = {self.fence}"
                 )
         except JournalTrouble:
-            pass  # the database is gone: the lease will expire
+            pass  # the database is gone, and so is the lease
         finally:
             self._db.close()
 

@@ -74,6 +74,12 @@ class _Span:
     alone: float
     """The deadline if nothing else were running."""
 
+    def postpone(self, seconds: float) -> None:
+        """Move every deadline."""
+        self.ends += seconds
+        self.latest += seconds
+        self.alone += seconds
+
 
 class CallClock:
     """The limit of one run of a case: `whole` for all of it, or `each` for every timed call.
@@ -94,7 +100,8 @@ class CallClock:
         self._whole = whole
         self._at_once = at_once
         self._spans: dict[object, _Span] = {}
-        self._calls = 0
+        self._calls = self._stops = 0
+        self._stopped_at = 0.0
         if whole is not None:
             self._spans[self] = self._span(whole)
 
@@ -111,6 +118,20 @@ class CallClock:
             self._calls -= 1
             self._spans.pop(call, None)
 
+    @contextmanager
+    def stopped(self) -> Generator[None, None, None]:
+        """A context whose time does not count."""
+        if not self._stops:
+            self._stopped_at = self.now()
+        self._stops += 1
+        try:
+            yield
+        finally:
+            self._stops -= 1
+            if not self._stops:
+                for span in self._spans.values():
+                    span.postpone(self.now() - self._stopped_at)
+
     @property
     def calling(self) -> bool:
         """Whether a user's function is running."""
@@ -125,8 +146,8 @@ class CallClock:
         """Seconds until the next check."""
         if self._whole is None and self._each is None:
             return None
-        left = [span.ends - self.now() for span in self._spans.values()]
-        return min([*left, _LOOK_AGAIN])
+        running = () if self._stops else self._spans.values()
+        return min([*(span.ends - self.now() for span in running), _LOOK_AGAIN])
 
     def held_up(self, seconds: float) -> None:
         """Extend the deadlines by the time for which the loop was blocked."""
@@ -137,12 +158,12 @@ class CallClock:
     @property
     def expired(self) -> bool:
         """Whether a deadline has passed."""
-        return any(span.ends <= self.now() for span in self._spans.values())
+        return not self._stops and any(span.ends <= self.now() for span in self._spans.values())
 
     @property
     def overdue(self) -> bool:
         """Whether a deadline would have passed if nothing else were running."""
-        return any(span.alone <= self.now() for span in self._spans.values())
+        return not self._stops and any(span.alone <= self.now() for span in self._spans.values())
 
     @property
     def limit(self) -> float | None:
@@ -167,6 +188,17 @@ def timed_call() -> Generator[None, None, None]:
         yield
         return
     with clock.call():
+        yield
+
+
+@contextmanager
+def not_timed() -> Generator[None, None, None]:
+    """A context for waiting that is not the agent's: no limit of its case applies meanwhile."""
+    clock = _CLOCK.get()
+    if clock is None:
+        yield
+        return
+    with clock.stopped():
         yield
 
 

@@ -8,7 +8,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -91,33 +91,31 @@ class Journal(_OpenJournal):
     def __init__(self, place: Path | JournalStore) -> None:
         store = store_at(place)
         super().__init__(store, store.take())
-        try:
-            self._read()
+        with ExitStack() as opened:
+            opened.callback(store.close)
             self._opened = time.monotonic()
             self._time_kept = 0.0
-            self._writer = self._store.writer(self._keep_time)
-        except BaseException:  # whatever it was, the store is closed
-            self._store.close()
-            raise
+            with reading(self.path):
+                self.active_before = storage.one(self._db, self._sql.active)
+                self._session = int(storage.one(self._db, self._sql.next_session))
+            self._writer = store.writer(self._keep_time)
+            opened.callback(self._writer.close)
+            self._begin()
+            opened.pop_all()
         self._results = len(self._known)  # given to the writer so far
         self._position = PositionFile(place, self._results) if isinstance(place, Path) else None
         self._counted: deque[tuple[asyncio.Future[None], int]] = deque()
         """Results that are being committed, and how many there are with them."""
 
-    def _read(self) -> None:
-        """Continue where the last session ended."""
+    def _begin(self) -> None:
+        """Begin a session where the last one ended."""
         db, sql = self._db, self._sql
+        # Together: killed in between, the next session would bill them again.
+        self._writer.put(*((statement, ()) for statement in sql.lose_all))
+        who = f"{socket.gethostname()}:{os.getpid()}"
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._writer.write(sql.add_session, (self._session, started, 0.0, who))
         with reading(self.path):
-            # In one transaction: killed in between, the next session would bill them again.
-            db.execute(sql.begin)
-            for statement in sql.lose_all:
-                db.execute(statement)
-            self._session = int(storage.one(db, sql.next_session))
-            who = f"{socket.gethostname()}:{os.getpid()}"
-            started = datetime.now(UTC).isoformat(timespec="seconds")
-            db.execute(sql.add_session, (self._session, started, 0.0, who))
-            db.execute("COMMIT")
-            self.active_before = storage.one(db, sql.active)
             self.trials_recorded = int(storage.one(db, sql.trials_recorded))
             rows = db.execute(sql.checks)
             self._continued = {str(label): int(number) for label, number in rows}
@@ -415,7 +413,7 @@ class JournalReader(_OpenJournal):
         """Every effect, in the order in which they started."""
         with reading(self.path):
             for row in self._store.stream(self._sql.effects):
-                key, kind, trial, draw, request, unfinished, missing, imported, *amounts = row
+                _, key, kind, trial, draw, request, unfinished, missing, imported, *amounts = row
                 states = (
                     ("in flight", unfinished),
                     ("missing", (missing or 0) & _MISSING),
@@ -435,9 +433,8 @@ class JournalReader(_OpenJournal):
         """What the completed effects of some trials gave, trial by trial."""
         with reading(self.path):
             for trial in sorted(trials):
-                for key, kind, draw, request, value in self._store.stream(
-                    self._sql.values, (trial,)
-                ):
+                rows = self._store.stream(self._sql.values, (trial,))
+                for _, key, kind, draw, request, value in rows:
                     if kind not in kinds:
                         continue
                     yield ResultRow(
@@ -452,7 +449,7 @@ class JournalReader(_OpenJournal):
         """What the effects completed since a trial cost, in the order in which they started."""
         with reading(self.path):
             rows = self._store.stream(self._sql.costs, (since,))
-            for key, kind, trial, draw, nested, *amounts in rows:
+            for _, key, kind, trial, draw, nested, *amounts in rows:
                 own = {cast("bytes", key).hex(): Spend.of(amounts)}
                 spends = own | _nested_spends(nested)
                 yield CostRow(kind=_word(kind), trial=int(trial), draw=int(draw), spends=spends)
@@ -460,7 +457,7 @@ class JournalReader(_OpenJournal):
     def trials(self, *, since: int = 0) -> Iterator[bytes]:
         """Every trial from a number on, in order."""
         with reading(self.path):
-            for (body,) in self._store.stream(self._sql.trials, (since,)):
+            for _, body in self._store.stream(self._sql.trials, after=since - 1):
                 yield self._packing.unpack(body)
 
     @property
@@ -487,7 +484,7 @@ class JournalReader(_OpenJournal):
     def events(self) -> Iterator[bytes]:
         """Every event, in order."""
         with reading(self.path):
-            for (body,) in self._store.stream(self._sql.events):
+            for _, body in self._store.stream(self._sql.events):
                 yield cast("bytes", body)
 
     def marks(self) -> dict[str, str]:

@@ -1,13 +1,11 @@
-"""Budgets, rate limits of endpoints, and retries."""
+"""Budgets, and rate limits of endpoints."""
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
 
 from burnish.core.content import DigestSet
 from burnish.core.money import NOTHING, Spend, to_nano, to_usd
@@ -191,66 +189,3 @@ class Limits:
         self._next[endpoint] = turn + interval
         if turn > now:
             await self._sleep(turn - now)
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """How often to try and how long to wait in between."""
-
-    attempts: int = 4
-    first_wait: float = 0.5
-    factor: float = 2.0  # never set, but part of the case policy's hash in every run.json
-    longest_wait: float = 60.0
-
-    def wait(self, attempt: int, *, jitter: float, requested: float | None = None) -> float:
-        """Seconds before the next attempt, at least those that the server requested.
-
-        `jitter` in [0, 1] spreads clients that failed together over half to the whole wait.
-        """
-        backoff = min(self.longest_wait, self.first_wait * self.factor ** (attempt - 1))
-        return max(backoff * (0.5 + 0.5 * jitter), requested or 0.0)
-
-
-ONCE = RetryPolicy(attempts=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long to wait for an endpoint at the start of a run."""
-
-    busy: float = 300.0
-    """Seconds for one that has too many requests, is broken for a while or takes too long."""
-    starting: float = 30.0
-    """Seconds for a server that may be starting: nothing listens at its address yet."""
-    pauses: RetryPolicy = RetryPolicy(longest_wait=30.0)
-    """Between two attempts; how many there are depends on the time alone."""
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-
-async def retry(
-    attempt: Callable[[int], Awaitable[T]],
-    *,
-    policy: RetryPolicy,
-    again: Callable[[Exception], bool],
-    requested_wait: Callable[[Exception], float | None] = lambda _: None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> T:
-    """Call `attempt(1)`, `attempt(2)`, … until one succeeds or `again` says no.
-
-    The last error is raised as it is.
-    """
-    number = 1
-    while True:
-        try:
-            return await attempt(number)
-        except Exception as error:  # `again` knows which errors are worth another attempt
-            if number >= policy.attempts or not again(error):
-                raise
-            # Waiting decides nothing, so this randomness needs no named stream.
-            jitter = random.random()  # noqa: S311
-            await sleep(policy.wait(number, jitter=jitter, requested=requested_wait(error)))
-            number += 1

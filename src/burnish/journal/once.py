@@ -138,6 +138,8 @@ class JournaledEffects:
         self._in_flight: dict[str, DetachedTask[Stored]] = {}
         self._whole: dict[str, Stored] = {}
         """Results inside the work on a case, before something was removed from them."""
+        self._unanswered: list[tuple[int, str]] = []
+        """The keys of results that nobody gave, each with its trial."""
         self.landed = 0
         """The number of effects that have ended; a run in which it does not grow may hang."""
         self.watch: EffectWatch | None = None
@@ -182,6 +184,13 @@ class JournaledEffects:
             # The agent would continue with a gap in what it was told: a wrong answer for nothing.
             self.journal.forget(key)
         return self._whole.get(key)
+
+    def forget_unanswered(self) -> None:
+        """Ask again, in a later session, for what nobody answered since the last trial."""
+        unanswered, self._unanswered = self._unanswered, []
+        for trial, key in unanswered:
+            if not self.replays(trial):
+                self.journal.forget(key)
 
     async def cancel_all(self) -> None:
         """Cancel everything that is running."""
@@ -262,6 +271,8 @@ class JournaledEffects:
             withheld=whole is not None,
             imported=earlier is not None,
         )
+        if missing and earlier is None:
+            self._unanswered.append((scope.trial, call.key))
         stored = Stored(spelled=value, spends={call.key: spend, **nested.used}, missing=missing)
         if whole is None:
             return stored

@@ -27,6 +27,7 @@ from burnish.journal.storage import (
     release,
 )
 from burnish.system import is_network_file_system, place_inside, read_bytes, write_inside
+from burnish.system.extras import install_command
 
 if TYPE_CHECKING:
     from burnish.journal.database_store import DatabaseStore
@@ -340,7 +341,7 @@ class _Writer(JournalWriter):
 class SqliteStore:
     """A journal in a folder. The process that drives it holds the folder's lock."""
 
-    sql = Statements(Spelling(begin="BEGIN IMMEDIATE"))
+    sql = Statements(Spelling())
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -383,10 +384,10 @@ class SqliteStore:
         """A writer with its own connection."""
         return _Writer(self._connect, name=str(self.path), before_commit=before_commit)
 
-    def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterable[Any]:
+    def stream(self, sql: str, parameters: Sequence[Any] = (), *, after: int = -1) -> Iterable[Any]:
         """Rows of a query."""
         assert self._db is not None
-        return self._db.execute(sql, parameters)
+        return self._db.execute(sql, (*parameters, after))
 
     def close(self) -> None:
         """Close the file."""
@@ -446,7 +447,8 @@ def _store_in_database(folder: Path) -> "DatabaseStore":
     except ImportError as error:
         raise MissingExtra(
             f"the journal of {folder} is in a database, which needs the package sqlalchemy",
-            remedy="pip install 'burnish[postgres]' or 'burnish[mysql]'",
+            remedy=f"for PostgreSQL: {install_command('postgres')}; "
+            f"for MySQL: {install_command('mysql')}",
         ) from error
 
     journals = DatabaseJournals(

@@ -112,7 +112,6 @@ class Spelling:
     run: int | None = None
     """The number of the run; None if there is only one."""
     placeholder: str = "?"
-    begin: str = "BEGIN"
     mysql: bool = False
 
     def columns(self, names: Sequence[str]) -> str:
@@ -154,6 +153,11 @@ class Spelling:
         text = f"SELECT {what} FROM {self.prefix}{table}{self.where(*conditions)}"
         return f"{text} ORDER BY {order}" if order else text
 
+    def stream(self, what: str, table: str, *conditions: str, place: str = "id") -> str:
+        """Read rows of this run in the order of their places, from after a place."""
+        after = f"{place} > {self.placeholder}"
+        return self.select(f"{place}, {what}", table, *conditions, after, order=place)
+
     def where(self, *conditions: str) -> str:
         """The condition for rows of this run, and more conditions."""
         mine = () if self.run is None else (f"run = {self.run}",)
@@ -169,7 +173,6 @@ class Statements:
     """Every SQL statement of a journal."""
 
     def __init__(self, s: Spelling) -> None:
-        self.begin = s.begin
         self.note = s.insert("effects", _NOTED)
         self.complete = s.insert(
             "effects",
@@ -197,21 +200,20 @@ class Statements:
         self.keys = s.select(key, "effects", done)
         self.find = s.select(f"value, nested, missing, {AMOUNTS}", "effects", s.equal("key"), done)
         row = f"{key}, kind, trial, draw, request, value IS NULL, missing, imported, {AMOUNTS}"
-        self.effects = s.select(row, "effects", order="id")
+        self.effects = s.stream(row, "effects")
         value = f"{key}, kind, draw, request, value"
-        self.values = s.select(value, "effects", s.equal("trial"), done, order="id")
+        self.values = s.stream(value, "effects", s.equal("trial"), done)
         costs, since = f"{key}, kind, trial, draw, nested, {AMOUNTS}", f"trial >= {s.placeholder}"
-        self.costs = s.select(costs, "effects", done, since, order="id")
+        self.costs = s.stream(costs, "effects", done, since)
         self.billed = (s.select(_SUMS, "effects"), s.select(_SUMS, "lost"))
         self.trial = s.select("body", "trials", s.equal("number"))
-        from_number = f"number >= {s.placeholder}"
-        self.trials = s.select("body", "trials", from_number, order="number")
+        self.trials = s.stream("body", "trials", place="number")
         self.trials_recorded = s.select("COUNT(*)", "trials")
         self.effects_noted = s.select("COUNT(*)", "effects")
         self.totals = s.select(f"COUNT(value), {_SUMS}", "effects")
         self.late = s.select(_SUMS, "effects", done, since)
         self.event = s.select("delivered", "events", s.equal("key"))
-        self.events = s.select("body", "events", order="id")
+        self.events = s.stream("body", "events")
         self.checks = s.select("label, number", "checks")
         self.mark = s.select("value", "meta", s.equal("name"))
         self.marks = s.select("name, value", "meta")
@@ -383,8 +385,11 @@ class JournalStore(Protocol):
         """The one writer of a journal that was taken; `before_commit` may add a statement."""
         ...
 
-    def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterable[Any]:
-        """Rows, not all in memory at once; other statements may run meanwhile."""
+    def stream(self, sql: str, parameters: Sequence[Any] = (), *, after: int = -1) -> Iterable[Any]:
+        """Rows from after a place, each with its own place first.
+
+        They are not all in memory at once, and other statements may run meanwhile.
+        """
         ...
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from burnish.models.chat import (
     ModelClient,
     ToolSpec,
 )
-from burnish.models.errors import ModelRejected, ModelUnavailable
+from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.system import read_text, write_atomic
 
 REMEMBERED = "models.json"
@@ -75,6 +75,8 @@ class Capabilities:
     form_trouble: str = ""
     tools: bool = False
     tools_trouble: str = ""
+    tools_remedy: str = ""
+    """What to do about it; empty if only another model helps."""
     counts_tokens: bool = False
     """Whether it reports how many tokens a call took."""
     priced: bool = False
@@ -100,14 +102,7 @@ async def examine_model(client: ModelClient) -> Capabilities:
         priced=client.priced,
     )
     form, form_trouble = await _structured(client)
-    tools, tools_trouble = await _tools(client)
-    return replace(
-        found,
-        form=form,
-        form_trouble=form_trouble,
-        tools=tools,
-        tools_trouble=tools_trouble,
-    )
+    return await _with_tools(replace(found, form=form, form_trouble=form_trouble), client)
 
 
 async def _ask(client: ModelClient, request: ChatRequest) -> ChatReply:
@@ -134,14 +129,16 @@ async def _structured(client: ModelClient) -> tuple[Form | None, str]:
     return None, trouble
 
 
-async def _tools(client: ModelClient) -> tuple[bool, str]:
+async def _with_tools(found: Capabilities, client: ModelClient) -> Capabilities:
     try:
         reply = await _ask(client, ChatRequest(messages=_question(_WITH_TOOL), tools=(_ADD,)))
+    except ModelRefused as error:  # the other questions need no library, this one may
+        return replace(found, tools_trouble=error.message, tools_remedy=error.remedy)
     except (ModelRejected, ModelUnavailable) as error:
-        return False, str(error)
+        return replace(found, tools_trouble=str(error))
     if any(use.name == _ADD.name for use in reply.uses):
-        return True, ""
-    return False, "it answered without using the tool"
+        return replace(found, tools=True)
+    return replace(found, tools_trouble="it answered without using the tool")
 
 
 def _question(text: str) -> tuple[Message, ...]:
@@ -176,7 +173,8 @@ def reliances(found: Capabilities) -> Iterator[Reliance]:
     if found.tools:
         yield Reliance(subject="tools", state="ok", message="it calls tools")
     else:
-        remedy = "agents with tools need another model; vLLM and llama.cpp have flags for tools"
+        other = "agents with tools need another model; vLLM and llama.cpp have flags for tools"
+        remedy = found.tools_remedy or other
         yield Reliance(subject="tools", state="absent", message=found.tools_trouble, remedy=remedy)
     if found.counts_tokens:
         yield Reliance(subject="tokens", state="ok", message="reported with each answer")

@@ -18,7 +18,8 @@ from burnish.core.content import MOST, Json, canonical, codec, short_id
 from burnish.core.errors import NotJournalable
 from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.core.protocols import Call, Effects, Receipt
-from burnish.journal.limits import Limits, Patience, RetryPolicy, retry
+from burnish.journal.limits import Limits
+from burnish.journal.outages import RetryPolicy, Setback, retry
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.http_calls import receiving
 from burnish.models.providers import Price, Provider, cost
@@ -186,9 +187,9 @@ class Backend(Protocol):
         ...
 
     def check(self, ref: ModelRef) -> None:
-        """Raise ModelRefused if this model cannot be used: missing extra, key, file or setting.
+        """Raise ModelRefused if this model cannot be used: a missing key, file or setting.
 
-        Costs nothing and makes no calls.
+        Costs nothing and makes no calls. A provider's library may be missing: plans need none.
         """
         ...
 
@@ -246,9 +247,9 @@ class Priced:
 
 @dataclass
 class EndpointAttempts:
-    """The attempts at one request, within the endpoint's limits and retried while it is away."""
+    """The attempts at one request, within the endpoint's limits."""
 
-    endpoint: str
+    ref: ModelRef
     limits: Limits
     policy: RetryPolicy
     count: int = 0
@@ -260,19 +261,20 @@ class EndpointAttempts:
 
         async def attempt(number: int) -> T:
             self.count = number
-            async with self.limits.place(self.endpoint):
+            async with self.limits.place(self.ref.endpoint):
                 try:
                     return await post()
                 except ModelUnavailable as error:
                     self.wasted += error.usage or Usage()
                     raise
 
-        return await retry(
-            attempt,
-            policy=self.policy,
-            again=lambda error: isinstance(error, ModelUnavailable),
-            requested_wait=lambda error: getattr(error, "retry_after", None),
-        )
+        # One model of a provider may be away while others are there.
+        model = " ".join(filter(None, [self.ref.label, self.ref.location]))
+        return await retry(attempt, policy=self.policy, again=_setback, endpoint=model)
+
+
+def _setback(error: Exception) -> Setback | None:
+    return error.setback if isinstance(error, ModelUnavailable) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +286,6 @@ class ModelClient:
     prices: Prices = field(default_factory=Prices)
     limits: Limits = field(default_factory=Limits)
     retries: RetryPolicy = RETRIES
-    patience: Patience = field(default_factory=Patience)
 
     @cached_property
     def priced(self) -> bool:
@@ -339,15 +340,16 @@ class ModelClient:
         Raises ModelError if there is none.
         """
         client = replace(self, ref=replace(self.ref, settings=_smallest(self.ref)))
-        async with self.limits.place(self.ref.endpoint):
-            reply = await client._attempt(_PREFLIGHT, draw=0)
+        attempts = EndpointAttempts(self.ref, self.limits, self.retries)
+        reply = await attempts.make(lambda: client._attempt(_PREFLIGHT, draw=0))
         usage = replace(reply.usage, requests=1)
-        return _spend(usage, self.prices.nano_usd(self.ref, usage, reply.model))
+        cost = self.prices.nano_usd(self.ref, usage, reply.model)
+        return _spend(usage, cost) + self._spend(attempts.wasted)
 
     async def _perform(
         self, request: ChatRequest, draw: int, effects: Effects
     ) -> Receipt[_Answered]:
-        attempts = EndpointAttempts(self.ref.endpoint, self.limits, self.retries)
+        attempts = EndpointAttempts(self.ref, self.limits, self.retries)
 
         async def post() -> ChatReply:
             return await attempts.make(lambda: self._attempt(request, draw))

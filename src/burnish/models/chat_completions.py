@@ -57,8 +57,6 @@ class ChatCompletions:
         cls, ref: ModelRef, endpoint: Endpoint, client: "AsyncClient | None" = None
     ) -> "ChatCompletions | None":
         """The model; None if it has another protocol or is only known to pydantic-ai."""
-        if ref.row.protocol not in ("openai", "azure"):
-            return None
         family = family_of(ref.row, ref.name, endpoint.address)
         return family and cls(ref, endpoint, family, client)
 

@@ -1,6 +1,5 @@
 """Endpoints: where a model is, the client that calls it, what its failures mean, cloud logins."""
 
-import importlib.util
 import os
 import ssl
 import sys
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 from burnish.core.errors import ConfigError
+from burnish.journal.outages import Cause
 from burnish.models.dotenv import require_own_keys
 from burnish.models.errors import (
     AnswerUnfinished,
@@ -27,8 +27,8 @@ from burnish.models.errors import (
     words_of,
 )
 from burnish.models.http_calls import post_directly
-from burnish.models.model_families import takes_newer_name
-from burnish.models.providers import ProviderProtocol
+from burnish.models.model_families import family_of, takes_newer_name
+from burnish.models.providers import Provider, ProviderProtocol
 from burnish.models.references import (
     ModelRef,
     every_usual_header,
@@ -38,13 +38,14 @@ from burnish.models.references import (
     usual_headers,
 )
 from burnish.system import Redactor
+from burnish.system.extras import install_command, is_importable
 from burnish.system.variables import has_login, secrets_in, variables_in
 
 if TYPE_CHECKING:
     from httpx2 import AsyncBaseTransport, AsyncClient, Request
     from openai import AsyncOpenAI
     from pydantic_ai.models import Model
-    from pydantic_ai.providers import Provider
+    from pydantic_ai.providers import Provider as LibraryProvider
 
 
 _EXTRAS: Mapping[ProviderProtocol, tuple[str, str]] = {
@@ -56,7 +57,7 @@ _EXTRAS: Mapping[ProviderProtocol, tuple[str, str]] = {
     "bedrock": ("bedrock", "boto3"),
     "embedded": ("local", "xllamacpp"),
 }
-"""The extra of burnish that a protocol needs, and the module that it installs."""
+"""The extra of burnish with a protocol's library, and the module that it installs."""
 NO_KEY = "no-key-needed"
 AZURE_V1 = "/openai/v1"
 """The path of OpenAI's own protocol on Azure, which needs no version."""
@@ -103,12 +104,7 @@ class Endpoint:
 
 
 def endpoint_of(ref: ModelRef) -> Endpoint:
-    """The endpoint of a model; ModelRefused if something is missing."""
-    extra, module = _EXTRAS[ref.row.protocol]
-    for needed in ("pydantic_ai", module):
-        if not _importable(needed):
-            message = f"{ref.label} needs the package {needed}, which is not installed"
-            raise ModelRefused(message, remedy=f"pip install 'burnish[{extra}]'")
+    """The endpoint of a model; ModelRefused if its address or its key is missing."""
     parts, version = _parts(ref), ""
     if ref.row.protocol == "azure":
         parts, version = _azure(ref, parts)
@@ -132,17 +128,22 @@ def endpoint_of(ref: ModelRef) -> Endpoint:
     )
 
 
-def missing_extra(protocol: ProviderProtocol) -> str:
-    """The extra to install before a model of this protocol can be called; empty if it is there."""
-    extra, module = _EXTRAS[protocol]
-    return "" if _importable(module) else extra
+def missing_extra(row: Provider, name: str = "", *, address: str = "", tools: bool = False) -> str:
+    """The extra to install before a model can be called; empty if nothing is missing.
+
+    Most models with OpenAI's protocol need none, unless they are offered `tools`.
+    """
+    extra, module = _EXTRAS[row.protocol]
+    plain = not tools and family_of(row, name, address or row.address) is not None
+    return "" if plain or is_importable(module) else extra
 
 
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+def require_library(ref: ModelRef) -> None:
+    """Raise if the library that calls a model is not installed."""
+    extra, module = _EXTRAS[ref.row.protocol]
+    if not is_importable(module):
+        message = f"this request to {ref.label} needs the package {module}, which is not installed"
+        raise ModelRefused(message, remedy=install_command(extra))
 
 
 def _parts(ref: ModelRef) -> SplitResult:
@@ -259,7 +260,7 @@ def _openai(ref: ModelRef, endpoint: Endpoint, client: "AsyncClient") -> "Model[
 
 def _openai_provider(
     ref: ModelRef, endpoint: Endpoint, client: "AsyncClient"
-) -> "Provider[AsyncOpenAI]":
+) -> "LibraryProvider[AsyncOpenAI]":
     from pydantic_ai.providers.azure import AzureProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
@@ -327,6 +328,9 @@ _UNREACHED = {
     "refused": "nothing is listening there",
     "unknown host": "its name cannot be resolved",
 }
+_LATER: Mapping[int, Cause] = {429: "rate limited", 502: "busy", 503: "busy", 529: "busy"}
+_LONGEST = 300
+"""Characters of what an endpoint says of an error."""
 _NOT_FOR_THIS_MODEL = {"unknown_parameter", "unsupported_parameter", "unsupported_value"}
 
 
@@ -441,7 +445,7 @@ class EndpointErrors:
     def _without_connection(self, error: Exception) -> ModelUnavailable:
         cause = unreached(error)
         line = self._line(f"could not be reached: {_UNREACHED.get(cause) or root_of(error)}")
-        return ModelUnavailable(line, unreached=cause)
+        return ModelUnavailable(line, cause=cause)
 
     def _of_status(self, failure: EndpointFailure) -> ModelError:
         status = failure.status
@@ -454,13 +458,14 @@ class EndpointErrors:
                 return self._refused(f"wants a key, and was sent none (HTTP {status})", remedy)
             remedy = f"check the key in {named}" if named else "check its api_key"
             return self._refused(f"refused the key (HTTP {status})", remedy)
-        message = self._line(
-            ": ".join(filter(None, [f"answered HTTP {status}", words_of(failure.body)]))
-        )
+        # Cut when it has no key any more: half of one is in no list.
+        words = self._hidden(words_of(failure.body))[:_LONGEST]
+        message = self._line(": ".join(filter(None, [f"answered HTTP {status}", words])))
         if failure.kind == "quota":
             return ModelRefused(message, remedy="the account is out of credit or over its quota")
         if status in (408, 409, 425, 429) or status >= 500:
-            return ModelUnavailable(message, retry_after=failure.retry_after)
+            cause = _LATER.get(status, "away")
+            return ModelUnavailable(message, retry_after=failure.retry_after, cause=cause)
         if failure.code in _NOT_FOR_THIS_MODEL:
             return ModelRefused(message, remedy="change the model's settings, or use another model")
         # Such as input that a gateway's moderation turned away with a 403.
@@ -475,7 +480,10 @@ class EndpointErrors:
 
     def _line(self, what: str) -> str:
         line = " ".join(f"{self.ref.label} at {self.endpoint.address} {what}".split())
-        return Redactor.from_environment(extra=self.endpoint.secrets).text(line)
+        return self._hidden(line)
+
+    def _hidden(self, text: str) -> str:
+        return Redactor.from_environment(extra=self.endpoint.secrets).text(text)
 
 
 def _users_part(error: Exception) -> str:

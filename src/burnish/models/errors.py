@@ -13,13 +13,10 @@ from socket import gaierror
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from burnish.core.errors import BurnishError
+from burnish.journal.outages import Cause, Setback
 
 if TYPE_CHECKING:
     from burnish.core.cases import Usage  # with pydantic, which the command line loads late
-
-
-Unreached: TypeAlias = Literal["", "unknown host", "refused"]
-"""Why there was no connection, if that is known: its name has no address, or nothing listens."""
 
 
 class ModelUnavailable(ConnectionError):
@@ -31,14 +28,20 @@ class ModelUnavailable(ConnectionError):
         *,
         retry_after: float | None = None,
         usage: "Usage | None" = None,
-        unreached: Unreached = "",
+        cause: Cause = "away",
     ) -> None:
         super().__init__(message)
-        self.unreached: Unreached = unreached
+        self.cause: Cause = cause
         self.retry_after = retry_after
         """Seconds the endpoint asked to wait."""
         self.usage = usage
         """What an answer that cannot be used cost; None if there was no answer."""
+
+    @property
+    def setback(self) -> Setback:
+        """How another attempt may succeed."""
+        cause = self.cause if self.usage is None else "unusable"
+        return Setback(cause=cause, requested=self.retry_after)
 
 
 class ModelRejected(ValueError):
@@ -137,8 +140,6 @@ def _is_moderated(body: object) -> bool:
     return any(_field(metadata, name) is not None for name in ("flagged_input", "reasons"))
 
 
-_LONGEST = 300
-
 _SECONDS = re.compile(r"\d+(?:\.\d+)?")
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
@@ -156,7 +157,7 @@ def words_of(body: object) -> str:
     message = _field(inside(body), "message")
     if not isinstance(message, str) or "<" in message[:20]:
         return ""
-    return " ".join(message.split())[:_LONGEST]
+    return " ".join(message.split())
 
 
 def wait_of(headers: Mapping[str, str] | None, body: object) -> float | None:
@@ -195,14 +196,14 @@ def first_cause(error: BaseException) -> BaseException:
     return error
 
 
-def unreached(error: BaseException) -> Unreached:
+def unreached(error: BaseException) -> Cause:
     """Why an HTTP client got no connection, from the errors behind its own."""
     for cause in _causes(error):
         if isinstance(cause, gaierror):
             return "unknown host"
         if isinstance(cause, ConnectionRefusedError):
             return "refused"
-    return ""
+    return "away"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

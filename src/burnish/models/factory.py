@@ -21,9 +21,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 
 from burnish.core.content import AboveZero, AtLeastOne, NotNegative, Places, Share
-from burnish.core.errors import ConfigError
-from burnish.journal.limits import EndpointLimit, Limits, Patience, RetryPolicy
+from burnish.core.errors import ConfigError, MissingExtra
+from burnish.journal.limits import EndpointLimit, Limits
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import RETRIES, Backend, ModelClient, Prices
+from burnish.models.endpoints import missing_extra
 from burnish.models.providers import Price, Provider, all_providers, find_provider
 from burnish.models.references import (
     ModelRef,
@@ -31,6 +33,7 @@ from burnish.models.references import (
     key_reference,
     usual_address,
 )
+from burnish.system.extras import install_command
 from burnish.system.settings import Settings
 from burnish.system.variables import expand_variables, expanded_secrets, variables_in
 
@@ -230,16 +233,29 @@ class ModelUse:
 
     client: ModelClient
     roles: tuple[str, ...]
+    tools: bool = False
+    """Whether it is offered tools."""
 
     @property
     def model(self) -> ModelRef:
         """The model at its endpoint, without the settings that differ between roles."""
         return replace(self.client.ref, settings=ModelSettings(), price=None)
 
-    def also_for(self, roles: Iterable[str]) -> "ModelUse":
-        """This model, asked for these roles besides its own."""
-        every = dict.fromkeys((*self.roles, *roles))
-        return replace(self, roles=tuple(sorted(every, key=lambda role: role != AGENT)))
+    def also(self, other: "ModelUse") -> "ModelUse":
+        """This model, asked for the roles of another use of it besides its own."""
+        every = dict.fromkeys((*self.roles, *other.roles))
+        roles = tuple(sorted(every, key=lambda role: role != AGENT))
+        return replace(self, roles=roles, tools=self.tools or other.tools)
+
+    def __str__(self) -> str:
+        who = f"{', '.join(self.roles)}: " if self.roles else ""
+        return f"{who}{self.client.ref.label}{' with tools' if self.tools else ''}"
+
+    @property
+    def missing_extra(self) -> str:
+        """The extra to install before it can be asked; empty if nothing is missing."""
+        ref = self.client.ref
+        return missing_extra(ref.row, ref.name, address=ref.address, tools=self.tools)
 
     @property
     def is_embedded(self) -> bool:
@@ -251,8 +267,18 @@ def every_model(uses: Iterable[Iterable[ModelUse]]) -> list[ModelUse]:
     """Each model once, with all of its roles; that of the agent first."""
     models: dict[ModelRef, ModelUse] = {}
     for use in chain.from_iterable(uses):
-        models[use.model] = models.get(use.model, use).also_for(use.roles)
+        models[use.model] = models.get(use.model, use).also(use)
     return sorted(models.values(), key=lambda use: AGENT not in use.roles)
+
+
+def missing_libraries(uses: Iterable[ModelUse]) -> MissingExtra | None:
+    """What to install before these models can be asked, as an error; None if nothing is missing."""
+    missing = [(use, extra) for use in uses if (extra := use.missing_extra)]
+    if not missing:
+        return None
+    message = "; ".join(f"{use} needs the extra '{extra}'" for use, extra in missing)
+    extras = sorted({extra for _, extra in missing})
+    return MissingExtra(f"{message}, which is not installed", remedy=install_command(*extras))
 
 
 class Models:
@@ -267,18 +293,22 @@ class Models:
         prices: Prices | None = None,
         limits: Limits | None = None,
         retries: RetryPolicy = RETRIES,
-        patience: Patience | None = None,
         backends: Mapping[str, Backend] | None = None,
     ) -> None:
         self.prices = prices or Prices()
         self.limits = limits or Limits(_DEFAULT_LIMITS)
         self._retries = retries
-        self._patience = patience or Patience()
         self._doubles = dict(backends or {})
         self._made: dict[str, Backend] = {}
         self._keys: set[str] = set()
         self._uses: dict[ModelRef, ModelUse] = {}
         self._addresses: set[str] = set()
+
+    def with_backend(self, provider: str, backend: Backend) -> Self:
+        """These models, with another backend for one provider."""
+        models = self.for_run()
+        models._doubles = {**self._doubles, provider: backend}
+        return models
 
     def for_run(self) -> Self:
         """These models for one run, whose `uses` are not those of other runs with them."""
@@ -287,11 +317,16 @@ class Models:
         return models
 
     def client(
-        self, ref: ModelRef, settings: ModelSettings | None = None, *, role: str = "model"
+        self,
+        ref: ModelRef,
+        settings: ModelSettings | None = None,
+        *,
+        role: str = "model",
+        tools: bool = False,
     ) -> ModelClient:
         """A client for a model; `settings` are defaults for what the reference leaves open.
 
-        `role` is what it is asked for, in plans and messages.
+        `role` is what it is asked for, in plans and messages; `tools` says that it is offered some.
         """
         self._keys.update(variables_in(ref.api_key))
         self._addresses.add(ref.base_url)
@@ -304,11 +339,10 @@ class Models:
             prices=self.prices,
             limits=self.limits,
             retries=self._retries,
-            patience=self._patience,
         )
         if ref.provider not in self._doubles:
-            use = ModelUse(client=client, roles=())
-            self._uses[use.model] = self._uses.get(use.model, use).also_for([role])
+            use = ModelUse(client=client, roles=(role,), tools=tools)
+            self._uses[use.model] = self._uses.get(use.model, use).also(use)
         return client
 
     def uses(self) -> tuple[ModelUse, ...]:
@@ -359,7 +393,7 @@ class ModelsBlock(Settings):
     limits: dict[str, LimitBlock] = Field(default_factory=dict[str, LimitBlock])
     """By provider or base_url."""
     attempts: AtLeastOne = RETRIES.attempts
-    """How often a call is tried before its result counts as missing."""
+    """How often a call is tried while others are answered, before its result is missing."""
 
     def models(self, limits: Limits | None = None) -> Models:
         """The models; `limits` replace those of the endpoints in this block."""

@@ -42,7 +42,7 @@ from burnish.models.dotenv import (
 from burnish.models.embedded.files import KNOWN, find_model, require_model
 from burnish.models.endpoints import missing_extra
 from burnish.models.errors import ModelRefused
-from burnish.models.providers import HealthRequest, Provider, all_providers
+from burnish.models.providers import BUILT_IN, HealthRequest, Provider, all_providers
 from burnish.models.references import usual_address
 from burnish.system import Redactor, file_system_of, is_network_file_system
 from burnish.system.extras import (
@@ -192,6 +192,7 @@ def _trouble(error: OSError | HTTPException, seconds: float) -> str:
 
 
 _LOCAL_SECONDS = 1.0
+_EMBEDDED = next(row for row in BUILT_IN if row.protocol == "embedded")
 
 
 def embedded_model(site: HealthSite) -> HealthFinding:
@@ -202,10 +203,10 @@ def embedded_model(site: HealthSite) -> HealthFinding:
         require_model(name, site.environ)
     except ModelRefused as error:
         state = "absent" if find_model(name, site.environ) is None else "wrong"
-        extra = missing_extra("embedded")
+        extra = missing_extra(_EMBEDDED)
         remedy = f"{install_command(extra)}, then {error.remedy}" if extra else error.remedy
         return replace(finding, state=state, told=error.message, remedy=remedy)
-    if extra := missing_extra("embedded"):
+    if extra := missing_extra(_EMBEDDED):
         message = "its file is here, but not the library that runs it"
         return replace(finding, state="absent", told=message, remedy=install_command(extra))
     return finding
@@ -265,7 +266,7 @@ def _checked_models(site: HealthSite) -> Iterator[HealthFinding]:
     for each in remembered(site.home):
         where = f"{each.address}: " if each.address else ""
         state = "ok" if each.form is not None and each.counts_tokens else "wrong"
-        remedy = "" if state == "ok" else f"check it again: burnish models check {each.model}"
+        remedy = "" if state == "ok" else f"check it again: `burnish models check {each.model}`"
         told = f"{where}{each.summary}"
         yield HealthFinding(area="models", name=each.model, state=state, told=told, remedy=remedy)
 
@@ -296,7 +297,7 @@ def _service(row: Provider, where: str, answer: _ProbeAnswer, listing: str) -> H
 
 def _with_library(finding: HealthFinding, row: Provider) -> HealthFinding:
     """The finding, unless a library is missing without which the model cannot be called."""
-    extra = missing_extra(row.protocol)
+    extra = missing_extra(row)
     if not extra:
         return finding
     message = f"{finding.told}, but its library is not installed"
@@ -424,7 +425,7 @@ def _libraries() -> Iterator[HealthFinding]:
         if (installed := installed_version(name)) is not None:
             yield replace(finding, told=installed)
         else:
-            remedy = "install burnish again: pip install --force-reinstall burnish"
+            remedy = f"install burnish again: {install_command()}"
             yield replace(finding, state="wrong", remedy=remedy)
 
 

@@ -46,7 +46,9 @@ _ONLY_IF_ASKED = re.compile(
 
 
 def family_of(row: Provider, name: str, address: str) -> Family | None:
-    """The family of a model; None if only pydantic-ai knows what it expects."""
+    """The family of a model; None for another protocol, or if only pydantic-ai knows it."""
+    if row.protocol not in ("openai", "azure"):
+        return None
     own = address == row.address
     sdk = row.sdk if row.sdk_elsewhere or own else ""
     if row.protocol == "azure":

@@ -28,6 +28,8 @@ from burnish.models.endpoints import (
     endpoint_of,
     failures,
     http_client,
+    missing_extra,
+    require_library,
     status_failure,
 )
 from burnish.models.errors import EndpointFailure, ModelError, ModelRefused, words_of
@@ -133,6 +135,7 @@ class WireBackend:
         self, ref: ModelRef, endpoint: Endpoint, client: "AsyncClient", lane: int
     ) -> "LibraryModel":
         """Shared by references that only differ in their settings."""
+        require_library(ref)
         from burnish.models.conversation import LibraryModel
 
         identity = (*_identity(ref, endpoint), endpoint.answer_bytes, lane)
@@ -302,6 +305,8 @@ def _require_settings(ref: ModelRef, endpoint: Endpoint) -> None:
     _refuse_lost(ref, [name for name in settings if name in own])
     if not settings or ref.row.protocol == "bedrock":  # whose library drops none of the others
         return
+    if missing_extra(ref.row, ref.name, address=endpoint.address):
+        return  # without its library it is not asked
     fields = _first_body(ref, endpoint)
     fields = {**fields, **fields.get("generationConfig", {})}
     values = {**settings, "stop": list(ref.settings.stop)}

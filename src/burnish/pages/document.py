@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 from markdown_it import MarkdownIt
 
 from burnish.core.content import Json
-from burnish.core.errors import MissingExtra
 from burnish.core.formatting import CHANGED, Heading, Page, Section
 from burnish.reports.rendering import to_markdown
 from burnish.system import write_atomic
+from burnish.system.extras import is_importable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -169,10 +169,16 @@ def _escaped(text: str) -> str:
 
 
 _HERE = Path(__file__).parent
-_LIBRARIES = ("jinja2", "plotly")
-STATIC = {"page.css": "text/css", "page.js": "text/javascript", "plotly.js": "text/javascript"}
-"""The files that served pages load, with their types."""
 _PLOTLY = "plotly.js"
+_SCRIPT = "text/javascript"
+STATIC = {
+    "page.css": "text/css",
+    **({_PLOTLY: _SCRIPT} if is_importable("plotly") else {}),
+    "page.js": _SCRIPT,
+}
+"""The files that served pages load, with their types."""
+_HAS_CHARTS = _PLOTLY in STATIC
+"""Whether charts are drawn; without the extra `view`, a page has their tables alone."""
 _STYLE_ID = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 _EMPTY = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 """The hash of nothing: plotly makes an empty style element and fills it rule by rule."""
@@ -196,19 +202,6 @@ DOWNLOAD = ("Content-Disposition", f'attachment; filename="{DOWNLOADED}"')
 """The header of a page that browsers store instead of showing it."""
 
 
-def can_render() -> bool:
-    """Whether the extra `view` is installed."""
-    return all(find_spec(name) is not None for name in _LIBRARIES)
-
-
-def require_view() -> None:
-    """Raise if the extra `view` is not installed."""
-    if not can_render():
-        raise MissingExtra(
-            "pages for the browser need jinja2 and plotly", remedy="pip install 'burnish[view]'"
-        )
-
-
 @cache
 def static_file(name: str) -> str:
     """The content of one of the files of `STATIC`."""
@@ -230,7 +223,7 @@ def _unwanted_styles() -> tuple[str, ...]:
 
     The policy would block them, with an error in the console of every reader.
     """
-    found = set(_STYLE_ID.findall(_script().read_bytes()))
+    found = set(_STYLE_ID.findall(_script().read_bytes())) if _HAS_CHARTS else set[bytes]()
     return tuple(sorted(each.decode() for each in found))
 
 
@@ -272,13 +265,12 @@ def write_document(path: Path, bare: str) -> None:
     The script is larger than everything else. As bytes it is in memory once, and not in a text of
     two bytes a character that is copied with every piece around it.
     """
-    before, _, after = bare.partition(_MARK)
-    write_atomic(path, [before, _script().read_bytes(), after])
+    before, mark, after = bare.partition(_MARK)
+    write_atomic(path, [before, _script().read_bytes() if mark else "", after])
 
 
 def render(template: str, context: Mapping[str, object], *, place: Place = ALONE) -> str:
     """A whole document. Every text in the context is escaped."""
-    require_view()
     environment = _environment()
     shared: dict[str, object] = {
         "key": "",
@@ -295,7 +287,7 @@ def render(template: str, context: Mapping[str, object], *, place: Place = ALONE
 
 def _alone_policy() -> str:
     """The policy of a stand-alone file: exactly our own scripts and styles, and no connection."""
-    scripts = f"{_digest(_PLOTLY)} {_digest('page.js')}"
+    scripts = " ".join(_digest(name) for name, kind in STATIC.items() if kind == _SCRIPT)
     style = _digest("page.css")
     return (
         f"default-src 'none'; script-src {scripts}; style-src {style} {_EMPTY}; img-src data:; "
@@ -371,6 +363,10 @@ def _environment() -> "Environment":
 
     tests["failing"] = failing
     shared.update(
-        verbatim=verbatim, shown=shown, group_names=GROUPS, unwanted_styles=_unwanted_styles
+        verbatim=verbatim,
+        shown=shown,
+        group_names=GROUPS,
+        has_charts=_HAS_CHARTS,
+        unwanted_styles=_unwanted_styles,
     )
     return environment

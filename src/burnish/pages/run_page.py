@@ -10,7 +10,7 @@ from typing import Literal
 
 from burnish.core.cases import Dataset, Outcome, Split, Trace
 from burnish.core.content import Json, codec
-from burnish.core.errors import ConfigError, FileTrouble
+from burnish.core.errors import ConfigError, FileTrouble, in_shell
 from burnish.core.formatting import Drawing, duration, moment, number, spending, visible
 from burnish.datasets.checks import check, smallest_difference
 from burnish.metrics.agreement import CheckedJudge
@@ -29,7 +29,6 @@ from burnish.pages.document import (
     DOWNLOADED,
     Chapter,
     Place,
-    can_render,
     chapters,
     render,
     write_document,
@@ -542,7 +541,7 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
 def _by_command(run: RunRecord) -> Adoption:
     if run.best is None or run.best is run.baseline:
         return Adoption()
-    return Adoption(command=f"burnish adopt {run.header.id}")
+    return Adoption(command=f"burnish adopt {in_shell(run.header.id)}")
 
 
 _USES = {
@@ -598,5 +597,5 @@ def evaluation_of(run: RunRecord) -> EvalReport | None:
 
 
 def is_automatic() -> bool:
-    """Whether runs write report.html when they end: the extra is there, and nobody said never."""
-    return os.environ.get(_SWITCH, "") != "never" and can_render()
+    """Whether runs write report.html when they end: nobody said never."""
+    return os.environ.get(_SWITCH, "") != "never"

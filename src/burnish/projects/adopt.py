@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from burnish.core.content import short_id
-from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked
+from burnish.core.errors import ConfigError, FileTrouble, Problem, RunLocked, in_shell
 from burnish.core.formatting import shorten
 from burnish.core.surfaces import Change, Value, diff, value_key
 from burnish.core.trials import TrialRow
@@ -223,7 +223,7 @@ def plan_undo(run: RunRecord, *, file: Path | None = None, force: bool = False) 
     """
     record = Adopted.read(run.folder)
     if record is None:
-        remedy = f"adopt it first: `burnish adopt {run.header.id}`"
+        remedy = f"adopt it first: `burnish adopt {in_shell(run.header.id)}`"
         message = f"run {run.header.id} was not adopted"
         raise ConfigError([Problem(message=message, remedy=remedy)])
     _require_inside(run, record.places, file)
@@ -263,7 +263,7 @@ def _adopted_already(run: RunRecord, row: TrialRow) -> str:
     if record.candidate == row.trial.candidate.id:
         return f"trial {row.number} has been adopted since {record.at}"
     message = f"trial {record.trial} of this run is already adopted, not trial {row.number}"
-    remedy = f"put it back first: `burnish adopt {run.header.id} --undo`"
+    remedy = f"put it back first: `burnish adopt {in_shell(run.header.id)} --undo`"
     raise ConfigError([Problem(message=message, remedy=remedy)])
 
 

@@ -1,7 +1,7 @@
 """Agents of the user's own code as targets: called, recorded, or of a known framework."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -9,11 +9,10 @@ from pydantic import Field
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json
-from burnish.core.errors import ConfigError, MissingExtra, Problem
-from burnish.core.surfaces import AGENT_SURFACES, NumberSurface, Surface
-from burnish.datasets.formats import read_some_cases
+from burnish.core.errors import ConfigError, MissingExtra, Problem, in_shell
+from burnish.core.surfaces import AGENT_SURFACES, NumberSurface, Surface, Value
 from burnish.datasets.labels import read_labelled
-from burnish.datasets.splits import split
+from burnish.datasets.splits import divided
 from burnish.metrics.files import MetricList, MetricsRead
 from burnish.models.references import ModelRef
 from burnish.projects.called_blocks import CalledBlock, CommandBlock, HttpBlock, PythonBlock
@@ -21,6 +20,7 @@ from burnish.projects.evaluation_setup import (
     User,
     measured_cases,
     metric_blocks,
+    read_case_file,
     read_metrics,
     read_splits,
     simulated_user,
@@ -29,15 +29,26 @@ from burnish.projects.evaluation_setup import (
 from burnish.projects.file_kinds import RECORDED_METRICS
 from burnish.projects.source_code import SourceHomes
 from burnish.runs.directory import Header
+from burnish.runs.evaluation import is_closable
 from burnish.runs.homes import Homes
-from burnish.runs.plugins import STEPS, Ability, Building, StrategyPlugin, TargetParts, TargetPlugin
+from burnish.runs.plugins import (
+    COSTS,
+    STEPS,
+    Ability,
+    Building,
+    StrategyPlugin,
+    TargetParts,
+    TargetPlugin,
+)
 from burnish.runs.spec import TargetSpec
 from burnish.system import validate_config
 from burnish.system.config import near
+from burnish.system.extras import install_command
 from burnish.system.settings import Access, Door, Text
 from burnish.system.user_code import file_fingerprint, load_function, load_object
 from burnish.targets.callables import CallableTarget, CallingTarget
 from burnish.targets.callables.target import RecordedTarget, notes_for, price_notes
+from burnish.targets.callables.texts import UNIT, ScoredText
 from burnish.targets.frameworks.adapters import KNOWN, FrameworkTarget, adapter_for
 
 
@@ -136,7 +147,7 @@ class RecordedPlugin(TargetPlugin):
         def read() -> tuple[Case, ...]:
             if spec.labelled:
                 return tuple(reply.case for reply in read_labelled(path))
-            return read_some_cases(path)
+            return read_case_file(building, path)
 
         cases = problems.as_raised(read, ())
         if problems.found:
@@ -164,11 +175,11 @@ def _unfit(
     bare = [case.id for case in cases if case.recorded is None]
     if bare:
         message = f"{len(bare)} of {len(cases)} cases have no recorded reply"
-        remedy = "name the agent that should answer them: burnish eval AGENT --cases FILE"
+        remedy = "name the agent that should answer them: `burnish eval AGENT --cases FILE`"
         yield Problem(
             where=path.name, message=f"{message} ({', '.join(bare[:3])}, …)", remedy=remedy
         )
-    if building.spec.data.cases or building.cases is not None:
+    if building.spec.data.cases or building.live.dataset is not None:
         message = f"{path.name} contains recorded cases itself, so --cases has no effect"
         yield Problem(where="--cases", message=message)
     if not metric_file.exists():
@@ -280,7 +291,7 @@ def loaded_agent(reference: str, folder: Path) -> tuple[object, str | None]:
             raise
         raise MissingExtra(
             f"agent {reference}: its library is not installed: there is no module '{absent}'",
-            remedy=f"pip install 'burnish[{extra}]'",
+            remedy=install_command(extra),
         ) from error
     if agent is None:
         module, _, name = reference.partition(":")
@@ -331,7 +342,7 @@ class FrameworkPlugin(TargetPlugin):
         spec: FrameworkSpec = building.spec.target
         dataset, notes = _dataset(building, spec, strategy)
         cases = [] if dataset is None else [case for each in Split for case in dataset.cases(each)]
-        target = building.live or _target(building, spec, cases)
+        target = building.live.target or _target(building, spec, cases)
         described = building.spec.metrics.blocks or building.spec.metrics.file is not None
         usual = MetricsRead(blocks=validate_config(_EQUALITY, MetricList, source="metrics").root)
         metrics = read_metrics(building, cases, own=usual)
@@ -340,7 +351,8 @@ class FrameworkPlugin(TargetPlugin):
         assert isinstance(target, CallingTarget)
         if strategy.proposes and not isinstance(target, FrameworkTarget):
             message = "this is a function, and burnish cannot see its texts"
-            remedy = f"{KNOWN}; for a function: --agent {spec.agent.call} --prompt NAME=FILE"
+            call = in_shell(spec.agent.call)
+            remedy = f"{KNOWN}; for a function: --agent {call} --prompt NAME=FILE"
             building.problems.add("target.agent", message, remedy)
         if not described:
             notes = (*notes, "no metrics were named: a reply must equal the expected answer")
@@ -365,7 +377,7 @@ class FrameworkPlugin(TargetPlugin):
             cases_demonstrate=target.adapter.demonstrates,
             noisy=tuple(s.id for s in target.surfaces if isinstance(s, NumberSurface)),
             left_out=tuple(name for name in ids if spec.tune and name not in spec.tune),
-            record=_homes(target, building.folder).record(),
+            record=_homes(target.name, target.baseline.values, building.folder).record(),
             notes=(
                 *notes,
                 *_part_notes(target),
@@ -373,6 +385,40 @@ class FrameworkPlugin(TargetPlugin):
                 *price_notes(target),
                 *metric_blocks(building).notes,
             ),
+        )
+
+    def homes(self, header: Header) -> Homes | None:
+        return SourceHomes.of(header)
+
+
+class FunctionPlugin(TargetPlugin):
+    """A function with the texts that a program passes to it, or a target of the program's own."""
+
+    kind: ClassVar[str] = "function"
+    abilities: ClassVar[tuple[Ability, ...]] = (STEPS, COSTS)
+    unsearched: ClassVar[str] = "measure it: burnish.evaluate(…)"
+    runs_elsewhere: ClassVar[bool] = False
+    takes_cases: ClassVar[bool] = False
+
+    def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
+        target, dataset = building.live.target, read_splits(building, strategy)
+        if target is None or dataset is None:
+            message = "only a program can pass a function: burnish.optimize(function, …)"
+            building.problems.add("target.kind", message)
+            return None
+        texts = {k: v for k, v in target.baseline.values.items() if isinstance(v, str)}
+        called = isinstance(target, CallingTarget)
+        cases = [case for split in Split for case in dataset.cases(split)]
+        return TargetParts(
+            target=target,
+            dataset=dataset,
+            metrics=building.live.metrics,
+            written="the texts",
+            unit=UNIT if isinstance(target, ScoredText) else "",
+            cases_demonstrate=not isinstance(target, ScoredText),
+            record=_homes(getattr(target, "call", ""), texts, building.folder).record(),
+            notes=notes_for(target, cases) if called else (),
+            resources=(target,) if is_closable(target) else (),
         )
 
     def homes(self, header: Header) -> Homes | None:
@@ -393,7 +439,7 @@ def _dataset(
     """The cases: as named, or those of one file divided into splits."""
     data = building.spec.data
     file = spec.cases or (data.cases[0].file if len(data.cases) == 1 else None)
-    if not strategy.proposes or data.train or data.holdout:
+    if not strategy.proposes or building.live.dataset or data.train or data.holdout:
         return read_splits(building, strategy), ()
     if file is None:
         message = "there are no cases"
@@ -401,20 +447,15 @@ def _dataset(
         building.problems.add("target.cases", message, remedy)
         return None, ()
 
-    def divided() -> tuple[Dataset, tuple[str, ...]]:
-        cases = read_some_cases(building.path(file))
-        made = split(cases, seed=building.spec.execution.seed)
+    def splits() -> tuple[Dataset, tuple[str, ...]]:
+        cases = read_case_file(building, building.path(file))
+        made = divided(cases, seed=building.spec.execution.seed, source=Path(file).name)
         scenarios = building.spec.metrics.user_simulator is not None
-        if not made.dataset.holdout:
-            message = f"{len(cases)} cases are too few to divide into train, holdout and test"
-            remedy = "add cases, or name a file for each: --train FILE --holdout FILE"
-            raise ConfigError([Problem(where=file, message=message, remedy=remedy)])
         if problems := list(unfit_cases(made.dataset, scenarios=scenarios)):
             raise ConfigError(problems[:3])
-        sizes = ", ".join(f"{each} {len(made.dataset.cases(each))}" for each in Split)
-        return made.dataset, (f"{Path(file).name} is divided by its content: {sizes}", *made.notes)
+        return made.dataset, made.notes
 
-    return building.problems.as_raised(divided, (None, ()))
+    return building.problems.as_raised(splits, (None, ()))
 
 
 def _own_model(target: FrameworkTarget) -> tuple[ModelRef | None, str]:
@@ -435,9 +476,12 @@ def _part_notes(target: FrameworkTarget) -> Iterator[str]:
     yield f"found in this agent of {target.adapter.library}: {names or 'nothing to edit'}"
 
 
-def _homes(target: FrameworkTarget, folder: Path) -> SourceHomes:
-    """Where the values are: looked for in the agent's module, and in others beside it."""
-    module = target.name.partition(":")[0]
+def _homes(call: str, values: Mapping[str, Value], folder: Path) -> SourceHomes:
+    """Where the values are: looked for in the agent's module, and in others beside it.
+
+    `call` is the agent as `module:name`.
+    """
+    module, _, name = call.partition(":")
     loaded = sys.modules.get(module)
     source = getattr(loaded, "__file__", None)
     main = Path(source) if source else None
@@ -448,8 +492,8 @@ def _homes(target: FrameworkTarget, folder: Path) -> SourceHomes:
         path = Path(file) if isinstance(file, str) and file.endswith(".py") else None
         if path is not None and _is_own(path, home):
             files[path] = None
-    values = home / f"{module.rpartition('.')[2]}.values.json"
-    return SourceHomes.find(target.baseline.values, list(files), values)
+    stem = name.partition(".")[0] if module == "__main__" else module.rpartition(".")[2]
+    return SourceHomes.find(values, list(files), home / f"{stem or 'texts'}.values.json")
 
 
 def _is_own(path: Path, home: Path) -> bool:

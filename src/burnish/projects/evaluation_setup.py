@@ -11,6 +11,8 @@ from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, PriceUnknown, Problem
 from burnish.core.protocols import Metric, Role
+from burnish.datasets.agent_cases import CaseFile
+from burnish.datasets.columns import columns_words
 from burnish.datasets.formats import read_cases, read_some_cases
 from burnish.metrics.eval_metrics import MetricItem
 from burnish.metrics.files import AgentMetric, MetricsRead, make_agent_metrics, read_metric_file
@@ -18,6 +20,8 @@ from burnish.metrics.judged import check_judges
 from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import NextRemark, TalkSoFar, user_simulator
+from burnish.models.factory import Models
+from burnish.models.references import ModelRef
 from burnish.models.roles import in_force
 from burnish.runs.directory import RunRecord, known_runs
 from burnish.runs.plugins import Building, StrategyPlugin
@@ -36,10 +40,11 @@ def stored_cases(run: RunRecord) -> Dataset | None:
         return None
     data, source = _mapping(spec.get("data")), _mapping(spec.get("source"))
     home = Path(str(source.get("folder") or run.folder))
-    splits = {split: _read(data.get(split.value), home) for split in Split}
+    columns = {name: str(data.get(name) or "") for name in ("input", "expected")}
+    splits = {split: _read(data.get(split.value), home, columns) for split in Split}
     if not splits[Split.TRAIN]:
         # Agent files have their cases inside, unless they name a file.
-        splits[Split.TRAIN] = _read(data.get("cases") or source.get("file"), home)
+        splits[Split.TRAIN] = _read(data.get("cases") or source.get("file"), home, columns)
     if not any(splits.values()):
         return None
     return Dataset(
@@ -47,14 +52,14 @@ def stored_cases(run: RunRecord) -> Dataset | None:
     )
 
 
-def _read(sets: Json, home: Path) -> tuple[Case, ...]:
+def _read(sets: Json, home: Path, columns: Mapping[str, str]) -> tuple[Case, ...]:
     named: Sequence[Json] = sets if isinstance(sets, list) else [sets]
     cases: list[Case] = []
     for each in named:
         file = each.get("file") if isinstance(each, dict) else each
         if isinstance(file, str) and file:
             with suppress(BurnishError, OSError):
-                cases += read_cases(home / file).cases
+                cases += read_cases(home / file, **columns).cases
     return tuple(cases)
 
 
@@ -90,6 +95,9 @@ def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
     if not strategy.proposes:
         return Dataset(train=measured_cases(building))
     problems, data = building.problems, building.spec.data
+    if (live := building.live.dataset) is not None:
+        problems.found += list(unfit_cases(live, scenarios=_plays_users(building)))[:3]
+        return live
     sets = {split: getattr(data, name) for split, name in _SPLITS.items()}
     for split in (Split.TRAIN, Split.HOLDOUT):
         if not sets[split]:
@@ -99,8 +107,12 @@ def read_splits(building: Building, strategy: StrategyPlugin) -> Dataset | None:
             problems.add(f"data.{key}", f"there are no cases for {key}", remedy)
     if not (sets[Split.TRAIN] and sets[Split.HOLDOUT]):
         return None
-    scenarios = building.spec.metrics.user_simulator is not None
+    scenarios = _plays_users(building)
     return problems.as_raised(lambda: _dataset(building, sets, scenarios=scenarios), None)
+
+
+def _plays_users(building: Building) -> bool:
+    return building.spec.metrics.user_simulator is not None
 
 
 def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
@@ -108,8 +120,8 @@ def measured_cases(building: Building, key: str = "train") -> tuple[Case, ...]:
 
     `key` is the key of the file that names them.
     """
-    if building.cases is not None:
-        return building.cases
+    if building.live.dataset is not None:
+        return building.live.dataset.train
     problems, data = building.problems, building.spec.data
     named = next((name for name in ("cases", "train") if getattr(data, name)), None)
     if named is None:
@@ -156,9 +168,23 @@ def _dataset(
     return dataset
 
 
+def read_case_file(building: Building, path: Path) -> tuple[Case, ...]:
+    """The cases of a file; which columns were taken is noted."""
+    file = read_some_cases(path, **building.spec.data.columns)
+    note_columns(building, file, path.name)
+    return file.cases
+
+
+def note_columns(building: Building, file: CaseFile, name: str) -> None:
+    """Note which columns of a file were taken, if their names alone do not tell."""
+    if words := columns_words(file, name):
+        # Most often all files of a run have the same ones.
+        building.columns.setdefault(str(file.columns), words)
+
+
 def _read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:
     path = building.path(cases.file)
-    by_name = {case.id: case for case in read_some_cases(path)}
+    by_name = {case.id: case for case in read_case_file(building, path)}
     names = cases.cases or tuple(by_name)
     problems = [
         Problem(where=str(path), message=f"no case '{name}'", remedy=near(name, list(by_name)))
@@ -199,6 +225,21 @@ def named_user(building: Building) -> User | None:
     return building.problems.attempt("metrics.user_simulator", user, None)
 
 
+def player_for(cases: Sequence[Case], named: ModelRef | None, models: Models) -> User | None:
+    """The simulated user, if a case is a scenario."""
+    scenarios = [case for case in cases if case.scenario is not None and case.recorded is None]
+    if not scenarios:
+        return None
+    if named is None:
+        from burnish.targets.callables.target import no_player
+
+        raise ConfigError([no_player(scenarios[0])])
+    prompt = in_force(USER_SIMULATOR, Path.cwd())
+    client = models.client(named, prompt.settings, role=USER_SIMULATOR)
+    client.check()
+    return user_simulator(client, prompt)
+
+
 def read_metrics(
     building: Building,
     cases: Sequence[Case],
@@ -214,6 +255,8 @@ def read_metrics(
     `replies_only` rejects those that look at tools; `folder` is where graders are, if not next to
     the file. It is a problem if there are no metrics.
     """
+    if building.live.metrics:
+        return building.live.metrics
     problems, spec = building.problems, building.spec.metrics
     described = own is None or spec.blocks or spec.file is not None
     at, read = "metrics.blocks" if described else own_at, metric_blocks(building, own)

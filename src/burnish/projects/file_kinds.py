@@ -30,6 +30,7 @@ _COMMON = {
     "concurrency": "execution.concurrency",
     "confirm": "execution.confirm",
     "time_limit": "execution.time_limit",
+    "wait_minutes": "execution.wait_minutes",
     "retry": "execution.retry",
     "infrastructure_errors": "execution.infrastructure_errors",
     "repeats": "strategy.settings.repeats",
@@ -45,6 +46,8 @@ _COMMON = {
     "train": "data.train",
     "holdout": "data.holdout",
     "sealed": "data.test",
+    "input": "data.input",
+    "expected": "data.expected",
 }
 """What files of several kinds have in common."""
 
@@ -319,6 +322,7 @@ class SuiteFile(Dialect):
         "concurrency": "execution.concurrency",
         "confirm": "execution.confirm",
         "time_limit": "execution.time_limit",
+        "wait_minutes": "execution.wait_minutes",
         "budget": "budget",
     }  # fmt: skip
     block: ClassVar[Mapping[str, str]] = {

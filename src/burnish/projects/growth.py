@@ -339,7 +339,7 @@ class Grower:
     # -- Sources ---------------------------------------------------------------------------------
 
     def _splits(self) -> list[tuple[Case, ...]]:
-        return [read_some_cases(path) for path in self.options.files]
+        return [read_some_cases(path).cases for path in self.options.files]
 
     @property
     def _into(self) -> int:

@@ -26,7 +26,7 @@ from burnish.models.factory import Models
 from burnish.projects.description import describe
 from burnish.projects.dialects import Document, Flags
 from burnish.projects.file_kinds import LabelledReplies
-from burnish.projects.launch import optimize
+from burnish.projects.launch import launch_in
 from burnish.runs.build import build
 from burnish.runs.directory import known_runs
 from burnish.runs.driver import Ending
@@ -72,7 +72,7 @@ class JudgeCheck:
     """Whose labels these are, and how far those people agree."""
 
     def run(self, listeners: Sequence[Listener] = ()) -> JudgeChecked:
-        ending = optimize(self.setup, self.folder, listeners=listeners)
+        ending = launch_in(self.setup, self.folder, listeners=listeners)
         measured = self.measure.evaluation
         if measured is None:
             reason = ending.reason.detail or ending.reason.code

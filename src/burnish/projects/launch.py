@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import JsonValue
 
 from burnish.core.cases import Dataset
-from burnish.core.errors import ConfigError, FileTrouble, Problem, ResumeRefused
+from burnish.core.errors import FileTrouble, ResumeRefused, in_shell
 from burnish.models.factory import Models
 from burnish.projects.description import Request, describe
 from burnish.projects.dialects import Document, Flags
@@ -20,11 +20,11 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import Header
 from burnish.runs.driver import Ending, drive
 from burnish.runs.events import Listener
-from burnish.runs.plugins import strategy_plugin, target_plugin
+from burnish.runs.plugins import LiveParts, strategy_plugin, target_plugin
 from burnish.runs.run import Run
 from burnish.runs.setup import RESULTS as RUN_RESULTS
 from burnish.runs.setup import Setup, resume, start
-from burnish.system.shutdown import notebook_display, run_to_end
+from burnish.system.shutdown import run_to_end
 
 if TYPE_CHECKING:
     from burnish.tracking.trackers import RunTracking
@@ -47,7 +47,7 @@ def launch(open_run: Callable[[], Run], listeners: Sequence[Listener] = ()) -> E
 
 
 def write_page(folder: Path, cases: Dataset, *, only_again: bool = False) -> None:
-    """Write report.html if the extra `view` is installed; a full disk does not fail the run.
+    """Write report.html; a full disk does not fail the run.
 
     With `only_again`, only if there is one.
     """
@@ -58,44 +58,9 @@ def write_page(folder: Path, cases: Dataset, *, only_again: bool = False) -> Non
             write_html(folder, cases=cases)
 
 
-def optimize(
-    setup: object,
-    folder: Path | str,
-    *,
-    listeners: Sequence[Listener] = (),
-    models: Models | None = None,
-    **flags: JsonValue,
-) -> Ending:
-    """Start the run in `folder`, or resume the run that is there.
-
-    `setup` is a Setup, an agent of a known framework, or `module:name` of one; the run of an agent
-    is described by the flags of `burnish optimize`: `cases="x.csv", reflector="openai:gpt-4o"`. A
-    program that was killed continues when it is started again, and one that had finished returns
-    its result again without paying.
-    """
-    made = setup if isinstance(setup, Setup) else _agent_setup(setup, flags, models=models)
-    if display := notebook_display():
-        from burnish.reports.progress import NotebookView
-
-        listeners = (*listeners, NotebookView(display))
-    return launch(lambda: start_or_resume(made, Path(folder)), listeners)
-
-
-def _agent_setup(agent: object, flags: Flags, *, models: Models | None = None) -> Setup:
-    """The run of an agent that a program has, as `burnish optimize` would set it up."""
-    from burnish.projects.called_agents import KNOWN, target_for
-
-    if isinstance(agent, str):
-        return load_project(Path(agent), flags, models=models).setup
-    target = target_for(agent)
-    if target is None:
-        message = f"{type(agent).__module__}.{type(agent).__qualname__} cannot be optimised"
-        raise ConfigError(
-            [Problem(where="optimize", message=message, remedy=f"{KNOWN}, or a Setup")]
-        )
-    named = {"kind": "framework", "name": target.name, "target": target.name}
-    document = Document.of_flags(Path.cwd(), named)
-    return build(describe(document, flags), models=models, live=target)
+def launch_in(setup: Setup, folder: Path | str, *, listeners: Sequence[Listener] = ()) -> Ending:
+    """Start the run in a folder, or resume the one that is there, and run to the end."""
+    return launch(lambda: start_or_resume(setup, Path(folder)), listeners)
 
 
 def start_or_resume(setup: Setup, folder: Path) -> Run:
@@ -168,18 +133,20 @@ def load_project(
     *,
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
+    live: LiveParts | None = None,
     request: Request | None = None,
 ) -> LoadedProject:
     """Read a project file; all problems are reported at once.
 
     A folder stands in for a file if flags say everything. A `request` overrides the file; `models`
-    replace the real ones.
+    replace the real ones, and `live` parts those that are described.
     """
     if path.is_dir():
         document = Document.of_flags(path, {"kind": "prompts"})
     else:
         document = Document.read(path)
-    return _loaded(describe(document, flags, environ=environ, request=request), models)
+    described = describe(document, flags, environ=environ, request=request)
+    return _loaded(described, models, live=live)
 
 
 def reload_project(
@@ -203,10 +170,13 @@ def reload_project(
 
 
 def _loaded(
-    described: RunDescription, models: Models | None, folder: Path | None = None
+    described: RunDescription,
+    models: Models | None,
+    folder: Path | None = None,
+    live: LiveParts | None = None,
 ) -> LoadedProject:
     home = Path(described.spec.source.folder)
-    setup = build(described, models=models, folder=folder)
+    setup = build(described, models=models, live=live, folder=folder)
     return LoadedProject(setup=setup, root=home / RUN_RESULTS)
 
 
@@ -219,7 +189,7 @@ def _of_old_run(
         raise ResumeRefused(
             f"run {header.id} was started from {path}, which no longer exists",
             remedy="put the file back, or give its new location: "
-            f"`burnish optimize FILE --resume {header.id}`",
+            f"`burnish optimize FILE --resume {in_shell(header.id)}`",
         )
     overrides = cast("Mapping[str, JsonValue]", header.project.config.get("overrides") or {})
     ignored = ("agent_folder", "asked", "policy_versions")

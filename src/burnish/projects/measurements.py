@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, cast
 
@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from burnish.core.cases import Case
 from burnish.core.content import Repeats, codec
-from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, Problem, ResumeRefused, in_shell
 from burnish.core.evaluations import Evaluation
 from burnish.core.formatting import Section
 from burnish.core.protocols import DescribedMetric
@@ -49,6 +49,7 @@ from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Event, Listener, Tick
 from burnish.runs.plugins import (
     Building,
+    LiveParts,
     ResultFiles,
     StrategyParts,
     StrategyPlugin,
@@ -66,14 +67,13 @@ from burnish.system import YamlTree, place_inside
 from burnish.system.settings import Access, Door, SettingField
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluated:
     """An agent's outcomes and scores over all cases, and their report."""
 
-    # Left out of the repr: asyncio spells out the result of what it ran, in full.
-    cases: tuple[Case, ...] = field(repr=False)
-    evaluation: Evaluation = field(repr=False)
-    report: EvalReport = field(repr=False)
+    cases: tuple[Case, ...]
+    evaluation: Evaluation
+    report: EvalReport
     """Rows by case, metrics with intervals, totals; `to_json` makes it a file."""
     ending: Ending
     folder: Path | None = None
@@ -92,6 +92,12 @@ class Evaluated:
     def score(self, metric: str) -> float | None:
         """The mean of a metric over cases and repeats; None if nothing was scored."""
         return self.evaluation.mean_of(metric)
+
+    def __repr__(self) -> str:
+        scored = (each for each in self.report.metrics if not each.silent)
+        means = ", ".join(f"{each.metric} {two(each.mean)}" for each in scored)
+        kept = [] if self.folder is None else [f"the run is in {self.folder}"]
+        return "\n".join([verdict(self.report), means, *kept])
 
     def explain(self) -> str:
         """The verdict, and each case that does not pass with expected, actual and reason."""
@@ -274,15 +280,16 @@ def load_measurement(
     *,
     environ: Mapping[str, str] | None = None,
     models: Models | None = None,
-    cases: tuple[Case, ...] | None = None,
+    live: LiveParts | None = None,
     request: Request | None = None,
 ) -> PreparedMeasurement:
     """A measurement of what a file describes; all problems are reported at once.
 
-    `models` replace the real ones, and `cases` those of the file. A `request` overrides the file.
+    `models` replace the real ones, and `live` parts those of the file. A `request` overrides the
+    file.
     """
     description = describe_measurement(path, flags, environ=environ, request=request)
-    return from_description(description, models=models, cases=cases)
+    return from_description(description, models=models, live=live)
 
 
 def describe_measurement(
@@ -296,7 +303,8 @@ def describe_measurement(
     document, dialect = _read(path)
     if not dialect.evaluates:
         message = f"files of the kind '{dialect.kind}' cannot be measured on their own"
-        remedy = f"measure the baseline of a search: burnish optimize {path} --print-baseline"
+        command = f"burnish optimize {in_shell(path)} --print-baseline"
+        remedy = f"measure the baseline of a search: {command}"
         raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
     changes = request or _Measuring()
     return describe(document, flags, environ=environ, dialect=dialect, request=changes)
@@ -317,11 +325,11 @@ def from_description(
     description: RunDescription,
     *,
     models: Models | None = None,
-    cases: tuple[Case, ...] | None = None,
+    live: LiveParts | None = None,
 ) -> PreparedMeasurement:
     """A measurement from its description."""
     spec = description.spec
-    setup = build(description, models=models, cases=cases)
+    setup = build(description, models=models, live=live)
     measure = setup.strategy
     assert isinstance(measure, Measure)
     root = Path(spec.source.folder) / RESULTS

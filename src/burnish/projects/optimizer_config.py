@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
-from burnish.core.content import AboveZero, Json, NoneOrMore, Places, Share
+from burnish.core.content import AboveZero, Json, NoneOrMore, NotNegative, Places, Share
 from burnish.core.errors import ConfigError, Problem
+from burnish.journal.outages import WAIT_MINUTES
 from burnish.metrics.eval_metrics import EvalConfig
 from burnish.metrics.judges import JudgeModel, Positive, Shape, block
 from burnish.projects.dialects import Dialect, Document, Flags, likely_of
@@ -153,6 +154,8 @@ class OptimizeBlock(OptimizeShared):
 
     time_limit: AboveZero | None = None
     """Seconds a case may take; by default 300 for each call of the agent."""
+    wait_minutes: NotNegative = WAIT_MINUTES
+    """Minutes to wait while nobody answers."""
     confirm: bool = False
     """Without sealed cases, measure baseline and best again at the end, on fresh draws."""
     algorithm: ReflectiveAlgorithm
@@ -293,6 +296,7 @@ def _required_metrics(config: AnyOptimizerConfig) -> list[str]:
 _OPTIMIZE = {
     "eval_case_parallelism": "execution.concurrency",
     "time_limit": "execution.time_limit",
+    "wait_minutes": "execution.wait_minutes",
     "isolation": "target.isolation",
     "confirm": "execution.confirm",
     "sealed_dataset_path": "data.test",

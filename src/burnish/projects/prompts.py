@@ -164,7 +164,8 @@ class PromptsPlugin(TargetPlugin):
         spec: PromptsSpec = building.spec.target
         dataset = read_splits(building, strategy)
         cases = [] if dataset is None else [*dataset.train, *dataset.holdout, *dataset.test]
-        target = _live(building, spec) if building.live else _called(building, spec, cases)
+        live = building.live.target
+        target = _called(building, spec, cases) if live is None else _live(building, spec)
         metrics = read_metrics(building, cases, replies_only=True)
         if dataset is None or target is None:
             return None
@@ -210,7 +211,7 @@ def _called(building: Building, spec: PromptsSpec, cases: Sequence[Case]) -> Pro
 
 
 def _live(building: Building, spec: PromptsSpec) -> PromptsTarget | None:
-    target = building.live
+    target = building.live.target
     assert isinstance(target, PromptsTarget)
     values = {name: str(text) for name, text in target.baseline.values.items()}
     limits = _limits(spec, values)

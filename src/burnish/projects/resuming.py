@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
+from burnish.core.errors import BurnishError, ConfigError, ResumeRefused, in_shell
 from burnish.projects.adopt import plan_undo
 from burnish.projects.description import STRATEGY, Doors, describe, from_stored, stored_doors
 from burnish.projects.dialects import Document, Flags, dialect_named, value_under
@@ -30,6 +30,8 @@ from burnish.system import read_text
 from burnish.system.yaml import TreePath, parse_tree
 
 _Stored = Mapping[str, JsonValue]
+_HOW_LONG = {("execution", name) for name in ("concurrency", "parallel_test_cases", "wait_minutes")}
+"""What says how long a run goes on or how much at once, besides its budget."""
 
 
 def described_again(
@@ -168,7 +170,7 @@ class _FileNow:
         command = plugin.resume_command or "optimize"
         here, file = Path.cwd(), self._file.resolve()
         name = file.relative_to(here) if file.is_relative_to(here) else file.name
-        return f"`burnish {command} {name} --fork {self.header.id}`"
+        return f"`burnish {command} {in_shell(name)} --fork {in_shell(self.header.id)}`"
 
     def _refused(self, what: str) -> ResumeRefused:
         message = f"{self._file.name} is not what run {self.header.id} was started with"
@@ -226,7 +228,9 @@ class _FileNow:
 
     def _is_limit(self, path: TreePath) -> bool:
         """Whether it only says how long the run goes on, or how much at once."""
-        if path[:1] == ("budget",) or path == ("execution", "concurrency"):
+        # An agent file has a block `execution` of its own.
+        below = path[2:] if path[:2] == ("target", "document") else path
+        if path[:1] == ("budget",) or below in _HOW_LONG:
             return True
         settings = (each for each in self.doors.fields() if each.door.panel == "Limits")
         return any(path[: len(each.path)] == tuple(each.path) for each in settings)

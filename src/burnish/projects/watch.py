@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, stream
-from burnish.core.errors import ConfigError, Interrupted, Problem
+from burnish.core.errors import ConfigError, Interrupted, Problem, in_shell
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.formatting import counted
 from burnish.core.money import NOTHING, Spend
@@ -20,7 +20,7 @@ from burnish.datasets.traces import SOURCE, LoggedTrace, ReplyUse, case_of_trace
 from burnish.metrics.judged import judged_parts
 from burnish.models.factory import Models
 from burnish.projects.judge_checks import known_judges
-from burnish.projects.launch import load_project, optimize
+from burnish.projects.launch import launch_in, load_project
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.projects.watch_folder import (
     LOCK,
@@ -34,6 +34,7 @@ from burnish.projects.watch_folder import (
 from burnish.runs.claims import verdict_cell
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Listener
+from burnish.runs.plugins import LiveParts
 from burnish.runs.setup import Setup
 from burnish.system import read_tree
 from burnish.system.files import FileLock
@@ -162,7 +163,7 @@ class Watch:
             if left is None:
                 return replace(state, not_searched=_USED_UP)
             project = load_project(self.options.project, left, models=self.models)
-            ending = optimize(project.setup, home, listeners=listeners)
+            ending = launch_in(project.setup, home, listeners=listeners)
             if ending.interrupted:
                 remedy = "the same command continues it; nothing is paid twice"
                 raise Interrupted("the search was not finished", remedy=remedy)
@@ -225,7 +226,7 @@ class Watch:
         terms = self._terms(measurement.setup)
         judges = self._judges(measurement.setup.metrics)
         folder.agree(terms)
-        ending = optimize(measurement.setup, folder.run(begun.number), listeners=listeners)
+        ending = launch_in(measurement.setup, folder.run(begun.number), listeners=listeners)
         if measurement.evaluation is None:
             raise _cut_short(
                 ending.reason.detail or ending.reason.code, interrupted=ending.interrupted
@@ -259,8 +260,8 @@ class Watch:
             **left,
         }
         if _has_kind(options.project):
-            cases = folder.cases(number)
-            return load_measurement(options.project, flags, models=self.models, cases=cases)
+            live = LiveParts(dataset=Dataset(train=folder.cases(number)))
+            return load_measurement(options.project, flags, models=self.models, live=live)
         flags["metrics"] = str(options.project.resolve())
         return load_measurement(folder.cases_file(number), flags, models=self.models)
 
@@ -302,7 +303,8 @@ class Watch:
                 for name in unknown
             ]
             remedy = (
-                f"check it: burnish data judge-check LABELS --metrics {self.options.project}; "
+                "check it: burnish data judge-check LABELS --metrics "
+                f"{in_shell(self.options.project)}; "
                 "or trust it unchecked: --unchecked-judge"
             )
             raise ConfigError(problems, remedy=remedy)

@@ -206,8 +206,6 @@ def evaluation_page(run: RunRecord, reason: str) -> Iterable[Section]:
 class MeasureLines(ProgressLines):
     """Nothing but the beginning, and what a user should know: the results are a table."""
 
-    stopping = "stopping; interrupt again to stop at once"
-
     def lines(self, event: Event, width: int) -> list[str]:
         shown = (*SessionBegun.kinds, *Stopping.kinds, *Warned.kinds)
         return super().lines(event, width) if event.kind in shown else []
@@ -219,6 +217,9 @@ class MeasureLines(ProgressLines):
     def going_on(self, begun: SessionBegun) -> str:
         del begun
         return "resuming; nothing is paid for twice"
+
+    def stopping(self) -> str:
+        return "stopping; a second Ctrl-C stops at once"
 
 
 _METRIC_HEADS = ("metric", "mean", "95 % interval", "threshold", "cases that pass", "missing")

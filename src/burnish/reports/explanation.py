@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import median
 
+from burnish.core.errors import in_shell
 from burnish.core.formatting import (
     Heading,
     Listing,
@@ -257,7 +258,7 @@ def _about_the_claim(run: RunRecord) -> Iterator[NextStep]:
         yield NextStep(
             what="adopt it",
             because=f"the whole interval of the gain is above 0 ({claim.basis})",
-            command=f"burnish adopt {run.header.id}",
+            command=f"burnish adopt {in_shell(run.header.id)}",
         )
         return
     if claim.verdict == "looked at before":
@@ -310,7 +311,8 @@ def _about_the_end(run: RunRecord, resume: str) -> Iterator[NextStep]:
         because = f"its limit ended it ({ending.reason}) {counted(since, 'trial')} after the last"
         if run.sealed is not None:
             yield NextStep(
-                what=f"search on in a new run, with `--fork {run.header.id}` and a higher limit",
+                what=f"search on in a new run, with `--fork {in_shell(run.header.id)}` and a "
+                "higher limit",
                 because=f"{because} accepted one, and its sealed test is read: in a new run it "
                 "shows no gain any more",
             )

@@ -22,6 +22,7 @@ from burnish.core.content import Json, canonical
 from burnish.core.errors import ConfigError, FileTrouble, NotJournalable, Problem
 from burnish.retrieval.chunks import Chunk, Section, SourceSettings, pieces
 from burnish.system import read_bytes
+from burnish.system.extras import install_command
 from burnish.system.files import Unreadable, chosen_pages
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ def pdf_pages(content: bytes, pages: Sequence[int] = ()) -> Iterator[tuple[int, 
         from pypdf import PdfReader
         from pypdf.errors import PyPdfError
     except ImportError:
-        remedy = "pip install 'burnish[documents]'"
+        remedy = install_command("documents")
         raise Unreadable("PDF files need pypdf, which is not installed", remedy=remedy) from None
     if not content:
         raise Unreadable("it is empty", remedy="Provide a PDF.")

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, c
 from pydantic import BaseModel, ValidationError
 
 from burnish.core.cases import Usage
+from burnish.core.comparisons import one_line
 from burnish.core.content import Json, NoneOrMore, codec, digest, short_id
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.money import Spend
 from burnish.core.protocols import Call, Effects, Receipt
-from burnish.journal.limits import Limits, RetryPolicy
+from burnish.journal.limits import Limits
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import RETRIES, EndpointAttempts, ModelClient, Prices
 from burnish.models.embedded.files import carried_files, require_embedding
 from burnish.models.endpoints import (
@@ -40,6 +42,7 @@ from burnish.models.endpoints import (
 from burnish.models.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, inside
 from burnish.models.providers import all_providers
 from burnish.models.references import ModelRef
+from burnish.system.extras import install_command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,10 +144,16 @@ class _Model:
         # One thread: more of them wait for each other on a busy machine.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        self._session: Any = engine.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"]
-        )
-        self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(tokenizer))
+        try:
+            # Both read their file whole; neither maps it.
+            self._session: Any = engine.InferenceSession(
+                str(model), options, providers=["CPUExecutionProvider"]
+            )
+            self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(tokenizer))
+        except Exception as error:  # neither has a class of error that is only about files
+            message = f"{model} or {tokenizer.name} cannot be loaded: {one_line(str(error))}"
+            remedy = f"fetch them again: `burnish models pull {_MINILM}`"
+            raise ModelRefused(message, remedy=remedy) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
@@ -178,7 +187,7 @@ def _required(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         message = f"the embedding model {_MINILM} needs {module}, which is not installed"
-        remedy = "install it: pip install 'burnish[embeddings]'"
+        remedy = f"install it: {install_command('embeddings')}"
         raise ModelRefused(message, remedy=remedy) from error
 
 
@@ -319,8 +328,8 @@ class EndpointEmbedder:
 
         Raises ModelError if there is none.
         """
-        async with self.limits.place(self.ref.endpoint):
-            return self._spend(await self._post(["ok"]))
+        attempts = EndpointAttempts(self.ref, self.limits, self.retries)
+        return self._spend(await attempts.make(lambda: self._post(["ok"])))
 
     async def close(self) -> None:
         clients = list(self._clients.values())
@@ -349,7 +358,7 @@ class EndpointEmbedder:
         raise ModelUnavailable(f"{answer.message}{suffix}")
 
     async def _perform(self, texts: Sequence[str]) -> Receipt[_Embedded]:
-        attempts = EndpointAttempts(self.ref.endpoint, self.limits, self.retries)
+        attempts = EndpointAttempts(self.ref, self.limits, self.retries)
         try:
             answer = await attempts.make(lambda: self._post(texts))
         except ModelUnavailable as error:
@@ -386,7 +395,7 @@ class EndpointEmbedder:
         answer = _read_answer(content, len(texts))
         if answer is None:
             message = f"{self.ref.label} at {place.address} did not return a list of vectors"
-            raise ModelUnavailable(f"{message}; is it a model for embeddings?")
+            raise ModelUnavailable(f"{message}; is it a model for embeddings?", cause="unusable")
         return answer
 
     async def _content(self, place: Endpoint, body: Mapping[str, Json]) -> bytes | ModelError:

@@ -7,10 +7,9 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from burnish.core.cases import Case
 from burnish.core.evaluations import Objective
 from burnish.core.formatting import alternatives
-from burnish.core.protocols import Metric, Target, takes_turns
+from burnish.core.protocols import Metric, takes_turns
 from burnish.metrics.judged import check_judges, judged_again, judged_parts
 from burnish.metrics.judges import Judge, Panel
 from burnish.models.chat import ModelClient
@@ -20,8 +19,10 @@ from burnish.models.roles import RolePrompt
 from burnish.runs.directory import Project
 from burnish.runs.draft import Places, Problems, literal_paths, without_literals
 from burnish.runs.evaluation import WorkerPool, uses_of
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     Building,
+    LiveParts,
     StrategyPlugin,
     TargetParts,
     executor_plugin,
@@ -51,7 +52,7 @@ class RunDescription:
 
 
 def building_of(
-    description: RunDescription, *, models: Models | None = None, live: Target | None = None
+    description: RunDescription, *, models: Models | None = None, live: LiveParts | None = None
 ) -> Building:
     """A description that is about to be built; `models` replace the real ones."""
     return Building(
@@ -59,7 +60,7 @@ def building_of(
         problems=Problems(places=description.places),
         models=(models or description.spec.models.models()).for_run(),
         given_models=models,
-        live=live,
+        live=live or LiveParts(),
     )
 
 
@@ -67,19 +68,18 @@ def build(
     description: RunDescription,
     *,
     models: Models | None = None,
-    live: Target | None = None,
-    cases: tuple[Case, ...] | None = None,
+    live: LiveParts | None = None,
     folder: Path | None = None,
 ) -> Setup:
     """Build the described run; raises everything that is wrong at once.
 
-    `models` replace the real ones. A program may pass the `live` target, or `cases` to measure
-    instead of those in the description; then only that program can set the run up again.
+    `models` replace the real ones. With `live` parts, only the program that passes them can set
+    the run up again.
     `folder` is the folder of a run that is resumed.
     """
     spec = description.spec
     building = building_of(description, models=models, live=live)
-    building = replace(building, cases=cases, run_folder=folder)
+    building = replace(building, run_folder=folder)
     strategy = strategy_plugin(spec.strategy.name)
     target = target_plugin(spec.target.kind)
     # Paths in a description may be anything, and many parts look at them.
@@ -103,42 +103,52 @@ def build(
     assert search is not None
     settings, metrics = spec.strategy.settings, parts.metrics
     project = _project(description, building, parts)
-    return with_outputs(
-        Setup(
-            target=parts.target,
-            metrics=metrics,
-            second_metrics=second,
-            objective=parts.objective or Objective(weights={m.name: 1.0 for m in metrics}),
-            dataset=parts.dataset,
-            strategy=search.strategy,
-            seed=spec.execution.seed,
-            budget=search.budget or spec.budget.budget(),
-            concurrency=spec.execution.concurrency,
-            case_policy=spec.execution.case_policy(),
-            grace_seconds=strategy.grace_seconds,
-            test_repeats=settings.repeats,
-            confirm=spec.execution.confirm and strategy.proposes,
-            exporter=parts.exporter,
-            project=project,
-            pool=_pool(building, parts, project),
-            notes=(
-                *parts.notes,
-                *search.notes,
-                *reviewed,
-                *(
-                    _judge_notes(parts, repeats=settings.repeats, writer=search.client)
-                    if strategy.proposes
-                    else ()
-                ),
-                *_key_notes(description),
-                *description.notes,  # last, since a resume has others, and they have numbers
+    setup = Setup(
+        target=parts.target,
+        metrics=metrics,
+        second_metrics=second,
+        objective=parts.objective or Objective(weights={m.name: 1.0 for m in metrics}),
+        dataset=parts.dataset,
+        strategy=search.strategy,
+        seed=spec.execution.seed,
+        budget=search.budget or spec.budget.budget(),
+        concurrency=spec.execution.concurrency,
+        case_policy=spec.execution.case_policy(),
+        wait_minutes=spec.execution.wait_minutes,
+        grace_seconds=strategy.grace_seconds,
+        test_repeats=settings.repeats,
+        confirm=spec.execution.confirm and strategy.proposes,
+        exporter=parts.exporter,
+        project=project,
+        pool=_pool(building, parts, project),
+        notes=(
+            *building.columns.values(),
+            *parts.notes,
+            *search.notes,
+            *reviewed,
+            *(
+                _judge_notes(parts, repeats=settings.repeats, writer=search.client)
+                if strategy.proposes
+                else ()
             ),
-            redact=spec.output.redact,
-            tracking=spec.tracking,
-            resources=(*parts.resources, building.models),
+            *_key_notes(description),
+            *description.notes,  # last, since a resume has others, and they have numbers
         ),
-        spec.output,
+        redact=spec.output.redact,
+        tracking=spec.tracking,
+        resources=(*parts.resources, building.models),
     )
+    if not spec.output.baseline_only:
+        setup = replace(setup, first_round=_first_round(building, strategy, setup))
+    return with_outputs(setup, spec.output)
+
+
+def _first_round(building: Building, strategy: StrategyPlugin, setup: Setup) -> FirstRound | None:
+    """What a search takes to finish one round, with the places of the limits."""
+    first = strategy.first_round(setup)
+    names = ("max_metric_calls", "max_calls")
+    places = {name: building.problems.where(f"budget.{name}") for name in names}
+    return None if first is None else replace(first, places=places)
 
 
 def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPlugin) -> None:
@@ -154,9 +164,9 @@ def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPl
 
 def _project(description: RunDescription, building: Building, parts: TargetParts) -> Project:
     """Where the run comes from, for run.json."""
-    if building.live is not None:
-        return Project(config=parts.record)
     source = description.spec.source
+    if building.live.any:
+        return Project(file=source.file, config=parts.record)
     settled = [("target", name) for name in parts.settled]
     kept = description.spec.overriding(*settled) if settled else description.spec
     spec = kept_spec(replace(description, spec=kept))
@@ -171,8 +181,8 @@ def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPoo
         return None
     problem, at = "", "execution.executor"
     remedy = "take the executor 'local'"
-    if building.live is not None or building.given_models is not None:
-        problem = "a program passes the target or the models, which cannot be sent to workers"
+    if building.live.any or building.given_models is not None:
+        problem = "a program passes parts of the run, which cannot be sent to workers"
     elif not target_plugin(kind).runs_elsewhere:
         problem = f"a target of the kind '{kind}' can only be run in this process"
     elif takes_turns(parts.target):

@@ -26,7 +26,8 @@ from burnish.journal.executors import (
     together,
     within,
 )
-from burnish.journal.limits import ONCE, RetryPolicy, retry
+from burnish.journal.outages import ONCE, RetryPolicy, Setback, retry
+from burnish.models.errors import ModelUnavailable
 from burnish.tracing.steps import left_behind
 
 CALL_LIMIT = 300.0
@@ -86,7 +87,7 @@ class CaseWorker:
 
     async def run(self, unit: WorkUnit, effects: Scope) -> Receipt[Outcome]:
         """Run a case; what the agent raises is an outcome."""
-        attempts = 0
+        attempts, setbacks = 0, list[Setback]()
 
         async def attempt(number: int) -> "Receipt[Outcome]":
             nonlocal attempts
@@ -95,8 +96,14 @@ class CaseWorker:
                 unit.candidate, unit.case, draw=unit.draw, effects=effects
             )
 
-        def again(error: Exception) -> bool:
-            return is_infrastructure(error, policy.infrastructure_errors)
+        def again(error: Exception) -> Setback | None:
+            if not is_infrastructure(error, policy.infrastructure_errors):
+                return None
+            setbacks.append(_setback(error))
+            return setbacks[-1]
+
+        def answers(receipt: "Receipt[Outcome]") -> bool:
+            return not receipt.value.missing
 
         policy, started = self._policy, time.perf_counter()
         left: list[Trace] = []
@@ -106,7 +113,14 @@ class CaseWorker:
                 clock = CallClock(
                     whole=policy.time_limit, each=self._call_limit, at_once=self._concurrency
                 )
-                work = partial(retry, attempt, policy=policy.retry, again=again)
+                work = partial(
+                    retry,
+                    attempt,
+                    policy=policy.retry,
+                    again=again,
+                    answers=answers,
+                    endpoint="the agent",
+                )
                 with left_behind() as left:
                     receipt = await within(clock, work)
         except NotJournalable as error:
@@ -124,9 +138,13 @@ class CaseWorker:
             )
             # The cost of a call that raised is not known, but its estimate is.
             receipt = Receipt(value=outcome, spend=own_price(self._target, unit.case))
+        spend = receipt.spend + ONE_RUN
+        # Whoever broke off may have done the work, and be paid for it.
+        if repeated := sum(each.cause == "away" for each in setbacks[: attempts - 1]):
+            spend += own_price(self._target, unit.case).times(repeated)
         return Receipt(
             value=receipt.value,
-            spend=receipt.spend + ONE_RUN,
+            spend=spend,
             missing=receipt.value.missing,
         )
 
@@ -155,6 +173,15 @@ class CaseWorker:
     def _judges(self, case: Case) -> int:
         """How many metrics ask a model about this case."""
         return sum(not metric.estimate(case).is_nothing for metric in self._metrics)
+
+
+def _setback(error: Exception) -> Setback:
+    """How another attempt at a case may succeed after a failure of the infrastructure."""
+    if isinstance(error, ModelUnavailable):
+        return Setback(cause="unusable")  # it was waited for where it was asked
+    setback = getattr(error, "setback", None)
+    # Code that runs here may have asked others, about this case alone.
+    return setback if isinstance(setback, Setback) else Setback()
 
 
 def own_price(target: Target, case: Case) -> Spend:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from burnish.core.errors import NotImproved
 from burnish.core.formatting import counted, listed, number
 from burnish.core.statistics import Interval, paired_interval
 from burnish.core.trials import SplitResult, TrialRow
@@ -64,8 +65,8 @@ def second_look(sealed: SealedResult) -> SealedResult:
 def sealed_claim(sealed: SealedResult, candidate: str, *, changed: bool) -> Claim:
     """The claim of a run with a sealed test; `changed` says whether the best is a new candidate."""
     gain = sealed.gain
-    if gain is not None and gain.low == gain.high:
-        # Of a run from when equal gains had an interval without width.
+    if gain is not None and gain.low == gain.high and gain.cases > 1:
+        # Of a run from when equal gains over cases had an interval without width.
         gain = paired_interval([gain.mean] * gain.cases)
     fault = sealed.fault or ""
     verdict, reason = conclusion(
@@ -111,8 +112,6 @@ def claim_of_rows(
     if baseline is None or best is None:
         return None
     winner, changed = best.trial.candidate.id, best is not baseline
-    if sealed is not None and sealed.looked_at_before:
-        return sealed_claim(sealed, winner, changed=changed)
     if changed and (claim := strongest(claims, winner)) is not None:
         return claim
     if sealed is not None:
@@ -131,6 +130,17 @@ def claim_of_rows(
 
 def _score(result: SplitResult | None) -> float | None:
     return None if result is None else result.measurement.score
+
+
+def require_improved(claim: Claim | None) -> None:
+    """Raise unless the claim of a run that ended is a gain, by the sealed test or fresh draws."""
+    if claim is None:
+        raise NotImproved("required: improved; nothing was measured")
+    if claim.verdict == "improved":
+        return
+    title = verdict_title(claim)
+    numbers = "" if claim.verdict == "unchanged" else f": {claim_words(claim)}"
+    raise NotImproved(f"required: improved; the run says {title[0].lower()}{title[1:]}{numbers}")
 
 
 def claim_words(claim: Claim) -> str:

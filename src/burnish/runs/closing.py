@@ -7,7 +7,7 @@ the journal: a replay goes the same way, whatever the limits are now.
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from burnish.core.cases import Case, Split
@@ -28,10 +28,10 @@ from burnish.runs.stoppers import (
 )
 
 SHARE = 0.1
-"""Of every limit on spending and time, at most so much goes to the closing pass."""
+"""Of every limit on spending, time and trials, at most so much goes to the closing pass."""
 _FIRST_FRESH_DRAW, _FRESH_DRAWS = 1_000_000, 1_000
 """Draws that no search comes to: each winner has its own, small enough to be added to a seed."""
-_SPENT = ("metric_calls", "calls", "tokens", "usd", "minutes")
+_SPENT = ("metric_calls", "calls", "tokens", "usd", "minutes", "trials")
 """What limits of a closing pass are about."""
 
 
@@ -69,9 +69,16 @@ def closing_share(budget: Budget, sealed: Spend) -> Spend:
     )
 
 
+def closing_trials(budget: Budget) -> int:
+    """The share of the limit on trials, if it is set."""
+    return math.floor(SHARE * (budget.max_trials or 0))
+
+
 def pays_for(budget: Budget, sealed: Spend, need: Spend) -> bool:
     """Whether the share of every limit pays for so much."""
     limits = _spending(budget, closing_share(budget, sealed))
+    if budget.max_trials is not None and not closing_trials(budget):
+        return False
     return limits.spend_limit(NOTHING, need) is None
 
 
@@ -132,8 +139,11 @@ class _ClosingPasses:
 
     @property
     def budget(self) -> Budget:
-        """The limits now: in a pass, only those on spending."""
-        return self._limit or self._budget
+        """The limits now: in a pass, only those on spending and trials."""
+        whole = self._budget
+        if self._limit is not None or whole.max_trials is None or not self._reserves:
+            return self._limit or whole
+        return replace(whole, max_trials=whole.max_trials - closing_trials(whole))
 
     @property
     def minutes(self) -> float | None:
@@ -174,7 +184,8 @@ class _ClosingPasses:
             self._journal.set_mark(self._name, encoded)
         self._begun = self._recorded
         share = closing_share(self._budget, self._sealed) + sealed
-        self._limit = _spending(self._budget, share, beyond=spent)
+        limit = _spending(self._budget, share, beyond=spent)
+        self._limit = replace(limit, max_trials=self._budget.max_trials)
 
     @property
     def active(self) -> bool:
@@ -385,6 +396,11 @@ class SearchEnd:
             journal.set_mark("sealed_read", canonical(why).decode())
 
     @property
+    def budget(self) -> Budget:
+        """The limits now: the search leaves a share of the trials to a closing pass."""
+        return self._passes.budget
+
+    @property
     def reserve(self) -> Spend:
         """What the search may not spend: it is for a closing pass and the last measurements."""
         return self._confirmations.last_cost + self._passes.aside
@@ -410,14 +426,18 @@ class SearchEnd:
         """
         return self._passes.is_due(self._stops.checks)
 
+    def by_user(self, reason: StopReason | None) -> bool:
+        """Whether the user stops the run, who may continue it and knows that it is not over."""
+        codes = {"signal", "stop_file", *self._setup.stop_callbacks}
+        return reason is not None and reason.code in codes
+
     def begin(self) -> bool:
         """Begin a pass of trials after the search, with what was set aside; whether it may.
 
         It may not if too little was set aside, or if the user stopped the run.
         """
-        by_user = {"signal", "stop_file", "price_unknown", *self._setup.stop_callbacks}
-        is_stopped = self.stopped is not None and self.stopped.code in by_user
-        if is_stopped or not self._passes.is_possible:
+        unpriced = self.stopped is not None and self.stopped.code == "price_unknown"
+        if self.by_user(self.stopped) or unpriced or not self._passes.is_possible:
             return False
         self._passes.begin(
             self._stops.checks,

@@ -18,6 +18,7 @@ from burnish.core.errors import (
     JournalTrouble,
     ResumeRefused,
     RunNotFound,
+    in_shell,
 )
 from burnish.core.money import NOTHING, Spend, total
 from burnish.core.surfaces import Candidate
@@ -25,7 +26,7 @@ from burnish.core.trials import SplitResult, TrialRow
 from burnish.journal.journal import Journal, JournalReader
 from burnish.journal.sqlite_store import BLOBS, POINTER, how_to_mend, reached, reading
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
-from burnish.runs.claims import claim_of_rows, second_look
+from burnish.runs.claims import claim_of_rows
 from burnish.runs.events import (
     BASELINE,
     CANDIDATES,
@@ -160,7 +161,8 @@ class Header:
             raise ResumeRefused(
                 f"run {self.id} was started with another {', '.join(changed)}",
                 remedy="restore it to resume, or start from the existing results with "
-                f"--fork {self.id}: a new run that does not pay again for what is unchanged",
+                f"--fork {in_shell(self.id)}: a new run that does not pay again for what "
+                "is unchanged",
             )
 
 
@@ -310,7 +312,8 @@ def what_is_lost(folder: Path, reader: JournalReader) -> JournalIncomplete | Non
     return JournalIncomplete(
         f"the journal of run {name} has lost something: {loss}",
         remedy=f"{how_to_mend(reader.path)}, and try again; or continue {begin} with "
-        f"--fork {name}: a new run that pays again for what is lost, and for nothing else",
+        f"--fork {in_shell(name)}: a new run that pays again for what is lost, and for "
+        "nothing else",
     )
 
 
@@ -527,11 +530,7 @@ class RunRecord:
 
     @property
     def sealed(self) -> SealedResult | None:
-        sealed = next(read_all(self.events, SealedResult), None)
-        if sealed is None or self.header.sealed_test != "spent":
-            return sealed
-        # Runs from before there was such a verdict recorded a gain.
-        return second_look(sealed)
+        return next(read_all(self.events, SealedResult), None)
 
     @cached_property
     def claim(self) -> Claim | None:

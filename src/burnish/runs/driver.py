@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from burnish.core.errors import BaselineUnmeasured, BurnishError, Interrupted
+from burnish.core.errors import (
+    BaselineUnmeasured,
+    BurnishError,
+    EndpointDown,
+    Interrupted,
+    in_shell,
+)
 from burnish.core.evaluations import html_table
 from burnish.core.formatting import counted, spending
 from burnish.core.money import Spend
@@ -139,10 +145,12 @@ class _Watch:
         moved = self._run.replaying or self._landed != self._run.calls_ended
         self._landed = self._run.calls_ended
         self._quiet = 0 if reason is None or moved else self._quiet + 1
-        grace = self._run.setup.grace_seconds if self.begun else 0.0
+        waiting = self._run.waits.waiting
+        grace = self._run.setup.grace_seconds if self.begun and not waiting else 0.0
         if reason is None or self.broken_off is not None or self._quiet * TICK < grace:
             return
-        what = f"the current trial was dropped, since no call ended for {grace:g} s"
+        why = "nobody answers" if waiting else f"no call ended for {grace:g} s"
+        what = f"the current trial was dropped, since {why}"
         what = what if self.begun else "nothing was run"
         self.broken_off = replace(reason, detail=f"{reason.detail}; {what}")
         with suppress(RuntimeError):
@@ -181,7 +189,7 @@ class Ending:
             ("stopped", self.reason.detail or self.reason.code),
             ("spent", spending(self.spent)),
             ("run", str(self.folder)),
-            ("next", f"burnish adopt {self.folder.name}"),
+            ("next", f"burnish adopt {in_shell(self.folder.name)}"),
         )
         return html_table(title, (), rows)
 
@@ -193,8 +201,11 @@ async def drive(run: Run) -> Ending:
     for number, note in enumerate(run.setup.notes):
         run.tell(Warned(message=note), f"note:{number}")
     try:
-        reason, results = await _watched(run)
+        with run.waits.apply():
+            reason, results = await _watched(run)
     except BurnishError as error:
+        if isinstance(error, EndpointDown):
+            run.forget_unanswered()
         ended = RunBroken if isinstance(error, Interrupted) else RunFailed
         run.tell(ended(reason=str(error)), f"session:{session}:failed")
         raise
@@ -251,7 +262,7 @@ async def _work(run: Run, watch: _Watch) -> tuple[StopReason, FinalResults]:
     watch.searching = False
     reason = _obeyed(run, run.stopped or FINISHED)
     _require_baseline(run, reason)
-    if not _by_user(run, reason):
+    if not run.closing.by_user(reason):
         _require_answers(run)
         _tell_left_notes(run)
     return reason, await measure_winner(run, reason)
@@ -264,18 +275,13 @@ def _obeyed(run: Run, reason: StopReason) -> StopReason:
     return reason
 
 
-def _by_user(run: Run, reason: StopReason) -> bool:
-    """Whether the user stopped the run, who may continue it and knows that it is not over."""
-    return reason.code in {"signal", "stop_file", *run.setup.stop_callbacks}
-
-
 def _require_baseline(run: Run, reason: StopReason) -> None:
     """Fail a search that is over and has no number of its baseline, nor anything better.
 
     A measurement that is cut short says so itself, and a search that recorded nothing although no
     limit was met was none.
     """
-    if not run.searches or _by_user(run, reason):
+    if not run.searches or run.closing.by_user(reason):
         return
     if run.trial == 0 and reason.code != FINISHED.code:
         raise BaselineUnmeasured(

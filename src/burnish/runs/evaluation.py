@@ -1,6 +1,7 @@
 """Runs cases under a candidate and scores them, as effects, on the executor."""
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -14,7 +15,7 @@ from collections.abc import (
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 from burnish.core.cases import Case, Dataset, Failure, FailureKind, Outcome, Split
 from burnish.core.content import Json, codec, record
@@ -36,6 +37,7 @@ from burnish.core.protocols import (
 from burnish.core.surfaces import Candidate
 from burnish.journal.executors import FairSemaphore, Turnstile
 from burnish.journal.limits import Budget
+from burnish.journal.outages import WAIT_MINUTES
 from burnish.models.errors import ModelRefused
 from burnish.models.factory import AGENT, EMBEDDINGS, JUDGE, ModelUse, every_model
 from burnish.runs.case_work import (
@@ -438,6 +440,11 @@ class Closable(Protocol):
         ...
 
 
+def is_closable(target: object) -> TypeGuard[Closable]:
+    """Whether a target has resources to close."""
+    return inspect.iscoroutinefunction(getattr(target, "close", None))
+
+
 class WorkerPool(Closable, Protocol):
     """Workers in other processes that do the work on cases."""
 
@@ -483,6 +490,8 @@ class Conditions:
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 8
     case_policy: CasePolicy = field(default_factory=CasePolicy)
+    wait_minutes: float = WAIT_MINUTES
+    """Minutes to wait while nobody answers: a model, or the agent itself."""
     grace_seconds: float = 30.0
     """A run that is stopping finishes the current trial, unless no call ends for so long."""
     test_repeats: int = 1

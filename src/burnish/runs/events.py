@@ -504,11 +504,10 @@ def after(standing: Standing, trial: Trial) -> Standing:
     """The standing once this trial is recorded."""
     baseline = trial.phase == BASELINE
     leads = trial.accepted or baseline
-    counted = standing
-    if trial.phase != PRUNE:  # limits of numbers of trials are about the search
+    counted = replace(standing, trials=standing.trials + (not baseline))
+    if trial.phase != PRUNE:  # patience and the limits on candidates are about the search
         counted = replace(
-            standing,
-            trials=standing.trials + (not baseline),
+            counted,
             proposals=standing.proposals + len(trial.proposals),
             since_accept=0 if leads else standing.since_accept + 1,
             tracked_candidates=standing.tracked_candidates + (leads or trial.kept),

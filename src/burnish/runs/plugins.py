@@ -34,6 +34,7 @@ from burnish.runs.directory import Header, RunRecord, loss_of
 from burnish.runs.draft import Problems
 from burnish.runs.evaluation import Closable, WorkerPool
 from burnish.runs.events import Exporter, Listener
+from burnish.runs.first_round import FirstRound
 from burnish.runs.homes import FileHomes, Homes
 from burnish.runs.progress import ProgressLines, budget_limits, ended_words, plain_plan
 from burnish.runs.report_sections import SPLITS, baseline_table, plain_report
@@ -87,6 +88,8 @@ class TargetParts:
     """None weighs every metric equally."""
     primary: str = "score"
     """The number that strategies compare if they compare one number in its unit."""
+    unit: str = ""
+    """The number of each run in whose unit a winner is judged, if that is not the score."""
     purpose: str = ""
     """What the target is for, in the user's words."""
     written: str = "the prompts"
@@ -151,6 +154,22 @@ class StrategyParts:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class LiveParts:
+    """Parts of a run that a program passes as objects, in place of those in the description."""
+
+    target: Target | None = None
+    dataset: Dataset | None = None
+    metrics: tuple[Metric, ...] = ()
+    reflector: ModelRef | None = None
+    """The model that rewrites texts."""
+
+    @property
+    def any(self) -> bool:
+        """Whether the description alone is not enough to build the run."""
+        return self != LiveParts()
+
+
 @dataclass(kw_only=True)
 class Building:
     """A description that is being built; collects what is wrong."""
@@ -158,14 +177,13 @@ class Building:
     spec: AnySpec
     problems: Problems
     models: Models
-    cases: tuple[Case, ...] | None = None
-    """Cases that a program measures instead of those in the description."""
     given_models: Models | None = None
     """Models that replace the real ones, if any."""
     run_folder: Path | None = None
     """The folder of the run that is resumed; None for a new one."""
-    live: Target | None = None
-    """The target itself, if a program passes it."""
+    live: LiveParts = field(default_factory=LiveParts)
+    columns: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    """Which columns were taken where they have names of their own, with a sample of each."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """By role, the path of its model in the description."""
 
@@ -191,7 +209,10 @@ class Building:
 
     def named(self, need: RoleNeed) -> ModelRef | None:
         """The model in the description for a role, or for one that replaces it."""
-        for name in (need.name, *need.instead):
+        names = (need.name, *need.instead)
+        if self.live.reflector is not None and "reflector" in names:
+            return self.live.reflector
+        for name in names:
             block = self.spec.roles.get(name)
             if block is not None:
                 self._models_at[need.name] = f"roles.{name}"
@@ -214,17 +235,20 @@ class Building:
         return self.problems.attempt(self._models_at.get(name, f"roles.{name}"), made, None)
 
 
-def reached(models: Models, ref: ModelRef, prompt: RolePrompt, *, role: str = "") -> ModelClient:
+def reached(
+    models: Models, ref: ModelRef, prompt: RolePrompt, *, role: str = "", tools: bool = False
+) -> ModelClient:
     """A role's model, checked; without the prompt's settings if the model refuses them.
 
-    `role` is what plans and messages call it, if that is not the name of the prompt.
+    `role` is what plans and messages call it, if that is not the name of the prompt; `tools` says
+    that it is offered some.
     """
     name = role or prompt.name
-    client = models.client(ref, prompt.settings, role=name)
+    client = models.client(ref, prompt.settings, role=name, tools=tools)
     try:
         client.check()
     except ModelRefused:
-        client = models.client(ref, role=name)
+        client = models.client(ref, role=name, tools=tools)
         client.check()
     return client
 
@@ -294,6 +318,14 @@ class StrategyPlugin:
         """What it offers to the strategy `auto` for a target; nothing by default."""
         del building, parts
         return ()
+
+    def first_round(self, setup: Setup) -> FirstRound | None:
+        """What it takes to finish one round: a new run with smaller limits is refused.
+
+        None, the default, refuses nothing.
+        """
+        del setup
+        return None
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """The lines of `--dry-run`: what would run and what it may cost."""

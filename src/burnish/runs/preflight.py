@@ -4,21 +4,16 @@ Without it, a reflector with a wrong key or name would be found after the whole 
 """
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable
 
 from burnish.core.content import Json, codec, record
 from burnish.core.errors import EndpointDown
-from burnish.core.formatting import duration
 from burnish.core.money import Spend
 from burnish.core.protocols import Call, Receipt, Scope
-from burnish.journal.limits import Patience
 from burnish.journal.once import Unpaid
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.factory import EMBEDDINGS, ModelUse
 from burnish.models.references import ModelRef
-from burnish.runs.events import Warned
 from burnish.runs.run import Run
 
 
@@ -35,6 +30,9 @@ async def ask_each_model(run: Run) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_UNREACHED = {"unknown host", "refused"}
 
 
 @record
@@ -59,24 +57,19 @@ async def _ask(run: Run, use: ModelUse) -> None:
         return  # it was not asked at the start, and has been used since
     who = ", ".join(use.roles)
 
-    def waits(reason: str, seconds: float) -> None:
-        message = f"{who}: {reason} (trying again for up to {duration(seconds)})"
-        run.tell(Warned(message=message), f"preflight:{run.directory.journal.session}:{call.key}")
-
     async def perform(_: Scope) -> Receipt[_Reached]:
         try:
-            spend = await patiently(lambda: _reach(use), use.client.patience, waits=waits)
+            spend = await _reach(use)
         except ModelRejected as error:
             return Receipt(value=_Reached(rejected=str(error)), spend=Spend(calls=1))
         except ModelRefused as error:
             raise Unpaid(ModelRefused(f"{who}: {error.message}", remedy=error.remedy)) from None
         except ModelUnavailable as error:
-            if error.unreached:
+            if error.cause in _UNREACHED:
                 raise Unpaid(_unreachable(f"{who}: {error}", error, ref)) from None
-            remedy = (
-                f"when it answers, go on with `burnish runs resume {run.directory.folder.name}`"
-            )
-            raise EndpointDown(f"{who}: {error}", remedy=remedy) from None
+            raise EndpointDown(
+                f"{who}: {error}", remedy=f"when it answers, {run.how_to_go_on}"
+            ) from None
         return Receipt(value=_Reached(), spend=spend)
 
     try:
@@ -103,47 +96,6 @@ async def _reach_embeddings(client: ModelClient) -> Spend:
 
 def _unreachable(message: str, error: ModelUnavailable, ref: ModelRef) -> ModelRefused:
     where = ref.address_setting
-    if error.unreached == "unknown host":
+    if error.cause == "unknown host":
         return ModelRefused(message, remedy=f"check {where} and the network")
     return ModelRefused(message, remedy=f"start the server, or correct {where}")
-
-
-# -- Waiting ---------------------------------------------------------------------------------------
-
-
-async def patiently(
-    attempt: Callable[[], Awaitable[Spend]],
-    patience: Patience,
-    *,
-    waits: Callable[[str, float], None],
-) -> Spend:
-    """The result of the first attempt that succeeds; waits for what may pass.
-
-    `waits` is called once, with the first failure and the seconds for which it is tried again. The
-    last attempt is made when they are over, and its error is raised.
-    """
-    started, number = patience.clock(), 0
-    while True:
-        number += 1
-        try:
-            return await attempt()
-        except ModelUnavailable as error:
-            seconds = _seconds(patience, error)
-            left = seconds - (patience.clock() - started)
-            if left <= 0:
-                raise
-            if number == 1:
-                waits(str(error), seconds)
-            # Waiting decides nothing, so this randomness needs no named stream.
-            jitter = random.random()  # noqa: S311
-            pause = patience.pauses.wait(number, jitter=jitter, requested=error.retry_after)
-        await patience.sleep(min(pause, left))
-
-
-def _seconds(patience: Patience, error: ModelUnavailable) -> float:
-    """How long to wait for what an error is about."""
-    if error.unreached == "unknown host":
-        return 0.0
-    # An answer of no use is billed, and a wrong address does not become right.
-    soon = error.unreached == "refused" or error.usage is not None
-    return patience.starting if soon else patience.busy

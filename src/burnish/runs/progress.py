@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 
@@ -38,7 +38,7 @@ from burnish.metrics.judged import judged_parts
 from burnish.models.addresses import addresses_of
 from burnish.models.capabilities import expected_forms
 from burnish.models.chat import ModelClient
-from burnish.models.factory import ModelUse
+from burnish.models.factory import ModelUse, missing_libraries
 from burnish.models.roles import ModelRole
 from burnish.runs.case_work import CALL_LIMIT
 from burnish.runs.claims import claim_words, opinion_words, sealed_words
@@ -60,6 +60,7 @@ from burnish.runs.events import (
     TrialRecorded,
     Warned,
 )
+from burnish.runs.first_round import FirstRound
 from burnish.runs.setup import Setup
 
 _ROLE = Usage(requests=1, input_tokens=2500, output_tokens=500)
@@ -123,6 +124,20 @@ def last_sweeps(setup: Setup) -> Spend:
     measured = setup.dataset.test or setup.confirm
     cost = sweeps(setup, split, 2 * setup.test_repeats) if measured else NOTHING
     return cost + setup.second_judging
+
+
+def first_round(
+    setup: Setup, *, baseline: Spend, candidate: Spend, usual: Spend = NOTHING
+) -> FirstRound:
+    """The first round of a search, with what is asked before it and reserved for the end."""
+    last = "both again at the end" if setup.confirm else ""
+    return FirstRound(
+        baseline=baseline,
+        candidate=candidate,
+        usual=usual,
+        reserved=Spend(calls=len(setup.preflight())) + last_sweeps(setup),
+        including="the sealed test" if setup.dataset.test else last,
+    )
 
 
 def reserved(setup: Setup) -> Iterator[str]:
@@ -191,7 +206,7 @@ def model_lines(uses: Iterable[ModelUse], *, asked: int = 0, column: int = 10) -
 
     `asked` is how many of them are asked once before the start; the words begin at `column`.
     """
-    indent = " " * column
+    uses, indent = [*uses], " " * column
     for address in addresses_of(uses):
         first, *rest = wrapped(str(address), _NARROW - column)
         yield f"{'models':<{column}}{first}"
@@ -199,6 +214,11 @@ def model_lines(uses: Iterable[ModelUse], *, asked: int = 0, column: int = 10) -
     if asked:
         which = "it is" if asked == 1 else "each is"
         yield f"{indent}{which} asked once before the start: {counted(asked, 'call')}"
+    if (missing := missing_libraries(uses)) is not None:
+        first, *rest = wrapped(missing.message, _NARROW - column)
+        yield f"{'missing':<{column}}{first}"
+        yield from (f"{indent}{line.strip()}" for line in rest)
+        yield f"{indent}install it first: {missing.remedy}"
 
 
 def surface_words(surface: Surface, now: Value) -> str:
@@ -232,6 +252,16 @@ def shown_by(cases: int, pass_rate: float = 0.5) -> str:
 
 def sweeps(setup: Setup, split: Split, often: int, *, most: int | None = None) -> Spend:
     """The expected cost of running the cases of a split, or the first few of them, so often."""
+    return total(case_costs(setup, split)[:most]).times(often)
+
+
+def all_sweeps(setup: Setup, splits: Iterable[Split], often: int) -> Spend:
+    """The same for several splits together."""
+    return total(sweeps(setup, split, often) for split in splits)
+
+
+def case_costs(setup: Setup, split: Split) -> list[Spend]:
+    """The expected cost of running each case of a split once."""
 
     def run(case: Case) -> Spend:
         target = setup.target
@@ -241,7 +271,7 @@ def sweeps(setup: Setup, split: Split, often: int, *, most: int | None = None) -
         cost = target.forecast(case) if forecasts else target.estimate(case)
         return replace(cost, metric_calls=1)
 
-    return _judged(setup, setup.dataset.cases(split)[:most], run).times(often)
+    return [_judged(setup, [case], run) for case in setup.dataset.cases(split)]
 
 
 def _judged(setup: Setup, cases: Iterable[Case], run: Callable[[Case], Spend]) -> Spend:
@@ -275,8 +305,13 @@ _REST = 83
 class ProgressLines:
     """Turns the events of one run into lines."""
 
+    step: ClassVar[str] = "trial"
+    """What a run that is asked to stop finishes first."""
+
     def __init__(self, ends: Mapping[str, str]) -> None:
         self._ends = ends
+        self._longest = 0.0
+        """Seconds of the longest trial so far, the baseline included."""
 
     def lines(self, event: Event, width: int) -> list[str]:
         """The lines for an event, if any."""
@@ -287,15 +322,17 @@ class ProgressLines:
             return [self.beginning(begun), *resumed, *(f"{INDENT}{line}" for line in where)]
         if trial := event.read(TrialRecorded):
             is_baseline = trial.phase == BASELINE
+            self._longest = max(self._longest, trial.seconds)
             return self.baseline(trial, width) if is_baseline else [self.trial(trial, width)]
         if warning := event.read(Warned):
-            return wrapped(f"! {visible(warning.message)}", width)
+            parts = f"! {warning.message}".splitlines()
+            return [line for part in parts for line in wrapped(visible(part), width)]
         if luck := event.read(ByLuck):
             return wrapped(f"by luck: {luck.words}", width)
         if steered := event.read(Steered):
             return wrapped(f"» {visible(steered.words)}", width)
         if event.read(Stopping):
-            return wrapped(self.stopping, width)
+            return wrapped(self.stopping(), width)
         if sealed := event.read(SealedResult):
             return ["", *wrapped(sealed_words(sealed), width)]
         if claim := event.read(Claim):
@@ -306,8 +343,14 @@ class ProgressLines:
             return ["", *wrapped(opinion_words(opinion), width)]
         return self._of_phases(event, width)
 
-    stopping = "stopping after this trial; once more stops at once"
-    """Printed when a run is asked to stop."""
+    def stopping(self) -> str:
+        """How long a run that is asked to stop goes on, and what asking again does."""
+        longest = f"{duration(self._longest)}, as long as the longest so far"
+        return (
+            f"stopping when this {self.step} ends, which may take "
+            f"{longest if self._longest else 'minutes: none has ended yet'}. A second Ctrl-C stops "
+            "at once: a resume then asks again what had no answer"
+        )
 
     def beginning(self, begun: SessionBegun) -> str:
         """The first line of a run."""

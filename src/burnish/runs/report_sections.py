@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from burnish.core.errors import in_shell
 from burnish.core.evaluations import mean, spread
 from burnish.core.formatting import (
     Code,
@@ -191,13 +192,13 @@ def adoption(run: RunRecord) -> Iterator[Section]:
     if run.best is None or start == best:
         yield Text.of(_NOTHING_TO_ADOPT)
         return
-    yield Code((f"$ burnish adopt {run.header.id}",), "console")
+    yield Code((f"$ burnish adopt {in_shell(run.header.id)}",), "console")
     best = _best_file(run)
     yield Text.of(
         "It shows the diff, checks that your files are still as they were, and can be undone.",
         f"The files are in `{CANDIDATES}/{BEST}/` of this folder."
         if best is None
-        else f"To measure the result in place: `burnish eval {best}`.",
+        else f"To measure the result in place: `burnish eval {in_shell(best)}`.",
     )
 
 

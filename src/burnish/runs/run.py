@@ -10,7 +10,7 @@ from typing import TypeVar
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.comparisons import one_line
 from burnish.core.content import Json, codec, stream
-from burnish.core.errors import Problem, RoleFailed, StrategyMisbehaved
+from burnish.core.errors import Problem, RoleFailed, StrategyMisbehaved, in_shell
 from burnish.core.evaluations import CaseResult, Evaluation, Objective
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING, Spend
@@ -30,6 +30,7 @@ from burnish.core.trials import Standing, StopReason, Trial, TrialRow, screen
 from burnish.journal.executors import AsyncioExecutor, together
 from burnish.journal.limits import Budget, Meter
 from burnish.journal.once import Cache, EffectWatch, JournaledEffects, NamedScope
+from burnish.journal.outages import Waits
 from burnish.runs.candidate_checks import Lead, Offers, Probed, Prober
 from burnish.runs.case_work import CaseWork, CaseWorker
 from burnish.runs.closing import Confirmations, Estimates, SearchEnd
@@ -47,7 +48,7 @@ from burnish.runs.events import (
 from burnish.runs.recorder import Ancestor, Announcer, Recorder, summary
 from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
 from burnish.runs.steering import Steering
-from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, Breakers, Outages
+from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, RETRY_MISSING, Breakers, Outages
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -98,8 +99,19 @@ class Run:
             spent=lambda: self.spent,
             trial=lambda: self.trial,
         )
+        self._outages_told = 0
+        self.waits = Waits(
+            seconds=60 * setup.wait_minutes,
+            tell=self._tell_of_outage,
+            redact=directory.redactor.text,
+        )
+        """How long endpoints are waited for that answer nobody."""
         self._breakers = Breakers(
-            self._meter, exceeded=self.closing.exceeded, replaying=lambda: self.replaying
+            self._meter,
+            exceeded=self.closing.exceeded,
+            replaying=lambda: self.replaying,
+            in_vain=lambda reason: self.waits.in_vain(reason),
+            again=lambda: RETRY_MISSING if self.forked else self.how_to_go_on,
         )
         self._recorder = Recorder(directory, baseline=setup.target.baseline)
         self._announcer = Announcer(directory)
@@ -183,7 +195,7 @@ class Run:
     @property
     def how_to_go_on(self) -> str:
         """What to do with a run that has failed, once the cause is gone."""
-        return f"resume the run (`burnish runs resume {self.directory.folder.name}`)"
+        return f"resume the run (`burnish runs resume {in_shell(self.directory.folder.name)}`)"
 
     @property
     def trial(self) -> int:
@@ -297,6 +309,7 @@ class Run:
         async with aclosing(measured) as parts:
             async for row in parts:
                 for unit, done in row:
+                    self._breakers.require_answer(done)
                     meter.use(done.spends, run=done.run if sealed else "")
                     results[unit.candidate.id].append(done.result)
         return [
@@ -351,7 +364,8 @@ class Run:
                     part, rest = rest[:size], rest[size:]
                     self._use(block, outages, whole=len(block) == len(part))
                     results = [done.result for done in block]
-                    if self._breakers.in_doubt(outages):
+                    # A single run, such as a delegation, says itself why nobody answered.
+                    if len(units) > 1 and self._breakers.in_doubt(outages, block[-1]):
                         last = part[len(block) - 1].case
                         not_run = await self._unreachable(candidate, last, block[-1], outages)
                         later = part[len(block) :] if not_run else ()
@@ -547,12 +561,11 @@ class Run:
                 remedy="once stop_reason returns a reason, finish the trial or drop it as a whole: "
                 "a resume with more budget could not know where it was cut",
             )
-        asked = self.closing.outside_reason(searching=True)
-        by_user = asked is not None and asked.code in {"signal", "stop_file"}
-        # A user who stops a run cuts its calls off, and may continue it.
+        # A user who stops a run cuts its calls off: that is no fault of the agent's.
+        by_user = self.closing.by_user(self.closing.outside_reason(searching=True))
         if self.searches and not self.trial and not by_user:
             # A fork would import what it takes from an earlier run once more.
-            folder = self.directory.folder.name
+            folder = in_shell(self.directory.folder.name)
             changed = f"if its file has changed, start a new one with --fork {folder}"
             again = f"{self.how_to_go_on}; {changed}"
             if self.forked:
@@ -613,6 +626,15 @@ class Run:
     def tell(self, data: EventData, key: str) -> None:
         """Store an event under a key that is the same on a replay, and deliver it once."""
         self._announcer.announce(data.kinds[0], key, data.to_json())
+
+    def _tell_of_outage(self, message: str) -> None:
+        self._outages_told += 1
+        session = self.directory.journal.session
+        self.tell(Warned(message=message), f"outage:{session}:{self._outages_told}")
+
+    def forget_unanswered(self) -> None:
+        """Let a resume ask again for what nobody answered since the last trial."""
+        self._effects.forget_unanswered()
 
     def announce(self, kind: str, key: str, data: Mapping[str, Json] | None = None) -> None:
         """The same for an event without a type."""

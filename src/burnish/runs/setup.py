@@ -18,22 +18,25 @@ from burnish.core.errors import (
     ResumeRefused,
     SealedTestRead,
     TargetMismatch,
+    in_shell,
 )
 from burnish.core.evaluations import Evaluation, Objective, Penalties
 from burnish.core.money import Spend
 from burnish.core.protocols import KEY_SCHEMA, KnowsSecrets, Role, Target
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Decision, Proposal
+from burnish.journal.journal import JournalReader
 from burnish.journal.limits import Budget
 from burnish.journal.once import Cache
 from burnish.journal.sqlite_store import JOURNAL_FILE, POINTER
 from burnish.models.chat import ModelClient
-from burnish.models.factory import ModelUse
+from burnish.models.factory import ModelUse, missing_libraries
 from burnish.runs.case_work import CALL_LIMIT, CasePolicy
-from burnish.runs.claims import LOOKED_AT_BEFORE
+from burnish.runs.claims import LOOKED_AT_BEFORE, NO_SPREAD
 from burnish.runs.directory import Header, RunDirectory, look_into, remember_run, what_is_lost
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import Exported, Exporter, in_folders
+from burnish.runs.first_round import FirstRound
 from burnish.runs.homes import ADOPTED
 from burnish.runs.run import Run
 from burnish.runs.spec import OutputSpec
@@ -96,6 +99,8 @@ class Setup(Conditions):
     """The target, cases, objective, strategy and limits of a run."""
 
     strategy: Strategy
+    first_round: FirstRound | None = None
+    """What a new run must be able to pay for; None if nobody knows, or if it makes no rounds."""
 
     def secrets(self) -> list[str]:
         """What the target, its models and the files of cases send and nobody may store."""
@@ -125,8 +130,12 @@ class Setup(Conditions):
             **elsewhere,
         }
 
-    def check(self) -> None:
-        """Raise with everything that is wrong before anything is paid."""
+    def check(self, *, new: bool = False, to_plan: bool = False) -> None:
+        """Raise with everything that is wrong before anything is paid.
+
+        A `new` run must also be able to finish one round. What a resumed or forked run takes over
+        is paid for, so its limits may be smaller. `to_plan` needs no library that calls a model.
+        """
         problems = [*self.dataset.problems(), *self._unknown_metrics(), *self._leaked_answers()]
         if problems:
             raise ConfigError(problems)
@@ -137,6 +146,11 @@ class Setup(Conditions):
                 + "; ".join(map(str, mismatch))
             )
         self._check_prices()
+        if not to_plan and (missing := missing_libraries(self.model_uses())):
+            raise missing
+        first = self.first_round if new else None
+        if first is not None and (problems := [*first.problems(self.budget)]):
+            raise ConfigError(problems)
 
     def _leaked_answers(self) -> list[Problem]:
         """Proposers see the baseline's texts, which may not contain held-out cases."""
@@ -201,7 +215,7 @@ def start(
 
     `furnish` may add files to the folder before it appears.
     """
-    setup.check()
+    setup.check(new=True)
     return _begin(setup, root=root, folder=folder, furnish=furnish)
 
 
@@ -231,8 +245,8 @@ def _explained(error: ResumeRefused, header: Header, setup: Setup, folder: Path)
         message += f":\n{named_changes(changes)}"
     if (folder / ADOPTED).exists():
         remedy = (
-            f"`burnish adopt {header.id} --undo` takes out of your files what the run found, if "
-            f"that is what has changed; else {remedy}"
+            f"`burnish adopt {in_shell(header.id)} --undo` takes out of your files what the run "
+            f"found, if that is what has changed; else {remedy}"
         )
     return ResumeRefused(message, remedy=remedy)
 
@@ -244,8 +258,8 @@ def _elsewhere(run: str, setup: Setup) -> ResumeRefused:
     now = f" now: {', '.join(models)}" if models else ""
     return ResumeRefused(
         f"run {run} was started with another model address;{now}",
-        remedy=f"name the address again that `burnish runs show {run}` has, or start from the "
-        f"existing results with --fork {run}",
+        remedy=f"name the address again that `burnish runs show {in_shell(run)}` has, or start "
+        f"from the existing results with --fork {in_shell(run)}",
     )
 
 
@@ -265,7 +279,7 @@ def fork(
         if (lost := what_is_lost(parent, reader)) is not None:
             note = f"{lost.message}; what was lost is paid for again"
             setup = replace(setup, notes=(*setup.notes, note))
-        spent = "sealed_read" in reader.marks() or before.sealed_test == "spent"
+        spent = _is_spent(before, reader)
         if spent and setup.dataset.test:
             setup = replace(setup, notes=(*setup.notes, LOOKED_AT_BEFORE))
         return _begin(
@@ -287,9 +301,55 @@ def refuse_spent_test(folder: Path) -> None:
         if "sealed_done" in reader.marks():
             raise SealedTestRead(
                 f"run {Header.read(folder).id} has read its sealed test and is finished",
-                remedy=f"continue from it with --fork {folder.name}: a new run that takes over "
-                "what was paid, and whose sealed test shows no gain any more",
+                remedy=f"continue from it with --fork {in_shell(folder.name)}: a new run that "
+                "takes over what was paid, and whose sealed test shows no gain any more",
             )
+
+
+def _is_spent(before: Header, journal: JournalReader) -> bool:
+    """Whether the sealed test of an earlier run shows a fork of it no gain any more."""
+    return "sealed_read" in journal.marks() or before.sealed_test == "spent"
+
+
+def refuse_without_proof(
+    setup: Setup, *, resumed: Path | None = None, forked: Path | None = None
+) -> None:
+    """Refuse a run of which a gain is required, and that can show none whatever it finds.
+
+    `resumed` or `forked` is the folder of the run that it goes on with.
+    """
+    if why := _lacks_proof(setup, resumed=resumed, forked=forked):
+        message, remedy = why
+        message = f"a gain is required, and this run can show none: {message}"
+        raise ConfigError([Problem(message=message, remedy=remedy)])
+
+
+def _lacks_proof(
+    setup: Setup, *, resumed: Path | None, forked: Path | None
+) -> tuple[str, str] | None:
+    """Why neither a sealed test nor fresh draws can show a gain, and what to do about it."""
+    header = None if resumed is None else Header.read(resumed)
+    # What a run was started with stays as it is when it is resumed.
+    anew = "" if resumed is None else ", and start a new run"
+    test = setup.dataset.test
+    if BASELINE_ONLY in setup.stop_callbacks:
+        return "it only measures the baseline", "start a run that searches"
+    if test and (_was_read(forked) or (header is not None and header.sealed_test == "spent")):
+        return LOOKED_AT_BEFORE, "seal other cases, and start a new run"
+    if not test and not (setup.confirm and (header is None or header.confirm)):
+        message = "it has no sealed test, and its winner is not measured again"
+        remedy = "seal some cases, twenty or more, or set `confirm: true` without --no-confirm"
+        return message, remedy + anew
+    if len(test or setup.dataset.cases(setup.deciding_split)) == 1 and setup.test_repeats == 1:
+        return NO_SPREAD, f"give it more cases, twenty or more{anew}"
+    return None
+
+
+def _was_read(parent: Path | None) -> bool:
+    if parent is None:
+        return False
+    with look_into(parent) as journal:
+        return _is_spent(Header.read(parent), journal)
 
 
 def _begin(

@@ -31,7 +31,8 @@ from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Constraint, Objective, Operator, Penalties, TieBreaker
 from burnish.core.formatting import shorten, visible
 from burnish.core.gates import Direction
-from burnish.journal.limits import Budget, RetryPolicy
+from burnish.journal.limits import Budget
+from burnish.journal.outages import WAIT_MINUTES, RetryPolicy
 from burnish.metrics.files import AgentMetric
 from burnish.models.factory import ModelBlock, ModelsBlock
 from burnish.runs.case_work import CasePolicy
@@ -133,6 +134,8 @@ _CASES = Door(
 _MEASURED = Door(
     flag="*", panel="What is measured", environment=False, http=Access.CLIENT, runs="measurements"
 )
+_COLUMNS = ("input", "expected")
+_COLUMN = Door(flag="*", panel="Cases", metavar="COLUMN", environment=False)
 
 
 class DataSpec(Settings):
@@ -148,14 +151,24 @@ class DataSpec(Settings):
     """Cases that decide."""
     test: Annotated[_CaseSets, _CASES] = ()
     """Sealed cases, scored once at the end."""
+    input: Annotated[Text | None, _COLUMN] = None
+    """The column with the question, where burnish would take another one."""
+    expected: Annotated[Text | None, _COLUMN] = None
+    """The column with the expected answer, where burnish would take another one."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are named, as readers of cases take them."""
+        return {name: getattr(self, name) or "" for name in _COLUMNS}
 
     @model_validator(mode="before")
     @classmethod
     def _lists(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        data = cast("Mapping[str, object]", value)
-        return {k: [v] if isinstance(v, str | dict) else v for k, v in data.items()}  # pyright: ignore[reportUnknownVariableType]
+        data = cast("Mapping[str, JsonValue]", value)
+        single = [k for k, v in data.items() if k not in _COLUMNS and isinstance(v, str | dict)]
+        return {**data, **{name: [data[name]] for name in single}}
 
 
 class MetricsSpec(Settings):
@@ -287,7 +300,8 @@ class BudgetSpec(Limits):
 
 
 class RetrySpec(Settings):
-    """How often a case is tried when the infrastructure fails, and how long to wait."""
+    """How often a case is tried when the infrastructure fails while others are answered, and how
+    long to wait in between."""
 
     attempts: AtLeastOne = 1
     first_wait: NotNegative = 0.5
@@ -322,6 +336,9 @@ class ExecutionSpec(Settings):
     """Without sealed cases, measure baseline and best again at the end, on fresh draws."""
     time_limit: AboveZero | None = None
     """Seconds per case; by default, 300 for each call of a Python function."""
+    wait_minutes: NotNegative = WAIT_MINUTES
+    """Minutes to wait while nobody answers, be it a model or the agent; then the run stops, and can
+    be resumed."""
     retry: RetrySpec = Field(default_factory=RetrySpec)
     infrastructure_errors: tuple[str, ...] = ()
     """Names of exceptions that are not the agent's fault, besides the usual ones."""

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from burnish.core.cases import Dataset
 from burnish.core.content import Json, canonical, codec
-from burnish.core.errors import BurnishError, Problem, SteeringRefused
+from burnish.core.errors import BurnishError, Problem, SteeringRefused, in_shell
 from burnish.core.formatting import counted
 from burnish.core.leaks import LeakWatch
 from burnish.core.money import NOTHING
@@ -130,13 +130,13 @@ def send(run: RunRecord, note: Note, *, cases: Dataset | None = None) -> None:
     if _is_over(run):
         raise SteeringRefused(
             f"run {name} is finished, and a resume would not search on",
-            remedy=f"start another run from it with --fork {name}, and steer that one",
+            remedy=f"start another run from it with --fork {in_shell(name)}, and steer that one",
         )
     if not takes:
         raise SteeringRefused(
             f"run {name} takes no notes: the strategy '{run.header.strategy}' cannot be steered, "
             "or an earlier burnish started it",
-            remedy=f"a new run with --fork {name} does, if its strategy can",
+            remedy=f"a new run with --fork {in_shell(name)} does, if its strategy can",
         )
     pinned = pinned_in(run.events, waiting(run.folder))
     watch = None if cases is None else LeakWatch(cases)
@@ -214,7 +214,10 @@ def _bad_values(note: Note, allowed: Sequence[str], pinned: Collection[str]) -> 
     for name, text in note.values.items():
         if name in pinned:
             message = f"'{name}' is pinned"
-            return Problem(message=message, remedy=f"unpin it first: burnish runs unpin RUN {name}")
+            return Problem(
+                message=message,
+                remedy=f"unpin it first: `burnish runs unpin RUN {in_shell(name)}`",
+            )
         if not text.strip():
             return Problem(message=f"the text for '{name}' is empty")
         if len(text) > MOST_CHARS:

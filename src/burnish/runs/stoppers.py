@@ -16,6 +16,7 @@ from typing import Protocol
 from burnish.core.comparisons import one_line
 from burnish.core.errors import BaselineUnmeasured, EndpointDown
 from burnish.core.evaluations import CaseResult
+from burnish.core.formatting import duration
 from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import EPSILON
 from burnish.core.trials import Standing, StopReason
@@ -126,10 +127,12 @@ class Stops:
 
 GIVE_UP_AFTER_ALIKE = 10
 """So many failures of the infrastructure in a row that are all alike end a run."""
-_RETRY = "start a new run that retries what is missing: --fork RUN --retry-missing"
+RETRY_MISSING = "start a new run that retries what is missing: --fork RUN --retry-missing"
 _DROPPED = "the current trial was dropped, since it costs more than expected"
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+")
 """Addresses, ports and counts differ between errors that are alike."""
+_COMPARED = 4_000
+"""So much of an error is looked at: an agent's may be megabytes."""
 
 
 class LimitExceeded(Exception):
@@ -185,7 +188,7 @@ class Outages:
 
     def add(self, reason: str) -> bool:
         """Count a result, with an empty reason if it is there; whether there were too many."""
-        alike = _VARYING.sub("#", reason) if reason else ""
+        alike = _VARYING.sub("#", reason[:_COMPARED])[: _COMPARED // 10]
         self.count = self.count + 1 if alike and alike == self._last else bool(alike)
         self._last = alike
         return self.too_many
@@ -230,7 +233,8 @@ class _BlockBreaker:
 class Breakers:
     """Counts results as they are used, and ends a search that cannot go on.
 
-    `exceeded` says which limit an amount exceeds, if there is one. Nothing ends while recorded
+    `exceeded` says which limit an amount exceeds, if there is one; `in_vain`, for how many seconds
+    whom a failure is about was waited for; `again`, how to go on. Nothing ends while recorded
     trials are replayed: the run went on there.
     """
 
@@ -240,10 +244,14 @@ class Breakers:
         *,
         exceeded: Callable[[Spend], StopReason | None] | None,
         replaying: Callable[[], bool],
+        in_vain: Callable[[str], float],
+        again: Callable[[], str],
     ) -> None:
         self._meter = meter
         self._limit = exceeded
         self._replaying = replaying
+        self._in_vain = in_vain
+        self._again = again
         self._runs = Outages()
         self._roles: dict[str, Outages] = {}
         self._verdicts: Outages | None = Outages()
@@ -285,26 +293,40 @@ class Breakers:
             # Another candidate used the same results meanwhile, so that they cost nothing here.
             raise LimitExceeded(StopReason(code="max_calls", detail=_DROPPED))
 
-    def in_doubt(self, outages: Outages) -> bool:
-        """Whether so many runs of an evaluation failed alike, or so many of the whole search.
+    def in_doubt(self, outages: Outages, last: Used) -> bool:
+        """Whether so many runs of an evaluation failed alike, or so many of the whole search, or
+        one that was waited for.
 
-        The latter depends on which of several evaluations ends first, and decides nothing in a
-        replay.
+        The latter two depend on what happens at the same time, and decide nothing in a replay.
         """
-        return outages.too_many or (self._runs.too_many and not self._replaying())
+        if outages.too_many or self._replaying():
+            return outages.too_many
+        return self._runs.too_many or self._in_vain(last.outage) > 0
 
     def require_answers(self, reason: str, *, answered: bool) -> None:
         """Settle a doubt: somebody else answered, or EndpointDown is raised."""
         if answered:
             self._runs = Outages()
         elif not self._replaying():
-            raise _endpoint_down("runs of cases", reason)
+            raise self._endpoint_down("runs of cases", reason)
+
+    def require_answer(self, done: Used) -> None:
+        """Raise EndpointDown if a run was waited for in vain, where there is no search to go on."""
+        if self._in_vain(done.outage):
+            raise self._endpoint_down("runs of cases", done.outage)
 
     def count_role(self, role: str, reason: str) -> None:
         """Count a request to a role, with an empty reason if somebody answered."""
         too_many = self._roles.setdefault(role, Outages()).add(reason)
-        if too_many and not self._replaying():
-            raise _endpoint_down(f"requests to the {role}", reason)
+        if (too_many or self._in_vain(reason)) and not self._replaying():
+            raise self._endpoint_down(f"requests to the {role}", reason)
+
+    def _endpoint_down(self, what: str, reason: str) -> EndpointDown:
+        seconds = self._in_vain(reason)
+        why = f"{GIVE_UP_AFTER_ALIKE} {what} in a row failed in the same way"
+        why = f"nobody answered for {duration(seconds)}" if seconds else why
+        message = f"{why}: {one_line(reason)}"
+        return EndpointDown(message, remedy=f"once the cause is gone, {self._again()}")
 
     def require_an_answer(self, *, source: str, forget: Callable[[str], None], again: str) -> None:
         """Raise BaselineUnmeasured if the called code raised, or another program said nothing, in
@@ -344,16 +366,9 @@ class Breakers:
         return self._verdicts is not None and self._verdicts.add(reason)
 
 
-def _endpoint_down(what: str, reason: str) -> EndpointDown:
-    return EndpointDown(
-        f"{GIVE_UP_AFTER_ALIKE} {what} in a row failed in the same way: {one_line(reason)}",
-        remedy=f"fix the cause, then {_RETRY}",
-    )
-
-
 def _unjudged_run(reason: str) -> BaselineUnmeasured:
     return BaselineUnmeasured(
         f"{GIVE_UP_AFTER_ALIKE} runs of cases in a row could not be scored, since their judge gave "
         f"no usable answer: {one_line(reason)}",
-        remedy=f"fix its model, prompt or settings, then {_RETRY}",
+        remedy=f"fix its model, prompt or settings, then {RETRY_MISSING}",
     )

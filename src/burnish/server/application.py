@@ -29,7 +29,6 @@ from burnish.core.errors import (
     first_problems,
 )
 from burnish.core.formatting import shorten
-from burnish.pages.document import can_render
 from burnish.projects.clients import AllowedNames
 from burnish.projects.description import Doors, all_doors
 from burnish.runs.setup import RESULTS
@@ -263,7 +262,7 @@ def create_app(
         app.mount(base, routes)
     if whole:
         _add_routes(app, manager, security, sessions)
-    has_pages = whole and role.answers and can_render()
+    has_pages = whole and role.answers
     app.add_middleware(
         Guard,
         security=security,

@@ -223,6 +223,9 @@ class _EngineWork:
         own = self._request.options
         return self._engine.budget.within(**{name: getattr(own, name) for name in LIMITS})
 
+    def check_new(self) -> None:
+        self._engine.check(self._request, new=True)
+
     def limit(self, granted: Amounts) -> None:
         self._request = within(self._request, **granted.limits())
         self._engine.check(self._request)
@@ -360,6 +363,7 @@ def engine_of(path: Path, app_name: str, *, data_dir: Path | None = None) -> Eng
             seed=spec.execution.seed,
             concurrency=spec.execution.concurrency,
             case_policy=spec.execution.case_policy(),
+            wait_minutes=spec.execution.wait_minutes,
         ),
     )
 

@@ -245,6 +245,7 @@ class RunManager:
         try:
             if granted is not None:
                 await asyncio.to_thread(work.limit, granted)
+            await asyncio.to_thread(work.check_new)
             return await self.store.create(
                 *key,
                 strategy=work.strategy,

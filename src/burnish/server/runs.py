@@ -21,6 +21,7 @@ from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.surfaces import Candidate
 from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.client_cases import check_client_cases, read_client_cases
+from burnish.datasets.formats import write_cases
 from burnish.journal.database_store import DatabaseJournals
 from burnish.journal.journal import JournalReader
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
@@ -136,12 +137,24 @@ class Datasets:
 
     def write(self, name: str, content: bytes) -> CaseFile:
         """Store a dataset if it can be read, replacing one with the same name."""
-        cases = self.check(name, content)
+        cases, content = self.check(name, content)
         self.store(name, content)
         return cases
 
-    def check(self, name: str, content: bytes) -> CaseFile:
-        """The cases of a dataset that may be stored; ConfigError with all problems."""
+    def check(
+        self,
+        name: str,
+        content: bytes,
+        *,
+        input: str = "",  # noqa: A002
+        expected: str = "",
+    ) -> tuple[CaseFile, bytes]:
+        """The cases of a dataset that may be stored, and what to store; ConfigError with all
+        problems.
+
+        `input` and `expected` name columns as for any reader. Columns that have names of their own
+        are stored under burnish's, so that every run reads the same cases.
+        """
         self._at(name)
         try:
             content.decode()
@@ -152,7 +165,10 @@ class Datasets:
         with TemporaryDirectory() as elsewhere:
             trial = Path(elsewhere) / name
             trial.write_bytes(content)
-            return read_client_cases(trial)
+            file = read_client_cases(trial, input=input, expected=expected)
+            if file.columns is not None and not file.columns.usual:
+                write_cases(trial, file)
+            return file, trial.read_bytes()
 
     def store(self, name: str, content: bytes) -> None:
         """Store a dataset that was checked."""

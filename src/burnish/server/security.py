@@ -27,6 +27,7 @@ from pydantic import BeforeValidator, Field
 
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.server.tokens import Client, ClientLimits, TokenBook
+from burnish.system.extras import installed_from
 
 _Message: TypeAlias = MutableMapping[str, Any]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
@@ -51,6 +52,7 @@ class HostPaths:
         """Those of a service: its data, its apps, and where it and Python are installed."""
         words: dict[str, str] = {}
         others = [Path(sys.prefix), Path(__file__).parents[1], Path.cwd(), Path.home()]
+        others += filter(None, [installed_from()])  # it is in the commands that install extras
         for place, word in (
             (data, "{data}"),
             *((folder, f"{{{name}}}") for name, folder in folders.items()),

@@ -71,6 +71,11 @@ def _room_for(connections: int) -> int:
     return max(16, min(connections, soft - _SPARE))
 
 
+_LENGTHS = {b"content-length", b"transfer-encoding"}
+"""Headers of which a request has one; of both the second counts (RFC 9112, section 6.1)."""
+_CLOSE = (b"connection", b"close")
+
+
 class EdgeProtocol(H11Protocol):
     """One connection."""
 
@@ -96,6 +101,14 @@ class EdgeProtocol(H11Protocol):
             return
         super().data_received(data)
         self._watch_head()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is None:  # pyright: ignore[reportUnnecessaryComparison]
+            return
+        if _LENGTHS.issubset(name for name, _ in self.cycle.scope["headers"]):
+            # A proxy in front may have read the other length: what follows could be anybody's.
+            self.cycle.default_headers = [*self.server_state.default_headers, _CLOSE]
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

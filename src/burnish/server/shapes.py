@@ -294,12 +294,21 @@ class Structure(_ResponseModel):
     structure: dict[str, JsonValue]
 
 
+class ColumnShape(_ResponseModel):
+    """A column that was taken for a part of a case, and one of its values."""
+
+    column: str
+    sample: str
+
+
 class DatasetShape(_ResponseModel):
     """A dataset."""
 
     name: str
     format: str
     cases: int
+    columns: dict[str, ColumnShape]
+    """By part, what was taken, where a table has columns with names of their own."""
 
 
 class DatasetList(_ResponseModel):

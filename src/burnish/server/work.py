@@ -201,6 +201,10 @@ class RunWork(Protocol):
         """Its limits."""
         ...
 
+    def check_new(self) -> None:
+        """Refuse limits under which a new run could not even finish one round."""
+        ...
+
     def limit(self, granted: Amounts) -> None:
         """Cut its limits to what it may spend; PriceUnknown if US dollars cannot be counted."""
         ...
@@ -491,6 +495,9 @@ class ProjectWork:
     @property
     def budget(self) -> Budget:
         return self.setup.budget
+
+    def check_new(self) -> None:
+        self.setup.check(new=True)
 
     def limit(self, granted: Amounts) -> None:
         self.setup = replace(self.setup, budget=self.budget.within(**granted.limits()))

@@ -39,6 +39,7 @@ from burnish.core.surfaces import (
 from burnish.core.trials import Decision, SplitResult, Trial, TrialRow, Verdict
 from burnish.runs import progress
 from burnish.runs.directory import RunRecord
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     COSTS,
     Ability,
@@ -457,6 +458,15 @@ class FrugalPlugin(StrategyPlugin):
             strategy=Frugal(settings=building.spec.strategy.settings, surfaces=names)
         )
 
+    def first_round(self, setup: Setup) -> FirstRound:
+        assert isinstance(setup.strategy, Frugal)
+        repeats = setup.strategy.settings.repeats
+        whole = progress.sweeps(setup, Split.HOLDOUT, repeats)
+        first = progress.sweeps(setup, Split.HOLDOUT, repeats, most=BLOCK)
+        # What does not save ends there; a race over all cases begins with room for them again.
+        rest = whole.minus(first).at_least(first)
+        return progress.first_round(setup, baseline=whole, candidate=first, usual=rest)
+
     def plan(self, setup: Setup) -> Iterable[str]:
         assert isinstance(setup.strategy, Frugal)
         settings, surfaces = setup.strategy.settings, setup.strategy.surfaces or ()
@@ -471,6 +481,7 @@ class FrugalPlugin(StrategyPlugin):
         yield f"cases     holdout {holdout} decide, {progress.sealed_cases(setup)}"
         yield f"can show  {progress.shown_by(holdout)}"
         yield f"limits    {', '.join(progress.budget_limits(setup.budget)) or 'none'}"
+        yield self.first_round(setup).line()
         yield from progress.notes(setup)
         yield progress.NOTHING_PAID
 

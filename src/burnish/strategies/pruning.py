@@ -31,7 +31,7 @@ from burnish.core.protocols import surfaces_of
 from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, TrialRow, Verdict
 from burnish.journal.limits import Budget
-from burnish.runs.closing import SHARE, closing_share, pays_for
+from burnish.runs.closing import SHARE, closing_share, closing_trials, pays_for
 from burnish.runs.directory import RunRecord, loss_of
 from burnish.runs.events import PRUNE, PhaseEnded, PhaseStarted, SearchEnded, read_all
 from burnish.runs.progress import last_sweeps, sweeps
@@ -544,6 +544,7 @@ def _amounts(budget: Budget, share: Spend) -> list[str]:
         "max_tokens": f"{share.tokens:,} tokens",
         "max_usd": money(to_usd(share.nano_usd)),
         "max_minutes": f"{SHARE * (budget.max_minutes or 0):g} minutes",
+        "max_trials": counted(closing_trials(budget), "trial"),
     }
     return [text for name, text in words.items() if getattr(budget, name) is not None]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from burnish.core.cases import Dataset, Split
+from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.formatting import (
     Facts,
@@ -18,17 +18,16 @@ from burnish.core.formatting import (
     Section,
     Table,
     cell,
-    counted,
     number,
 )
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import Standing
 from burnish.journal.limits import Budget
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, result_of
-from burnish.runs.plugins import Building, TargetParts
+from burnish.runs.first_round import FirstRound
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.strategies.partial_evaluations import Heat, Holdout, Stopped
@@ -116,46 +115,30 @@ def planned_cases(
     return deciding_cases(len(setup.dataset.holdout), has_room)
 
 
-def budget_floor(
-    dataset: Dataset,
+def first_round(
+    setup: Setup,
     *,
     repeats: int,
     minibatch: int,
-    test_repeats: int,
-    confirm: bool = False,
+    asking: Spend,
     least_holdout: int = LEAST_HOLDOUT,
     proposals: int = 1,
     races: int = 2,
-) -> int:
-    """The metric calls for the baseline, one round and what is measured after the search.
+) -> FirstRound:
+    """What the baseline, one round and what is measured after the search take.
 
-    `races` is how often a round runs candidates over the cases of holdout that decide, which are
-    at least `least_holdout`.
+    `asking` is what a proposal costs beside its cases. `races` is how often a round runs candidates
+    over the cases of holdout that decide, which are at least `least_holdout`.
     """
-    held = min(len(dataset.holdout), least_holdout)
-    looks = 2 * min(minibatch, len(dataset.train)) * proposals
-    last = dataset.test or (dataset.holdout if confirm else ())
-    return repeats * (held * (1 + races) + looks) + 2 * len(last) * test_repeats
 
+    def runs(split: Split, count: int) -> Spend:
+        # Nobody knows yet which cases these are.
+        cheapest = sorted(progress.case_costs(setup, split), key=lambda cost: cost.calls)
+        return total(cheapest[:count]).times(repeats)
 
-def floor_line(floor: int) -> str:
-    """The line of `--dry-run` about the least that a search takes."""
-    return f"at least  {counted(floor, 'metric call')} to finish one round"
-
-
-def require_room(building: Building, budget: Budget, parts: TargetParts, floor: int) -> None:
-    """Refuse a limit under which not even one round could be finished."""
-    limit, spec = budget.max_metric_calls, building.spec
-    if limit is None or limit >= floor or spec.output.baseline_only:
-        return
-    last = ", including both again at the end" if spec.execution.confirm else ""
-    last = ", including the sealed test" if parts.dataset.test else last
-    building.problems.add(
-        "budget.max_metric_calls",
-        f"{limit} runs of cases cannot finish one round: measuring the baseline and one "
-        f"candidate takes {floor}{last}",
-        f"allow {floor} or more, use fewer cases, or a smaller minibatch",
-    )
+    held, looks = runs(Split.HOLDOUT, least_holdout), runs(Split.TRAIN, minibatch).times(2)
+    candidate = held.times(races) + (looks + asking).times(proposals)
+    return progress.first_round(setup, baseline=held, candidate=candidate)
 
 
 def deciding_line(setup: Setup, held: int) -> Iterator[str]:
@@ -232,7 +215,7 @@ class Trail(Generic[Step]):
 
         def near() -> _LastChance:
             over = nearly_over(
-                run.budget, run.standing, need, trials=self._trials, proposals=self._asks
+                run.closing.budget, run.standing, need, trials=self._trials, proposals=self._asks
             )
             return _LastChance(now=over)
 

@@ -18,6 +18,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, Select, StaticPool, cr
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from burnish.core.errors import BurnishError, ConfigError, MissingExtra
+from burnish.system.extras import install_command
 from burnish.system.files import is_network_file_system
 from burnish.system.variables import expand_variables
 
@@ -166,13 +167,15 @@ class Database:
         self._file = Path(url.database) if url.kind == "sqlite" else None
         self._seen: tuple[int, int] | None = None
         """The identity of the SQLite file that connections were opened to."""
+        self.has_answered = False
+        """Whether anything ever connected to it: its address is right, then."""
         try:
             self._engine = _sqlite(url) if self.kind == "sqlite" else _server(url, pooled=pooled)
         except ImportError as error:
             driver, extra = _DRIVERS[self.kind]
             raise MissingExtra(
                 f"{url} needs the package {driver.partition('+')[2]}",
-                remedy=f"pip install 'burnish[{extra}]'",
+                remedy=install_command(extra),
             ) from error
 
     @property
@@ -183,9 +186,11 @@ class Database:
     def connect(self, **options: Any) -> Connection:
         """A connection with SQLAlchemy's execution options. Close it when done."""
         try:
-            return self._engine.connect().execution_options(**options)
+            db = self._engine.connect().execution_options(**options)
         except _REFUSALS as error:
             raise self.trouble(error) from None  # the driver's own may hold the address
+        self.has_answered = True
+        return db
 
     def prepared(self, query: Select[Any]) -> "PreparedQuery":
         """A query for frequent reads; it gets its values by the names of its bindparams."""
@@ -346,19 +351,23 @@ _PASSING = {1053, 1205, 1213, 3572}
 
 
 class LastingConnection:
-    """A connection that reconnects after an outage: a restart, a killed connection."""
+    """A connection that reconnects after an outage: a restart, a killed connection.
 
-    def __init__(self, database: Database, *, patience: float = 0.0, **options: Any) -> None:
+    A database that never answered this process is not waited for: its address may be wrong.
+    """
+
+    def __init__(self, database: Database, *, patience: float, **options: Any) -> None:
         self._database = database
         self._options = options
         self.patience = patience
         """Seconds for which it tries to connect again."""
-        self._db: Connection | None = database.connect(**options)
+        self._db: Connection | None = None
 
     def run(self, work: Callable[[Connection, bool], T]) -> T:
         """Do the work; if the connection is lost meanwhile, do it again on a new one.
 
-        The second argument of `work` tells whether this is a retry, whose first writes may exist.
+        The second argument of `work` tells whether this is a retry. What it wrote before may be
+        there or not, so it looks first, or writes what may be written twice.
         """
         pause, ends, again = 0.05, 0.0, False
         while True:
@@ -369,7 +378,8 @@ class LastingConnection:
             except (BurnishError, *_FAILURES) as error:
                 outage = self._is_outage(error)
                 self.close()
-                ends = ends or time.monotonic() + self.patience
+                patience = self.patience if self._database.has_answered else 0.0
+                ends = ends or time.monotonic() + patience
                 if not outage or time.monotonic() + pause > ends:
                     trouble = self._database.trouble(error)
                     raise error if isinstance(error, BurnishError) else trouble from None
@@ -386,7 +396,7 @@ class LastingConnection:
 
     def _is_outage(self, error: Exception) -> bool:
         """Whether a retry may succeed, also if connecting itself failed."""
-        if self._db is None:
+        if self._db is None or self._db.invalidated:
             return True
         if not isinstance(error, DBAPIError):
             return isinstance(error, OSError)
@@ -394,8 +404,4 @@ class LastingConnection:
         state = str(getattr(cause, "sqlstate", None) or "")
         arguments: tuple[Any, ...] = getattr(cause, "args", ())
         # 08: the connection, 40: rolled back for another's sake, 55: locked, 57: the operator.
-        return (
-            error.connection_invalidated
-            or state[:2] in ("08", "40", "55", "57")
-            or bool(_PASSING.intersection(arguments[:1]))
-        )
+        return state[:2] in ("08", "40", "55", "57") or bool(_PASSING.intersection(arguments[:1]))

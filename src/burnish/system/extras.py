@@ -1,14 +1,20 @@
 """The extras of burnish: what each is for, and which of its packages are installed."""
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import Distribution, PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 _DISTRIBUTION = "burnish"
 PURPOSES: Mapping[str, str] = {
-    "openai": "OpenAI, Azure, Ollama and compatible endpoints",
+    "openai": "agents with tools at OpenAI, Azure, Ollama and compatible endpoints",
     "anthropic": "models of Anthropic",
     "google": "models of Google, also on Vertex",
     "bedrock": "models on Amazon Bedrock",
@@ -29,7 +35,7 @@ PURPOSES: Mapping[str, str] = {
     "mcp": "tools of MCP servers",
     "cluster": "running cases on all cores, or on a Dask cluster",
     "server": "`burnish serve`",
-    "view": "report.html and `burnish view`",
+    "view": "charts in report.html and `burnish view`",
     "postgres": "stores and journals in PostgreSQL",
     "mysql": "stores and journals in MySQL and MariaDB",
 }
@@ -59,8 +65,49 @@ class Extra:
 
 
 def install_command(*names: str) -> str:
-    """The command that installs these extras."""
-    return f"pip install '{_DISTRIBUTION}[{','.join(names)}]'"
+    """The command that installs these extras, from where burnish itself was installed."""
+    return f"pip install {requirement(_DISTRIBUTION, *names)}"
+
+
+def requirement(distribution: str, *extras: str) -> str:
+    """What `pip install` is told for a package with extras, quoted for a shell.
+
+    A package that was installed from a folder, a file or a repository may be on no index, so that
+    place is named again.
+    """
+    wanted = f"[{','.join(extras)}]" if extras else ""
+    origin = _origin(distribution)
+    if (repository := origin.get("vcs_info")) is not None:
+        source = f"{repository['vcs']}+{origin['url']}@{repository['commit_id']}"
+        return shlex.quote(f"{distribution}{wanted} @ {source}")
+    if (path := installed_from(distribution)) is None:
+        return shlex.quote(f"{distribution}{wanted}")
+    is_editable = origin.get("dir_info", {}).get("editable", False)
+    return f"{'-e ' if is_editable else ''}{shlex.quote(f'{path}{wanted}')}"
+
+
+def installed_from(distribution: str = _DISTRIBUTION) -> Path | None:
+    """The folder or file of this machine that a package was installed from, if it is there."""
+    url = str(_origin(distribution).get("url", ""))
+    path = Path(unquote(urlsplit(url).path))
+    return path if url.startswith("file:") and path.exists() else None
+
+
+def _origin(distribution: str) -> Mapping[str, Any]:
+    """Where pip found a package, as it notes it; empty for a package of an index."""
+    try:
+        text = Distribution.from_name(distribution).read_text("direct_url.json")
+    except PackageNotFoundError:
+        text = None
+    return json.loads(text) if text else {}
+
+
+def is_importable(module: str) -> bool:
+    """Whether a module is there, without importing it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
 
 
 def all_extras() -> list[Extra]:

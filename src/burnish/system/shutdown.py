@@ -103,11 +103,11 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     with suppress(RuntimeError):
         inside = asyncio.get_running_loop().is_running()
     # Not inside of an `except`: what the work raises would keep that error, and all it refers to.
-    return _in_thread(pooled()) if inside and notebook_display() else asyncio.run(pooled())
+    return _in_thread(pooled()) if inside else asyncio.run(pooled())
 
 
 def _in_thread(work: Coroutine[Any, Any, T]) -> T:
-    """Run in a thread and wait: a notebook's own loop runs in this one."""
+    """Run in a thread and wait: a loop of a notebook or a program runs in this one."""
     import asyncio
     from concurrent.futures import Future
     from contextvars import copy_context

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from burnish.core.cases import ToolUse, Usage
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.testing.doubles import CallCounter, ScriptedBackend, read_role_request

@@ -26,7 +26,9 @@ from burnish.models.factory import ModelBlock
 from burnish.models.providers import Provider
 from burnish.models.references import ModelRef, key_for
 from burnish.models.roles import read_prompt, shipped
+from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
+from burnish.runs.events import BASELINE
 from burnish.runs.ledger import TRIALS
 from burnish.runs.setup import Setup, resume, start
 
@@ -408,6 +410,8 @@ async def check_strategy(make: Callable[[], Setup], folder: Path, *, cut_at: int
     reference = await _driven(untested, folder / "untested")
     with suppress(ProposerFailed):  # the cut may come before a role's first answer
         await _driven(cut, folder / "cut")
+    trials = sum(row.trial.phase != BASELINE for row in RunRecord.read(folder / "cut").rows)
+    assert trials <= cut_at, f"{trials} trials were recorded, with a limit of {cut_at}"
     resumed = await _driven(untested, folder / "cut")
     expected = story(folder / "untested" / TRIALS)
     assert expected, "the strategy recorded no trial"

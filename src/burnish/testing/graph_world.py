@@ -370,6 +370,7 @@ def setup(
     nowhere = Path("/nonexistent")
     texts = [s for s in all_surfaces(team) if s.id.endswith("#instruction")]
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=GraphTarget(team, models, surfaces=texts),
         metrics=(ExpectedText(),),
         objective=Objective(weights={"expected_text": 1.0}),

@@ -372,6 +372,7 @@ def setup(
     world = world or World()
     measured = metrics(world)
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=target(world, counter=counter),
         metrics=measured,
         objective=Objective(weights={metric.name: 1.0 for metric in measured}),

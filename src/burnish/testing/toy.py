@@ -543,6 +543,7 @@ class ToyFile(Dialect):
         "seed": "execution.seed",
         "concurrency": "execution.concurrency",
         "time_limit": "execution.time_limit",
+        "wait_minutes": "execution.wait_minutes",
         "budget": "budget",
         "models": "models",
     }

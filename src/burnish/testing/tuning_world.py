@@ -82,6 +82,7 @@ def setup(
     """Everything a run of coordinate descent in this world needs."""
     world = world or TuningWorld()
     return Setup(
+        wait_minutes=0,  # who is away stays away
         target=target(world, counter=counter),
         metrics=(_CompleteNote(),),
         objective=Objective(weights={_CompleteNote.name: 1.0}),

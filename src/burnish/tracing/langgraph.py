@@ -8,6 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from burnish.core.errors import BurnishError, MissingExtra
+from burnish.system.extras import install_command
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
@@ -19,7 +20,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(
         f"LangGraph is not installed: there is no module '{error.name}'",
-        remedy="pip install 'burnish[langgraph]'",
+        remedy=install_command("langgraph"),
     ) from error
 from burnish.tracing.steps import PLACE, OpenStep, Record, error_text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
 
 from burnish.core.content import Json, codec, short_id
-from burnish.core.errors import BurnishError, MissingExtra
+from burnish.core.errors import BurnishError, MissingExtra, in_shell
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import TrialRow
 from burnish.runs.directory import Header, RunRecord
@@ -158,7 +158,7 @@ class RunTracking:
         """Send the rest. The run is closed, so trouble can only be logged."""
         folder = self._run.directory.folder
         for name, each in [*self._trackers.items()]:
-            again = f"`burnish runs export {folder.name} --to {name}` tries again"
+            again = f"`burnish runs export {in_shell(folder.name)} --to {name}` tries again"
             self._safely(
                 name,
                 lambda each=each: each.finish(RunRecord.read(folder)),

@@ -126,6 +126,21 @@ def test_a_request_that_is_refused(tmp_path: Path, wrong: dict[str, Any], told: 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"burnish": BurnishOptions(metric_floors={"m" * 1_000_000: 1.0})},
+        {"burnish": BurnishOptions(protected_cases=("c" * 1_000_000,))},
+        {"target_surface_ids": ("s" * 1_000_000,)},
+        target(("quality", "n" * 1_000_000)),
+    ],
+)
+def test_a_long_name_is_not_echoed(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BurnishError) as caught:
+        Bench(tmp_path).engine.check(request(**wrong))
+    assert len(str(caught.value)) < 1_000
+
+
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Bench(tmp_path).engine.check(RunRequest())

@@ -81,6 +81,17 @@ def test_unknown_keys_are_refused_or_warned_of() -> None:
     assert read_request({"Speed": 9}, strict=False)[1] == ["unknown field 'Speed' is ignored"]
 
 
+def test_unknown_keys_of_ours_are_refused_with_the_nearest() -> None:
+    body: Any = {"Speed": 9, "burnish": {"max_usdd": 1.0, "Repeats": 2}}
+    with pytest.raises(ConfigError) as refused:
+        read_request(body, strict=False)
+    (problem,) = refused.value.problems
+    assert problem.message == "unknown field 'burnish.max_usdd'"
+    assert problem.remedy == "did you mean 'MaxUSD'?"
+    open_keys: Any = {"Burnish": {"MetricFloors": {"quality": 0.5}}, "Burnished": {}}
+    assert read_request(open_keys, strict=False)[1] == ["unknown field 'Burnished' is ignored"]
+
+
 def test_a_flood_of_unknown_keys_is_one_line_or_refused() -> None:
     some: Any = {f"k{n}": n for n in range(500)}
     with pytest.raises(ConfigError) as refused:
@@ -120,6 +131,29 @@ def test_one_set_may_select_any_number_of_cases() -> None:
 def test_a_body_that_is_no_request(body: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         read_request(body, strict=False)
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"Burnish": {"MaxCalls": 1, "maxcalls": 10_000}}, "Burnish.maxcalls"),
+        ({"burnish": {"MaxCalls": 1}, "Burnish": {}}, "Burnish"),
+        ({"train": [{"evalSetId": "t", "EvalSetID": "u"}]}, "train.0.EvalSetID"),
+    ],
+)
+def test_two_spellings_of_a_key_are_refused(body: Any, where: str) -> None:
+    with pytest.raises(ConfigError, match="it is given twice, in two spellings") as refused:
+        read_request(body, strict=False)
+    assert [problem.where for problem in refused.value.problems] == [where]
+    floors: Any = {"Burnish": {"MetricFloors": {"quality": 0.5, "Quality": 0.4}}}
+    assert read_request(floors, strict=False)[0].options.metric_floors["Quality"] == 0.4
+
+
+def test_a_long_name_is_not_echoed() -> None:
+    body: Any = {"Burnish": {"MetricFloors": {"m" * 1_000_000: "high"}}}
+    with pytest.raises(ConfigError) as refused:
+        read_request(body, strict=False)
+    assert len(str(refused.value)) < 500
 
 
 def test_what_burnish_adds_has_one_key() -> None:

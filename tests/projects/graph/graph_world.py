@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatRequest, Prices
 from burnish.models.factory import Models
 from burnish.models.providers import Price

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.models.chat import ChatRequest
 from burnish.models.factory import Models
 from burnish.testing.doubles import ScriptedBackend

@@ -14,7 +14,6 @@ from burnish.projects.prompts import estimated_tokens, prompt_limits
 from burnish.runs.setup import Setup
 from burnish.strategies.auto.search import Auto
 from burnish.strategies.coordinate.search import Coordinate
-from burnish.strategies.reflective.attempts import metric_calls_floor
 from burnish.strategies.reflective.search import Reflective
 from burnish.targets.prompts import PromptsTarget
 from tests.projects.prompts.prompt_world import (
@@ -65,6 +64,13 @@ def project(folder: Path, said: dict[str, Any] | None = None, **told: Any) -> Se
         path.write_text(json.dumps({**PROJECT, **said}), encoding="utf-8")
     overrides = told
     return load_project(path, overrides, environ={}, models=models(reflector())).setup
+
+
+def startable(folder: Path, *changes: Change, **told: Any) -> Setup:
+    """The same, checked as for a new run."""
+    setup = searched(folder, *changes, **told)
+    setup.check(new=True)
+    return setup
 
 
 def refusal(make: Any, *args: Any, **told: Any) -> str:
@@ -164,22 +170,42 @@ def test_a_case_in_both_is_refused_by_its_content(folder: Path) -> None:
 
 def test_a_budget_that_cannot_finish_a_round_is_refused_with_one_that_can(folder: Path) -> None:
     small = set_algorithm(max_metric_calls=11)
-    said = refusal(searched, folder, small)
+    said = refusal(startable, folder, small)
     # 3 for the baseline; 3 + 3 on the minibatch and 3 for the candidate.
     assert "11 runs of cases cannot finish one round" in said
     assert "allow 12 or more" in said
     assert "optimizer.json:" in said
-    assert searched(folder, small, max_metric_calls=12)
-    assert "--max-metric-calls" in refusal(searched, folder, max_metric_calls=5)
-    assert searched(folder, small, print_baseline=True), "the baseline by itself takes less"
+    assert startable(folder, small, max_metric_calls=12)
+    assert "--max-metric-calls" in refusal(startable, folder, max_metric_calls=5)
+    assert startable(folder, small, print_baseline=True), "the baseline by itself takes less"
+
+
+@pytest.mark.parametrize("strategy", ["auto", "reflective"])
+def test_a_limit_on_calls_that_cannot_finish_a_round_is_refused_too(
+    folder: Path, strategy: str
+) -> None:
+    def startable(**budget: int) -> Setup:
+        setup = project(folder, {"strategy": strategy, "budget": budget}, repeats=1)
+        setup.check(new=True)
+        return setup
+
+    # 3 for the baseline; 3 + 3 on the minibatch, a rewrite, 3 + 3 for the candidate, and 3 + 3 for
+    # both again at the end.
+    said = refusal(startable, max_calls=21)
+    assert "21 calls cannot finish one round" in said
+    assert "allow 22 or more" in said
+    assert "prompts.yaml:" in said
+    assert startable(max_calls=22)
+    assert startable(max_tokens=1), "how many tokens a round takes is only estimated"
 
 
 def test_the_floor_counts_the_sealed_test(folder: Path) -> None:
     sealed = str(folder / "sealed.evalset.json")
     setup = searched(folder, test=sealed)
     assert isinstance(setup.strategy, Reflective)
-    assert metric_calls_floor(setup.dataset, setup.strategy.settings, test_repeats=1) == 12 + 4
-    said = refusal(searched, folder, test=sealed, max_metric_calls=15)
+    assert setup.first_round is not None
+    assert setup.first_round.whole.metric_calls == 12 + 4
+    said = refusal(startable, folder, test=sealed, max_metric_calls=15)
     assert "takes 16, including the sealed test" in said
 
 
@@ -348,7 +374,7 @@ def test_what_is_wrong_with_such_a_file(folder: Path, said: dict[str, Any], told
     path = folder / "prompts.yaml"
     path.write_text(json.dumps(given), encoding="utf-8")
     with pytest.raises(ConfigError) as error:
-        load_project(path, {}, environ={}, models=models(reflector()))
+        load_project(path, {}, environ={}, models=models(reflector())).setup.check(new=True)
     assert told in str(error.value)
 
 

@@ -40,6 +40,7 @@ from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import drive
 from burnish.runs.events import RunBroken, RunEnded, RunFailed
+from burnish.runs.plugins import LiveParts
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, resume, start
 from burnish.strategies.reflective.result_files import OPTIMIZER, RoundFiles, write_files
@@ -154,7 +155,7 @@ async def _prepared(
         agent, optimizer.target_prompt, mode=description.spec.target.isolation
     )
     with as_wrong_input():
-        setup = build(description, live=target)
+        setup = build(description, live=LiveParts(target=target))
     config = {OPTIMIZER: as_json(optimizer.config), **setup.project.config}
     return replace(
         setup,

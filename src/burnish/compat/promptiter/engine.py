@@ -48,11 +48,11 @@ from burnish.core.protocols import Target
 from burnish.core.trials import FINISHED
 from burnish.journal.limits import Budget
 from burnish.models.references import ModelRef
-from burnish.projects.evaluate import is_closable
 from burnish.projects.measurements import threshold_of
 from burnish.reports.rendering import write_report
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.driver import Ending, drive
+from burnish.runs.evaluation import is_closable
 from burnish.runs.events import PRUNE, Tick
 from burnish.runs.events import Event as RunEvent
 from burnish.runs.run import Run
@@ -404,10 +404,13 @@ class PromptIterEngine:
         }
         return tightened(request, operator)
 
-    def check(self, request: RunRequest) -> None:
-        """Raise ConfigError with all problems of a request, without calling any model."""
+    def check(self, request: RunRequest, *, new: bool = False) -> None:
+        """Raise ConfigError with all problems of a request, without calling any model.
+
+        The limits of a `new` run must pay for its baseline.
+        """
         run = _EngineRun(self._plan(request))
-        run.plan.setup(run.collector).check()
+        run.plan.setup(run.collector).check(new=new)
 
     async def run(
         self,

@@ -30,7 +30,7 @@ from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models, ModelUse
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.projects.evaluate import How, as_reference, target_of
+from burnish.projects.calls import MeasureOptions, measured_target, reference_of
 from burnish.projects.evaluation_setup import unfit_cases
 from burnish.projects.measurements import threshold_of
 from burnish.system import write_atomic
@@ -106,10 +106,15 @@ class _RunnerModels(Models):
         self._runner = backend
 
     def client(
-        self, ref: ModelRef, settings: ModelSettings | None = None, *, role: str = "model"
+        self,
+        ref: ModelRef,
+        settings: ModelSettings | None = None,
+        *,
+        role: str = "model",
+        tools: bool = False,
     ) -> ModelClient:
         if ref.provider != "runner":
-            return self._models.client(ref, settings, role=role)
+            return self._models.client(ref, settings, role=role, tools=tools)
         return ModelClient(ref=ref, backend=self._runner, prices=self.prices)
 
     def uses(self) -> tuple[ModelUse, ...]:
@@ -127,7 +132,7 @@ def as_model(
 ) -> tuple[ModelRef, Models]:
     """A model, or a runner as a model: its reference, and the models that include it."""
     if isinstance(who, str | ModelRef):
-        return as_reference(who), models
+        return reference_of(who), models
     ref = ModelRef(provider="runner", name=name_of(who))
     return ref, _RunnerModels(models, backend or RunnerBackend(runner=who))
 
@@ -535,5 +540,5 @@ class _Loading:
     def _taught(self, metrics: Sequence[Metric]) -> tuple[Metric, ...]:
         if self._request.teacher is None:
             return tuple(metrics)
-        teacher, _ = target_of(self._request.teacher, (), How(), self._models)
+        teacher = measured_target(self._request.teacher, None, (), MeasureOptions(), self._models)
         return tuple(_TaughtMetric(metric=metric, teacher=teacher) for metric in metrics)

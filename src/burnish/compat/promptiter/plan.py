@@ -28,18 +28,23 @@ from burnish.compat.promptiter.stages import (
     StageViews,
 )
 from burnish.compat.promptiter.translation import RoundContext
-from burnish.core.cases import Case
+from burnish.core.cases import Case, Split
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Objective
+from burnish.core.formatting import shorten
+from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, Structure
 from burnish.journal.limits import Budget
+from burnish.journal.outages import WAIT_MINUTES
 from burnish.models.factory import Models, ModelUse
 from burnish.models.references import ModelRef
+from burnish.runs import progress
 from burnish.runs.case_work import CasePolicy
 from burnish.runs.directory import Project
 from burnish.runs.draft import Places, validated
+from burnish.runs.first_round import FirstRound
 from burnish.runs.setup import Setup
 from burnish.runs.spec import DEFAULT_CONCURRENCY, DEFAULT_SEED
 from burnish.strategies.backprop.packets import BackpropSettings, Severity
@@ -50,7 +55,8 @@ from burnish.system.config import dotted
 
 
 def _problem(where: str, message: str, remedy: str = "") -> Problem:
-    return Problem(where=where, message=message, remedy=remedy)
+    """A problem that may name what a client sent, which is of any length."""
+    return Problem(where=shorten(where, 100), message=shorten(message, 300), remedy=remedy)
 
 
 def _mismatches(request: RunRequest, assets: Assets) -> Iterator[Problem]:
@@ -207,6 +213,7 @@ class RunDefaults:
     concurrency: int = DEFAULT_CONCURRENCY
     """The number of cases that run at once."""
     case_policy: CasePolicy = field(default_factory=CasePolicy)
+    wait_minutes: float = WAIT_MINUTES
 
     def over(self, request: RunRequest) -> "RunDefaults":
         """The defaults with the values of a request."""
@@ -393,7 +400,7 @@ class RunPlan:
         options = self.request.options
         evaluation, metrics = self.request.evaluation_options, self.assets.metrics
         config = {"app": self.stack.app_name, "request": cast("Json", self.request.to_json())}
-        return Setup(
+        setup = Setup(
             target=_ProfileTarget(
                 target=self.target, surface_map=self.surface_map, start=self.start
             ),
@@ -413,10 +420,21 @@ class RunPlan:
             budget=self.budget.within(**{name: getattr(options, name) for name in LIMITS}),
             concurrency=self.defaults.concurrency,
             case_policy=self.defaults.case_policy,
+            wait_minutes=self.defaults.wait_minutes,
             confirm=options.confirm,
             project=Project(config={"promptiter": config}),
             notes=tuple(self._notes()),
             resources=(_Borrowed(self.assets.models),),
+        )
+        return replace(setup, first_round=self._first_round(setup))
+
+    def _first_round(self, setup: Setup) -> FirstRound:
+        """The baseline: PromptIter's result of a run that stops after it is one."""
+        return FirstRound(
+            baseline=progress.sweeps(setup, Split.HOLDOUT, self.settings.repeats),
+            reserved=Spend(calls=len(setup.preflight())) + progress.last_sweeps(setup),
+            including="both again at the end" if setup.confirm else "",
+            places={"max_metric_calls": "Burnish.MaxMetricCalls", "max_calls": "Burnish.MaxCalls"},
         )
 
     def _role(self, kind: Kind, stage: Any) -> Role[Any, Any]:

@@ -20,9 +20,9 @@ from burnish.core.content import (
     codec,
 )
 from burnish.core.errors import MOST_PROBLEMS, ConfigError, Problem, first_problems
-from burnish.core.formatting import listed
+from burnish.core.formatting import listed, shorten
 from burnish.core.surfaces import Value
-from burnish.datasets.evalset_shapes import folded
+from burnish.datasets.evalset_shapes import folded, spelled_twice
 from burnish.projects.clients import NOTHING_ALLOWED, admit
 from burnish.projects.description import Doors
 from burnish.projects.dialects import Document
@@ -196,7 +196,8 @@ def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
     """Read a request from JSON; also returns warnings.
 
     Unknown keys are errors if `strict`, else they are ignored with a warning that names the first
-    ten. Teacher and judge are code, which JSON cannot carry.
+    ten. Those under `Burnish` are always errors: a limit that is misspelt would be none. Teacher
+    and judge are code, which JSON cannot carry.
     """
     if not isinstance(data, dict):
         raise ConfigError([Problem(where="run", message="the request must be an object")])
@@ -210,14 +211,32 @@ def read_request(data: Json, *, strict: bool) -> tuple[RunRequest, list[str]]:
         for key, value in data.items()
         if key.lower() in {"teacher", "judge"} and value is not None
     ]
-    refused = first_problems(unknown, _unknown_field) if strict else []
+    ours = [each for each in unknown if folded(each.path.partition(".")[0]) == "burnish"]
+    refused = first_problems(unknown if strict else ours, lambda each: each.problem)
+    refused += first_problems(spelled_twice(data, RunRequest), lambda each: _twice(*each))
     if refused or carried:
         raise ConfigError([*carried, *refused])
-    return RunRequest.from_json(data), [unknown_fields(unknown)] if unknown else []
+    ignored = [each.path for each in unknown]
+    return RunRequest.from_json(data), [unknown_fields(ignored)] if ignored else []
 
 
-def _unknown_field(path: str) -> Problem:
-    return Problem(where="run", message=f"unknown field '{path}'")
+def _twice(path: TreePath, key: str) -> Problem:
+    """The last spelling would win, and a limit in the first one would be lost."""
+    where = ".".join(shorten(str(step), 60) for step in (*path, key))
+    return Problem(where=where, message="it is given twice, in two spellings", remedy="keep one")
+
+
+def run_key(body: Mapping[str, JsonValue]) -> str | None:
+    """The key of a body under which the request stands, in any letter case."""
+    keys = [key for key in body if key.lower() == "run"]
+    if len(keys) > 1:
+        raise ConfigError([_twice((), keys[1])])
+    ours = [key for key in body if folded(key) == "burnish"]
+    if keys and ours:
+        message = f"beside '{keys[0]}' it has no effect"
+        where = shorten(ours[0], 60)
+        raise ConfigError([Problem(where=where, message=message, remedy=f"put it in '{keys[0]}'")])
+    return next(iter(keys), None)
 
 
 def unknown_fields(paths: Sequence[str]) -> str:
@@ -401,8 +420,9 @@ class RequestFile:
         """Read a request."""
         tree = read_tree(path)
         data = tree.data if isinstance(tree.data, dict) else {}
-        at = tuple(key for key in data if key.lower() == "run")[:1]
-        request, warnings = read_request(data[at[0]] if at else tree.data, strict=False)
+        key = run_key(data)
+        at = () if key is None else (key,)
+        request, warnings = read_request(data[key] if key else tree.data, strict=False)
         return cls(request=request, tree=tree, at=at, warnings=tuple(warnings))
 
     def put(self, draft: Draft, document: Document, doors: Doors) -> None:

@@ -1,6 +1,7 @@
 """The structures and values of PromptIter's JSON."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
 from pydantic import (
@@ -28,6 +29,7 @@ from burnish.core.surfaces import (
 )
 from burnish.core.surfaces import Surface as CoreSurface
 from burnish.datasets.evalset_shapes import as_python, folded
+from burnish.system.config import nearest
 from burnish.system.settings import SchemaPosition, too_many_keys
 
 _OUR_NAMES = {
@@ -97,8 +99,31 @@ class CamelWire(Wire):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-def unknown_keys(data: Json, model: type[BaseModel]) -> list[str]:
-    """The paths of keys that the model does not have; refuses blocks with too many keys."""
+@dataclass(frozen=True, kw_only=True)
+class UnknownKey:
+    """A key that a model does not have."""
+
+    path: str
+    place: SchemaPosition
+    """Where it stands."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is wrong with it, and the key that was probably meant."""
+        blocks = (kind for kind in self.place.types if isinstance(kind, type))
+        names = [
+            str(field.alias)
+            for block in blocks
+            if issubclass(block, BaseModel)
+            for field in block.model_fields.values()
+        ]
+        likely = nearest(self.path.rpartition(".")[2], names)
+        remedy = f"did you mean '{likely}'?" if likely else ""
+        return Problem(where="run", message=f"unknown field '{self.path}'", remedy=remedy)
+
+
+def unknown_keys(data: Json, model: type[BaseModel]) -> list[UnknownKey]:
+    """The keys that the model does not have; refuses blocks with too many keys."""
     return list(_unknown(data, SchemaPosition.of(model), ""))
 
 
@@ -111,7 +136,7 @@ def _pruned(data: Json, place: SchemaPosition) -> Json:
     return {key: _pruned(item, place.below(key)) for key, item in data.items() if key in keys}
 
 
-def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
+def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[UnknownKey]:
     if isinstance(data, list):
         below = place.below(0)
         for index, item in enumerate(data):
@@ -125,14 +150,17 @@ def _unknown(data: Json, place: SchemaPosition, at: str) -> Iterator[str]:
     for key, item in data.items():
         path = f"{at}.{shorten(key, 60)}" if at else shorten(key, 60)
         if folded(key) not in keys:
-            yield path
+            yield UnknownKey(path=path, place=place)
         else:
             yield from _unknown(item, place.below(keys[folded(key)]), path)
 
 
 def _problems(error: ValidationError, where: str) -> list[Problem]:
     def problem(each: ErrorDetails) -> Problem:
-        parts = (_pascal(part) if isinstance(part, str) else str(part) for part in each["loc"])
+        parts = (
+            shorten(_pascal(part), 60) if isinstance(part, str) else str(part)
+            for part in each["loc"]
+        )
         return Problem(where=".".join(parts) or where, message=each["msg"])
 
     return first_problems(error.errors(include_url=False, include_input=False), problem)

@@ -20,6 +20,7 @@ from burnish.compat.promptiter.shapes import (
 )
 from burnish.core import surfaces
 from burnish.core.errors import ConfigError, Problem
+from burnish.core.formatting import shorten
 from burnish.core.protocols import Target
 from burnish.core.surfaces import (
     Candidate,
@@ -194,6 +195,7 @@ def _known_id(surface: Surface) -> str:
 
 def unknown(name: str, surfaces: Mapping[str, object]) -> Problem:
     """The problem of a SurfaceID that cannot be patched."""
+    name = shorten(name, 100)
     message = f'target surface id "{name}" is unknown' if name else "a surface id is empty"
     return Problem(
         where=name, message=message, remedy=f"there are: {', '.join(surfaces) or 'none'}"

@@ -31,7 +31,7 @@ from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.roles import RolePrompt, in_force
-from burnish.projects.evaluate import as_reference
+from burnish.projects.calls import reference_of
 from burnish.runs.plugins import reached
 from burnish.strategies.backprop import prompts
 from burnish.strategies.backprop.packets import Severity, shown_value
@@ -381,7 +381,7 @@ class ModelStage:
 
     def _client(self, models: Models, prompt: RolePrompt) -> ModelClient:
         if isinstance(self.who, str | ModelRef):
-            return reached(models, self._with_options(as_reference(self.who)), prompt)
+            return reached(models, self._with_options(reference_of(self.who)), prompt)
         backend = RunnerBackend(
             runner=self.who,
             run_options=self.run_options or {},

@@ -474,7 +474,7 @@ def _planned(
 class _RefineLines(TaskLines):
     """One line per iteration, after that of the seed."""
 
-    stopping = "stopping after this loop; once more stops at once"
+    step: ClassVar[str] = "loop"
 
     def baseline(self, trial: TrialRecorded, width: int) -> list[str]:
         del width

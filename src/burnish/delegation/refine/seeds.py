@@ -1,7 +1,6 @@
 """The run that is refined, its budget and models, and how it is graded as the iterations are."""
 
 import math
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.core.content import Json, short_id
-from burnish.core.errors import FileTrouble, RoleFailed, SeedRefused
+from burnish.core.errors import FileTrouble, RoleFailed, SeedRefused, in_shell
 from burnish.core.money import Spend, total
 from burnish.delegation.answers import Defect, WorkerResult
 from burnish.delegation.delegation import Delegation, Site, work_context
@@ -239,7 +238,7 @@ def _read(folder: Path) -> Seed:
 
 def _completion(folder: Path) -> Mapping[str, Json]:
     completion = read_json(folder / COMPLETION)
-    command = f"`burnish delegate --resume {shlex.quote(str(folder))}`"
+    command = f"`burnish delegate --resume {in_shell(folder)}`"
     if completion is not None and not isinstance(completion, dict):
         message = f"{folder / COMPLETION} is not an object, so it says nothing about a run"
         raise SeedRefused(message, remedy="write the object that describes the run at its root")

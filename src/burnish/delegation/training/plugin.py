@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from burnish.core.cases import Split
+from burnish.core.errors import in_shell
 from burnish.core.formatting import (
     Drawing,
     Facts,
@@ -17,6 +18,8 @@ from burnish.core.formatting import (
     number,
     spending,
 )
+from burnish.core.money import NOTHING
+from burnish.core.surfaces import TextSurface
 from burnish.core.trials import SplitResult, TrialRow
 from burnish.delegation.training.epochs import (
     PROPOSER,
@@ -29,6 +32,7 @@ from burnish.delegation.training.epochs import (
 from burnish.delegation.training.setup import EpochSettings, step_words
 from burnish.runs.directory import RunRecord, loss_of, result_of
 from burnish.runs.events import BASELINE, Warned, read_all
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     DELEGATIONS,
     Ability,
@@ -40,7 +44,9 @@ from burnish.runs.plugins import (
 )
 from burnish.runs.progress import (
     NOTHING_PAID,
+    all_sweeps,
     asking,
+    first_round,
     luck_line,
     notes,
     reserved,
@@ -94,8 +100,19 @@ def _plan_lines(setup: Setup, strategy: Epochs) -> Iterator[str]:
     yield from reserved(setup)
     sealed = sweeps(setup, Split.TEST, 2 * setup.test_repeats)
     yield f"the run   about {spending(epoch.times(settings.epochs) + proposals + sealed)}"
+    yield _first_round(setup, strategy).line()
     yield from notes(setup)
     yield NOTHING_PAID
+
+
+def _first_round(setup: Setup, strategy: Epochs) -> FirstRound:
+    """The first epoch, which is the baseline, and the second, if that tries another text."""
+    settings = strategy.settings
+    epoch = all_sweeps(setup, (Split.TRAIN, Split.HOLDOUT), settings.repeats)
+    texts = [each for each in setup.target.surfaces if isinstance(each, TextSurface)]
+    second = epoch + asking(strategy.roles).times(len(texts))
+    trains = strategy.proposer is not None and settings.epochs > 1
+    return first_round(setup, baseline=epoch, candidate=second if trains else NOTHING)
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
@@ -206,7 +223,7 @@ def _registry(run: RunRecord) -> Iterator[Section]:
     ]
     if not changes:
         items.append("nothing was changed")
-    command = f"`burnish policy list --db {path}`"
+    command = f"`burnish policy list --db {in_shell(path)}`"
     items.append(f"{command} shows the texts in force, `rollback` restores earlier ones")
     yield Heading("The registry")
     yield Listing(tuple(items))
@@ -262,6 +279,11 @@ class EpochsPlugin(StrategyPlugin):
             client=model_and_prompt[0],
             notes=tuple(notes),
         )
+
+    def first_round(self, setup: Setup) -> FirstRound:
+        """What the first epochs take."""
+        assert isinstance(setup.strategy, Epochs)
+        return _first_round(setup, setup.strategy)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """What would run, and what it may cost."""

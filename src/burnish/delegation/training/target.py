@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from burnish.core.cases import Dataset
 from burnish.core.content import Json, codec
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import Surface, TextSurface
 from burnish.core.trials import TrialRow
@@ -420,7 +420,7 @@ class PolicyPlugin(TargetPlugin):
             return
         for name, version in changed.items():
             yield f"policy   {name} v{version} is active"
-        yield f"         burnish policy list --db {record.registry}"
+        yield f"         burnish policy list --db {in_shell(record.registry)}"
 
 
 def _policy(spec: PolicySpec, registry: PolicyRegistry) -> PolicyTexts:

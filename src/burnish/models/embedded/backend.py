@@ -32,6 +32,7 @@ from burnish.models.embedded.files import (
 )
 from burnish.models.errors import ModelRefused, ModelRejected, ModelUnavailable
 from burnish.models.references import ModelRef, is_loopback
+from burnish.system.extras import install_command
 
 _CHUNK = 64
 _SMALL = 4
@@ -67,7 +68,7 @@ def require_engine() -> Any:
     except ImportError as error:
         raise ModelRefused(
             "local models need xllamacpp, which is not installed",
-            remedy="install it: pip install 'burnish[local]'",
+            remedy=f"install it: {install_command('local')}",
         ) from error
 
 
@@ -90,8 +91,9 @@ def _start_server(
     except (RuntimeError, ValueError) as error:
         raise ModelRefused(
             f"the engine cannot load {path}",
-            remedy="it is damaged, of a kind that this xllamacpp does not support, or larger than "
-            "the free memory; try another file, or upgrade xllamacpp",
+            remedy="it is damaged or was cut while it was read: fetch it again; or it is of a kind "
+            "that this xllamacpp does not support, or larger than the free memory: try another "
+            "file, or upgrade xllamacpp",
         ) from error
 
 
@@ -137,6 +139,8 @@ def _busy() -> int:
 def _params(engine: Any, path: Path, shape: EngineShape) -> Any:
     params = engine.CommonParams()
     params.model.path = str(path)
+    # Read, not mapped: a mapped file that another process cuts ends this one with SIGBUS.
+    params.load_mode = engine.llama_load_mode.LLAMA_LOAD_MODE_NONE
     params.n_parallel = shape.slots
     params.n_ctx = shape.context * shape.slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
@@ -330,14 +334,14 @@ def _read_reply(ref: ModelRef, chunks: Sequence[Chunk], seconds: float) -> ChatR
     try:
         pieces = [_Piece.model_validate(chunk) for chunk in chunks]
     except ValidationError as error:
-        raise ModelUnavailable(f"{ref.label} gave an answer that cannot be read") from error
+        raise _unusable(f"{ref.label} gave an answer that cannot be read") from error
     for piece in pieces:
         if piece.error is not None:
             raise _trouble(ref, piece.error)
     choices = [choice for piece in pieces for choice in piece.choices]
     finish = next((c.finish_reason for c in choices if c.finish_reason), None)
     if finish is None:
-        raise ModelUnavailable(f"{ref.label} stopped in the middle of its answer")
+        raise _unusable(f"{ref.label} stopped in the middle of its answer")
     tokens = next((p.usage for p in reversed(pieces) if p.usage), _Tokens())
     return ChatReply(
         text=without_thoughts("".join(choice.delta.content or "" for choice in choices)),
@@ -350,6 +354,11 @@ def _read_reply(ref: ModelRef, chunks: Sequence[Chunk], seconds: float) -> ChatR
     )
 
 
+def _unusable(message: str) -> ModelUnavailable:
+    """An error of a model in this process, which cannot be away: no use in waiting for it."""
+    return ModelUnavailable(message, cause="unusable")
+
+
 def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
     if error.n_prompt_tokens is not None and error.n_ctx is not None:
         return ModelRejected(
@@ -357,7 +366,7 @@ def _trouble(ref: ModelRef, error: _Error) -> ModelRejected | ModelUnavailable:
             "its answer included"
         )
     if error.code >= 500:
-        return ModelUnavailable(f"{ref.label} failed: {error.message}")
+        return _unusable(f"{ref.label} failed: {error.message}")
     return ModelRejected(f"{ref.label} cannot take this request: {error.message}")
 
 

@@ -2,7 +2,6 @@
 
 import difflib
 import hashlib
-import mmap
 import os
 import shutil
 import stat
@@ -10,12 +9,12 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from burnish.models.errors import ModelRefused
@@ -192,37 +191,30 @@ _MAGIC = b"GGUF"
 _WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of the plain values, by type number."""
 _STRING, _ARRAY = 8, 9
+_MOST_PARTS = 4_000_000
+"""Pairs, texts and tensors of a file: a vocabulary has hundreds of thousands of them."""
+_MOST_LAYERS = 512
+"""The engine aborts the process at a count that is absurd."""
 
 
 def require_gguf(path: Path) -> None:
     """Raise ModelRefused unless this looks like a complete model file."""
-    with _opened(path) as content:
-        if content[:4] != _MAGIC:
-            remedy = "burnish runs models in the GGUF format: name a .gguf file"
-            raise ModelRefused(f"{path} is not a GGUF model", remedy=remedy)
-        try:
-            whole = _Reader(content).is_whole()
-        except (struct.error, OverflowError, ValueError):
-            whole = False
-        if not whole:
-            message = (
-                f"{path} is cut off or damaged: {len(content):,} bytes cannot contain its model"
-            )
-            raise ModelRefused(message, remedy="fetch or copy the file again")
-
-
-@contextmanager
-def _opened(path: Path) -> Generator[mmap.mmap, None, None]:
-    """The memory-mapped content, of which only the used parts are read."""
     _require_file(path)
     try:
-        with (
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            yield content
+        with path.open("rb", buffering=_END) as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                remedy = "burnish runs models in the GGUF format: name a .gguf file"
+                raise ModelRefused(f"{path} is not a GGUF model", remedy=remedy)
+            try:
+                whole = _Reader(file).is_whole()
+            except (struct.error, OverflowError, ValueError):
+                whole = False
     except OSError as error:
         raise ModelRefused(f"cannot read {path}: {error.strerror}", remedy="see `ls -l`") from error
+    if not whole:
+        size = path.stat().st_size
+        message = f"{path} is cut off or damaged: {size:,} bytes cannot contain its model"
+        raise ModelRefused(message, remedy="fetch or copy the file again")
 
 
 def _require_file(path: Path) -> None:
@@ -239,40 +231,65 @@ def _require_file(path: Path) -> None:
 
 
 class _Reader:
-    def __init__(self, content: mmap.mmap) -> None:
-        self._content = content
-        self._at = len(_MAGIC)
+    """What follows the magic number.
+
+    Read, not mapped: a mapped file that another process cuts ends this one with SIGBUS.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
+        self._parts = 0
 
     def is_whole(self) -> bool:
         """Whether the data of the last tensor can begin inside the file."""
         version, tensors, pairs = self._take("I"), self._take("Q"), self._take("Q")
         if version not in (2, 3) or not tensors:
             return False
-        for _ in range(pairs):
-            self._skip_string()
-            kind = self._take("I")
+        for _ in self._counted(pairs):
+            name, kind = self._bytes(self._take("Q")), self._take("I")
             if kind == _ARRAY:
                 self._skip(self._take("I"), self._take("Q"))
+            elif name.endswith(b".block_count"):
+                layers = int.from_bytes(self._bytes(_WIDTHS.get(kind, 0)), "little")
+                if layers > _MOST_LAYERS:
+                    return False
             else:
                 self._skip(kind, 1)
-        last = max(self._tensor_offset() for _ in range(tensors))
-        return self._at + last < len(self._content)
+        last = max(self._tensor_offset() for _ in self._counted(tensors))
+        return self._file.tell() + last < self._size
+
+    def _counted(self, count: int) -> range:
+        """So many parts, which a file of zeros may claim without having them."""
+        self._parts += count
+        if self._parts > _MOST_PARTS:
+            raise ValueError(count)
+        return range(count)
 
     def _take(self, form: str) -> int:
-        (value,) = struct.unpack_from(f"<{form}", self._content, self._at)
-        self._at += 4 if form == "I" else 8
+        (value,) = struct.unpack(f"<{form}", self._file.read(4 if form == "I" else 8))
         return value
 
+    def _bytes(self, count: int) -> bytes:
+        """The name of a pair or a plain value, which are short."""
+        if count > 0xFFFF:
+            raise ValueError(count)
+        return self._file.read(count)
+
+    def _skip_bytes(self, count: int) -> None:
+        if count > self._size:
+            raise ValueError(count)
+        self._file.seek(count, os.SEEK_CUR)
+
     def _skip_string(self) -> None:
-        length = self._take("Q")
-        self._at += length
+        self._skip_bytes(self._take("Q"))
 
     def _skip(self, kind: int, count: int) -> None:
         if kind == _STRING:
-            for _ in range(count):
+            for _ in self._counted(count):
                 self._skip_string()
         elif kind in _WIDTHS:
-            self._at += count * _WIDTHS[kind]
+            self._skip_bytes(count * _WIDTHS[kind])
         else:
             raise ValueError(kind)
 
@@ -281,7 +298,7 @@ class _Reader:
         dimensions = self._take("I")
         if dimensions > 8:
             raise ValueError(dimensions)
-        self._at += 8 * dimensions + 4
+        self._skip_bytes(8 * dimensions + 4)
         return self._take("Q")
 
 

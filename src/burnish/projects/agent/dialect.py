@@ -118,7 +118,7 @@ class AgentFile(Dialect):
         written, document = document, replace(document, tree=replace(document.tree, data=data))
         translation = Translation(document, draft, strategy, written=written)
         translation.put("execution.concurrency", _AT_ONCE)
-        for field in WORKER_FIELDS:
+        for field in (*WORKER_FIELDS, "wait_minutes"):
             translation.put(f"execution.{field}", ("execution", field))
         translation.put("source.name", ("name",))
         if document.at(_BLOCK) is not None and strategy.proposes:

@@ -22,6 +22,7 @@ from burnish.core.protocols import Metric, Role, Target
 from burnish.core.surfaces import AGENT_SURFACES, Candidate, ChoiceSurface, NumberSurface, Surface
 from burnish.metrics.computed import Answered, ExpectedTools
 from burnish.metrics.files import MetricsRead, has_own_metrics
+from burnish.metrics.judged import judged_parts
 from burnish.metrics.turns import ROLE as USER_SIMULATOR
 from burnish.metrics.turns import Layered, TurnMetric, user_simulator
 from burnish.models.chat import ModelClient, nearest_model
@@ -31,7 +32,7 @@ from burnish.models.roles import in_force
 from burnish.projects.agent.axes import AXES, Axes, AxesBlock, NumericSurface, axes_of, probes
 from burnish.projects.agent.dialect import NOISY, AgentHomes, agent_keys, measured_files, tunable
 from burnish.projects.dialects import likely_of
-from burnish.projects.evaluation_setup import User, read_case_sets, read_metrics
+from burnish.projects.evaluation_setup import User, note_columns, read_case_sets, read_metrics
 from burnish.runs.directory import Header
 from burnish.runs.events import CANDIDATES, Exported, Exporter
 from burnish.runs.homes import FILES, Homes
@@ -83,6 +84,8 @@ _NUMBERS = ("loss", "pass_rate", "cost_usd", "latency_sec", "failed_cases")
 
 def _read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> Dataset:
     problems, data = building.problems, building.spec.data
+    if building.live.dataset is not None:
+        return building.live.dataset
     with_holdout = building.spec.strategy.settings.uses_holdout
     before = len(problems.found)
     if with_holdout:
@@ -117,12 +120,13 @@ def _read_dataset(building: Building, agent: LoadedAgent, notes: list[str]) -> D
 def _read_measured(building: Building, agent: LoadedAgent) -> Dataset:
     problems, data = building.problems, building.spec.data
     before = len(problems.found)
-    if building.cases is not None:
-        cases = building.cases
+    if building.live.dataset is not None:
+        cases = building.live.dataset.train
     elif data.cases:
         cases = read_case_sets(building, "data.cases", data.cases)
     else:
         cases = agent.cases
+        note_columns(building, agent.case_file, Path(agent.block.test_cases_file or "").name)
     if not cases and len(problems.found) == before:
         file = agent.block.test_cases_file
         where = f"{agent.path.name} test_cases_file: {file}" if file else agent.path.name
@@ -225,10 +229,16 @@ class AgentPlugin(TargetPlugin):
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         spec: AgentSpec = building.spec.target
         problems = building.problems
-        named = building.cases is not None or bool(building.spec.data.cases)
+        named = building.live.dataset is not None or bool(building.spec.data.cases)
         own_cases = not strategy.proposes and not named
         agent = problems.as_raised(
-            lambda: agent_of(building.spec.source.file, spec, with_cases=own_cases), None
+            lambda: agent_of(
+                building.spec.source.file,
+                spec,
+                with_cases=own_cases,
+                columns=building.spec.data.columns,
+            ),
+            None,
         )
         if agent is None:
             return None
@@ -266,6 +276,7 @@ class AgentPlugin(TargetPlugin):
             no_model="the agent's own model is a local one, which is too weak to write texts",
             places=axes.places,
             noisy=NOISY,
+            steady=_is_steady(agent, axes, cases, metrics),
             exporter=named_exports(agent),
             record={FILES: measured_files(agent)},
             notes=(*notes, *target.notes),
@@ -294,7 +305,24 @@ class AgentPlugin(TargetPlugin):
         return spec.model_copy(update={"target": spec.target.model_copy(update=made)})
 
 
-def agent_of(file: str, spec: AgentSpec, *, with_cases: bool = False) -> LoadedAgent:
+def _is_steady(
+    agent: LoadedAgent, axes: Axes, cases: Sequence[Case], metrics: Sequence[Metric]
+) -> bool:
+    """Whether the engine that runs here answers every case, and scores it, the same each time."""
+    block = agent.block
+    exact = block.model.provider == "local" and block.model.temperature == 0 and not block.tools
+    judged = any(True for metric in metrics for _ in judged_parts(metric))
+    simulated = any(case.scenario for case in cases)
+    return exact and not (axes.numbers or judged or simulated)
+
+
+def agent_of(
+    file: str,
+    spec: AgentSpec,
+    *,
+    with_cases: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> LoadedAgent:
     """The agent of a description; all problems are reported at once.
 
     Its test cases are only read if they are needed.
@@ -308,7 +336,9 @@ def agent_of(file: str, spec: AgentSpec, *, with_cases: bool = False) -> LoadedA
             more = added_values(now.data, path.resolve().parent)
             if with_added(agent_keys(now.data), more) == document:
                 tree, added = now, more
-    return sound_agent(path, tree, spec.document, with_cases=with_cases, added=added)
+    return sound_agent(
+        path, tree, spec.document, with_cases=with_cases, added=added, columns=columns
+    )
 
 
 _MEASURING = ("name", "evaluations", "test_cases", "test_cases_file", "execution", "user_simulator")

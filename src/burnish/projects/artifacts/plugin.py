@@ -379,6 +379,8 @@ class ArtifactsPlugin(TargetPlugin):
         yield from strategy.plan_bounds(setup)
         yield f"limits    {', '.join(strategy.limits(setup)) or 'none'}"
         yield from _costs(setup, strategy.repeats(setup))
+        if (first := strategy.first_round(setup)) is not None:
+            yield first.line()
         known = {note for note in target.notes if note not in target.doubts}
         yield from (f"! {note}" for note in setup.notes if note not in known)
         yield "nothing was run or paid; leave out --dry-run to start"

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.models.dotenv import WHERE
 from burnish.models.endpoints import missing_extra
 from burnish.models.health import HealthSite, embedded_model, served_models
 from burnish.models.providers import all_providers, find_provider
 from burnish.models.references import ModelRef, shown_address
 from burnish.system.config import near
+from burnish.system.extras import install_command
 from burnish.system.files import read_text
 from burnish.system.variables import refuse_login
 
@@ -34,6 +35,11 @@ class ModelChoice:
     def __post_init__(self) -> None:
         instead = "name the variable with the key: --key-variable"
         refuse_login(self.base_url, "--base-url", instead)
+
+    @property
+    def needs_with_tools(self) -> tuple[str, ...]:
+        """What to do before it can be called with tools."""
+        return tuple(dict.fromkeys((*_extra(self.label, tools=True), *self.needs)))
 
     @property
     def keys(self) -> dict[str, str]:
@@ -59,9 +65,9 @@ def chosen_model(label: str, *, base_url: str = "", key_variable: str = "") -> M
         remedy = near(provider, [name for row in all_providers() for name in row.names])
         raise ConfigError([Problem(where="--model", message=message, remedy=remedy)])
     ref = ModelRef.parse(label)
-    extra = missing_extra(ref.row.protocol)
-    needs = (f"pip install 'burnish[{extra}]'",) if extra else ()
-    return ModelChoice(label=label, base_url=base_url, key_variable=key_variable, needs=needs)
+    return ModelChoice(
+        label=label, base_url=base_url, key_variable=key_variable, needs=_extra(ref.label)
+    )
 
 
 def offered_models(site: HealthSite) -> list[ModelChoice]:
@@ -102,9 +108,10 @@ def _embedded(site: HealthSite) -> Iterator[ModelChoice]:
         yield ModelChoice(label=finding.name, reason="small, runs inside burnish, costs nothing")
 
 
-def _extra(label: str) -> tuple[str, ...]:
-    extra = missing_extra(ModelRef.parse(label).row.protocol)
-    return (f"pip install 'burnish[{extra}]'",) if extra else ()
+def _extra(label: str, *, tools: bool = False) -> tuple[str, ...]:
+    ref = ModelRef.parse(label)
+    extra = missing_extra(ref.row, ref.name, tools=tools)
+    return (install_command(extra),) if extra else ()
 
 
 _ADAPTER = "call_agent.py"
@@ -291,7 +298,7 @@ def _object_in(tree: ast.Module, library: str, path: Path) -> str:
                 return name
     what = f"object of {library}" if library else "function"
     module = path.stem
-    remedy = f"name it: --program {module}:name"
+    remedy = f"name it: --program {in_shell(f'{module}:name')}"
     message = f"no {what} was found at the top level"
     raise ConfigError([Problem(where=path.name, message=message, remedy=remedy)])
 

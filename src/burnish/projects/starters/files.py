@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from burnish.core.cases import Case, Dataset, Split, is_quantity
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted
-from burnish.datasets.agent_cases import CaseFile
-from burnish.datasets.formats import CaseColumns, convert, read_with_columns, write_cases
+from burnish.datasets.agent_cases import CaseColumns, CaseFile
+from burnish.datasets.formats import convert, read_cases, write_cases
 from burnish.datasets.splits import split
 from burnish.projects.starters.detection import ModelChoice
 from burnish.system import make_folder
@@ -67,15 +67,19 @@ class StarterCases:
     @classmethod
     def read(cls, path: Path, **columns: str) -> "StarterCases":
         """From a file in any format; `columns` are those that the user chose."""
-        file, taken = read_with_columns(path, **columns)
-        return cls(cases=file.cases, source=path, columns=taken)
+        if not path.is_file():
+            message = "there is no such file"
+            remedy = "check the path, or leave --cases out to start with examples"
+            raise ConfigError([Problem(where=str(path), message=message, remedy=remedy)])
+        file = read_cases(path, **columns)
+        return cls(cases=file.cases, source=path, columns=file.columns)
 
     @classmethod
     def examples(cls) -> "StarterCases":
-        """Forty short tickets with their categories."""
+        """120 short tickets with their categories."""
         path = Path(str(files("burnish.projects.starters") / "tickets.csv"))
-        file, columns = read_with_columns(path)
-        return cls(cases=file.cases, columns=columns)
+        file = read_cases(path)
+        return cls(cases=file.cases, columns=file.columns)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -148,11 +152,17 @@ class StarterCases:
         """One file with all cases."""
         return _written({self.whole: self.cases})
 
+    @property
+    def columns_lines(self) -> list[str]:
+        """Which columns of the user's file were taken, with a sample of each."""
+        if self.columns is None or self.source is None:
+            return []
+        return self.columns.sampled(self.cases).splitlines()
+
     def __str__(self) -> str:
         source = "of burnish, to replace by your own" if self.source is None else ""
-        columns = f"; {self.columns}" if self.columns else ""
         place = source or f"from {self.source}"
-        return f"{counted(len(self.cases), 'case')} {place}{columns}"
+        return f"{counted(len(self.cases), 'case')} {place}"
 
 
 def _equality(reason: str) -> MetricChoice:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from burnish.core.cases import Split
-from burnish.core.errors import ConfigError, Problem
+from burnish.core.errors import ConfigError, Problem, in_shell
 from burnish.projects.artifacts.spec import TASK_FILE, starter_files
 from burnish.projects.file_structure import editor_line, schema_file, schema_text
 from burnish.projects.starters.detection import ModelChoice, find_program, find_prompts
@@ -113,9 +113,9 @@ class AgentFileStarter(Starter):
             "metrics.yaml": f"# {metric.reason}\n- {metric.line}\n".encode(),
             **_case_files(cases),
         }
-        named = shlex.quote(file)
+        named = in_shell(file)
         train = cases.names[Split.TRAIN] if cases.searchable else cases.whole
-        judge = f" --judge {shlex.quote(request.model.label)}" if metric.judged else ""
+        judge = f" --judge {in_shell(request.model.label)}" if metric.judged else ""
         block = "paste the block of the second command under `evaluations:` of the agent file"
         return StarterProject(
             files=files,
@@ -298,7 +298,7 @@ class WorkflowStarter(Starter):
         }
         start = "burnish delegate workflow.yaml --task-file task.md"
         commands = (f"{start} --dry-run", f"{start} -o work/first", "burnish refine work/first")
-        return StarterProject(files=files, commands=commands, needs=request.model.needs)
+        return StarterProject(files=files, commands=commands, needs=request.model.needs_with_tools)
 
 
 class SuiteStarter(Starter):
@@ -315,7 +315,7 @@ class SuiteStarter(Starter):
         }
         start = "burnish optimize suite.yaml --with-textgrad"
         commands = (f"{start} --dry-run", f"{start} --epochs 1", "burnish policy --help")
-        return StarterProject(files=files, commands=commands, needs=model.needs)
+        return StarterProject(files=files, commands=commands, needs=model.needs_with_tools)
 
 
 class OptimizerStarter(FunctionStarter):
@@ -336,11 +336,9 @@ class OptimizerStarter(FunctionStarter):
             **request.cases.split_files(),
         }
         names = request.cases.names
-        flags = " ".join(
-            f"--prompt {shlex.quote(f'{name}={file}')}" for name, file in prompts.items()
-        )
+        flags = " ".join(f"--prompt {in_shell(f'{name}={file}')}" for name, file in prompts.items())
         cases = f"--train {names[Split.TRAIN]} --holdout {names[Split.HOLDOUT]}"
-        start = f"burnish optimize optimizer.json --agent {program.call} {flags} {cases}"
+        start = f"burnish optimize optimizer.json --agent {in_shell(program.call)} {flags} {cases}"
         commands = (f"{start} --dry-run", start, "burnish runs")
         return StarterProject(
             files=files, commands=commands, notes=_few(request.cases), needs=request.model.needs

@@ -19,7 +19,6 @@ from burnish.pages.document import (
     PAGE_HEADERS,
     STATIC,
     Place,
-    can_render,
     render,
     static_file,
 )
@@ -77,24 +76,13 @@ _MESSAGES = {
     "steer": "Sent: the run takes it in between two trials.",
 }
 _ELSEWHERE = "This process drives no runs; refine on the machine of a worker."
-_NO_EXTRA = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>burnish</title></head><body>
-<h1>burnish</h1>
-<p>This service has an API, described at <a href="docs">docs</a>, and no pages: they need the extra
-<code>view</code>. The operator installs it with <code>pip install 'burnish[view]'</code>.</p>
-</body></html>
-"""
 
 
 def pages_router(
     manager: RunManager, sessions: Sessions, refinements: Refinements | None
 ) -> APIRouter:
-    """Every page; without the extra `view`, one that says how to install it."""
+    """Every page."""
     router = APIRouter(include_in_schema=False)
-    if not can_render():
-        router.add_api_route("/", _how_to_install, methods=["GET"])
-        return router
     pages = _Pages(manager=manager, sessions=sessions, refinements=refinements)
     for path, answer in (
         ("/static/{name}", pages.static),
@@ -125,10 +113,6 @@ def page_access(sessions: Sessions) -> PageAccess:
     """Who may see the pages."""
     own = {"login", "logout", "start", "static"}
     return PageAccess(sessions=sessions, first_parts=FIRST_PARTS | own)
-
-
-async def _how_to_install() -> HTMLResponse:
-    return HTMLResponse(_NO_EXTRA, HTTPStatus.NOT_IMPLEMENTED)
 
 
 _Answer = Callable[[Request], Awaitable[Response]]

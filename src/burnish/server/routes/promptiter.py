@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from burnish.compat.promptiter import RunResult, Slimming, read_request
-from burnish.compat.promptiter.requests import unknown_fields
+from burnish.compat.promptiter.requests import run_key, unknown_fields
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.formatting import shorten
@@ -277,10 +277,10 @@ def _run_of(body: bytes) -> Json:
         raise _Refused(400, "invalid request body: an object is expected")
     if message := too_many_keys(data):
         raise _Refused(400, f"invalid request body: {message}")
-    run = next((value for key, value in data.items() if key.lower() == "run"), None)
-    if unknown := [shorten(key, 60) for key in data if key.lower() != "run"]:
+    name = run_key(data)
+    if unknown := [shorten(key, 60) for key in data if key != name]:
         log.warning("a request: %r", unknown_fields(unknown))
-    if run is None:
+    if name is None or (run := data[name]) is None:
         raise _Refused(400, "run request is empty")
     return run
 

@@ -301,6 +301,9 @@ class _RefinementWork:
     def strategy(self) -> str:
         return self.opened.strategy.name
 
+    def check_new(self) -> None:
+        """A refinement makes no rounds."""
+
     def limit(self, granted: Amounts) -> None:
         self._stop_also(stop_at(self.opened.folder, granted))
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.compat.promptiter import read_request
 from burnish.core.cases import Case
 from burnish.core.content import codec
+from burnish.core.formatting import shorten
 from burnish.datasets.agent_cases import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
@@ -468,6 +469,7 @@ def _dataset_name(value: str) -> str:
 
 
 _Name = Annotated[str, BeforeValidator(_dataset_name), Path(pattern=DATASET_NAME, max_length=100)]
+_Column = Annotated[str, Query(max_length=200)]
 _FILE: dict[str, Any] = {
     "required": True,
     "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -492,16 +494,26 @@ async def get_dataset(
 
 @_datasets.put("/datasets/{name}", status_code=201, openapi_extra={"requestBody": _FILE})
 async def put_dataset(
-    name: _Name, datasets: _DatasetFolder, manager: _Manager, client: _Client, request: Request
+    name: _Name,
+    datasets: _DatasetFolder,
+    manager: _Manager,
+    client: _Client,
+    request: Request,
+    input: _Column = "",  # noqa: A002
+    expected: _Column = "",
 ) -> DatasetShape:
     """Store a dataset; one that cannot be read is rejected with all its problems.
+
+    `input` and `expected` name the columns of the question and the answer, where names and values
+    would not tell them. They are stored under these names; the answer says what was taken.
 
     Cases are data: inputs, expectations, and attachments as bytes. A field that names metrics,
     models, code, files or addresses is rejected with its location, and nothing is stored.
     """
     # As it was sent: whatever the client calls its type, its name says what it is.
     content = await request.body()
-    cases = await asyncio.to_thread(datasets.check, name, content)
+    check = partial(datasets.check, name, content, input=input, expected=expected)
+    cases, content = await asyncio.to_thread(check)
     await manager.accounting.upload(client, name, len(content))
     await asyncio.to_thread(datasets.store, name, content)
     return DatasetShape.model_validate(_about(name, cases))
@@ -519,7 +531,13 @@ async def delete_dataset(
 
 
 def _about(name: str, dataset: CaseFile) -> dict[str, object]:
-    return {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
+    columns = dict[str, object]()
+    if dataset.columns is not None and not dataset.columns.usual:
+        samples = dataset.columns.samples(dataset.cases)
+        for column, part in dataset.columns.parts.items():
+            columns[part] = {"column": column, "sample": shorten(samples[part], 200)}
+    about = {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
+    return {**about, "columns": columns}
 
 
 @_evaluations.post("/evaluations", status_code=201)

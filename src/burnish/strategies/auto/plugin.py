@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from burnish.core.cases import Dataset, Split
+from burnish.core.cases import Split
 from burnish.core.formatting import (
     Drawing,
     Heading,
@@ -24,6 +24,7 @@ from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import BASELINE, PERSON, PRUNE, Event, TrialRecorded, read_all
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     Building,
     RoleNeed,
@@ -54,12 +55,10 @@ from burnish.strategies.partial_evaluations import (
 from burnish.strategies.pruning import pruning_plan
 from burnish.strategies.requirements import budget_with_an_end
 from burnish.strategies.trail import (
-    budget_floor,
     deciding_line,
-    floor_line,
+    first_round,
     metrics_on_holdout,
     planned_cases,
-    require_room,
     trail_report,
 )
 
@@ -142,9 +141,6 @@ class AutoPlugin(MinibatchPlugin):
                 building.problems.add("target", message, remedy)
             return None
         budget, notes = budget_with_an_end(building.spec.budget.budget())
-        confirm = building.spec.execution.confirm
-        floor = _floor(parts.dataset, settings, settings.repeats, confirm=confirm)
-        require_room(building, budget, parts, floor)
         clients = [each.client for each in offers if each.client is not None]
         return StrategyParts(
             strategy=Auto(offers=offers, settings=settings),
@@ -152,6 +148,9 @@ class AutoPlugin(MinibatchPlugin):
             client=clients[0] if clients else None,
             notes=(*notes, *(f"left out of the search: {each}" for each in left_out)),
         )
+
+    def first_round(self, setup: Setup) -> FirstRound:
+        return _first_round(setup, _strategy(setup))
 
     def plan(self, setup: Setup) -> Iterable[str]:
         return _plan_lines(setup, _strategy(setup))
@@ -182,14 +181,9 @@ class AutoPlugin(MinibatchPlugin):
             yield minibatch_line(details.minibatch, before, after, beside="parent")
 
 
-def _floor(dataset: Dataset, settings: AutoSettings, test_repeats: int, *, confirm: bool) -> int:
-    return budget_floor(
-        dataset,
-        repeats=settings.repeats,
-        minibatch=settings.minibatch,
-        test_repeats=test_repeats,
-        confirm=confirm,
-    )
+def _first_round(setup: Setup, strategy: Auto) -> FirstRound:
+    settings, asking = strategy.settings, progress.asking(strategy.roles[:1])
+    return first_round(setup, repeats=settings.repeats, minibatch=settings.minibatch, asking=asking)
 
 
 def _offers(building: Building, parts: TargetParts) -> Iterator[ProposerOffer]:
@@ -253,7 +247,7 @@ def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
     yield f"          + up to {spending(holdout.times(2))} on holdout"
     yield from progress.reserved(setup)
     yield from pruning_plan(setup, settings)
-    yield floor_line(_floor(setup.dataset, settings, setup.test_repeats, confirm=setup.confirm))
+    yield _first_round(setup, strategy).line()
     yield from progress.notes(setup)
     yield progress.NOTHING_PAID
 

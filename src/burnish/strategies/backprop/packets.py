@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field
 
-from burnish.core.cases import Case, Dataset, Step, Trace
+from burnish.core.cases import Case, Dataset, Split, Step, Trace
 from burnish.core.content import AtLeastOne, Json, NoneOrMore, NotNegative, Share
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.gates import Guards
@@ -301,6 +301,11 @@ class BackpropSettings(PruningSettings):
     """Surfaces that are patched at once."""
     merge_single: bool = False
     """Ask the aggregator even if there is only one gradient."""
+
+    @property
+    def deciding(self) -> tuple[Split, ...]:
+        """Where a candidate is run before it is decided on."""
+        return (Split.TRAIN, Split.HOLDOUT) if self.gate == "sigma" else (Split.HOLDOUT,)
 
     def by_luck(self, data: Dataset) -> str:
         """How often a run would accept patches that change nothing."""

@@ -35,6 +35,7 @@ from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.events import PRUNE, TrialRecorded
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     STEPS,
     Ability,
@@ -138,6 +139,23 @@ def search_cost(setup: Setup, strategy: Backprop) -> str:
     return f"a round of the search about {spending(total(runs), tokens=False)} and its patches"
 
 
+def first_round(setup: Setup, strategy: Backprop) -> FirstRound:
+    """The baseline, a look at train, and a candidate.
+
+    How many runs fail is not known, so the walk back of one is expected; a round that blames
+    nothing asks nobody.
+    """
+    settings = strategy.settings
+    splits = (Split.TRAIN, *settings.deciding)
+    patching = progress.asking([strategy.patcher]).times(settings.candidates_per_round)
+    return progress.first_round(
+        setup,
+        baseline=progress.sweeps(setup, Split.HOLDOUT, settings.repeats),
+        candidate=progress.all_sweeps(setup, splits, settings.repeats),
+        usual=progress.asking([strategy.backwarder]) + patching,
+    )
+
+
 def _costs(setup: Setup, strategy: Backprop) -> Iterator[str]:
     settings = strategy.settings
     train = progress.sweeps(setup, Split.TRAIN, settings.repeats)
@@ -160,6 +178,7 @@ def _costs(setup: Setup, strategy: Backprop) -> Iterator[str]:
     yield from pruning_plan(setup, settings)
     yield "          one call for each agent of the graph and turn; cycles and tools take more, and"
     yield "          how many cases fail is not known in advance"
+    yield first_round(setup, strategy).line()
 
 
 class BackpropLines(ProgressLines):
@@ -525,6 +544,9 @@ class BackpropPlugin(StrategyPlugin):
 
     def plan(self, setup: Setup) -> Iterable[str]:
         return _plan_lines(setup, _strategy(setup))
+
+    def first_round(self, setup: Setup) -> FirstRound:
+        return first_round(setup, _strategy(setup))
 
     def search_cost(self, setup: Setup) -> str:
         return search_cost(setup, _strategy(setup))

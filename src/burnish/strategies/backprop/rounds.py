@@ -55,7 +55,7 @@ class Patched:
     """One set of patches, at most one a surface."""
 
     patches: tuple[Patch, ...] = ()
-    refused: tuple["_Refused", ...] = ()
+    refused: tuple["RefusedPatch", ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
 
@@ -67,7 +67,7 @@ class Patched:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Refused:
+class RefusedPatch:
     """A value from a role that cannot be used."""
 
     surface: str
@@ -153,22 +153,30 @@ class Patcher:
         results = [
             self._patch(name, reply, candidate) for name, reply in zip(names, replies, strict=True)
         ]
-        refused = [each for each in results if isinstance(each, _Refused)]
-        lost = [Lost(role=self._role.name, where=each.surface, why=each.why) for each in refused]
-        return Patched(
+        whole = Patched(
             patches=tuple(each for each in results if isinstance(each, Patch)),
-            refused=tuple(refused),
-            lost=tuple(lost),
             proposals=tuple(reply.proposal for reply in replies),
+        )
+        return self.without(whole, [each for each in results if isinstance(each, RefusedPatch)])
+
+    def without(self, patched: Patched, refused: Sequence[RefusedPatch]) -> Patched:
+        """The set without patches that are refused, which says why."""
+        surfaces = {each.surface for each in refused}
+        lost = (Lost(role=self._role.name, where=each.surface, why=each.why) for each in refused)
+        return replace(
+            patched,
+            patches=tuple(each for each in patched.patches if each.surface not in surfaces),
+            refused=(*patched.refused, *refused),
+            lost=(*patched.lost, *lost),
         )
 
     def _patch(
         self, name: str, reply: Asked[PatchAnswer], candidate: Candidate
-    ) -> Patch | _Refused:
+    ) -> Patch | RefusedPatch:
         if reply.answer is None:
-            return _Refused(surface=name, offered=None, why=reply.proposal.error)
+            return RefusedPatch(surface=name, offered=None, why=reply.proposal.error)
         surface, offered = self._surfaces[name], reply.answer.value
-        refused = _Refused(surface=name, offered=offered, why="the patch changes nothing")
+        refused = RefusedPatch(surface=name, offered=offered, why="the patch changes nothing")
         try:
             value = value_from(offered, surface)
         except BadValue as error:
@@ -218,7 +226,7 @@ class Attempt:
     round: Round
     candidate: Candidate
     patches: tuple[Patch, ...] = ()
-    refused: tuple[_Refused, ...] = ()
+    refused: tuple[RefusedPatch, ...] = ()
     lost: tuple[Lost, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     problems: tuple[Problem, ...] = ()

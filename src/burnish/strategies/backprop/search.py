@@ -9,7 +9,7 @@ from burnish.core.comparisons import Pair
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import best_incumbent, guarded, min_gain, sigma, strict
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import EPSILON, Candidate, Structured, value_key
 from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Trial, Verdict
@@ -32,6 +32,7 @@ from burnish.strategies.backprop.rounds import (
     Patch,
     Patched,
     Patcher,
+    RefusedPatch,
     RejectedPatches,
     crash_words,
     why_missing,
@@ -77,11 +78,8 @@ class _Judge:
 
     @property
     def need(self) -> Spend:
-        repeats = self._settings.repeats
-        holdout = self._run.estimate(Split.HOLDOUT, repeats=repeats)
-        if self._settings.gate != "sigma":
-            return holdout
-        return holdout + self._run.estimate(Split.TRAIN, repeats=repeats)
+        settings = self._settings
+        return total(self._run.estimate(s, repeats=settings.repeats) for s in settings.deciding)
 
     async def judged(self, attempt: Attempt) -> Attempt:
         """The attempt, measured and decided on; one with problems as it is."""
@@ -371,7 +369,23 @@ class Search:
         if not patched.patches:
             return replace(attempt, problems=(Problem(message="there is no patch to try"),))
         problems = await self._run.check(attempt.candidate, parent=parent)
+        if problems and len(patched.patches) > 1:
+            sound = await self._without_unsound(patched, parent)
+            if 0 < len(sound.patches) < len(patched.patches):
+                return await self._attempt(current, sound, first=first)
         return replace(attempt, problems=tuple(problems))
+
+    async def _without_unsound(self, patched: Patched, parent: Candidate) -> Patched:
+        """The patches that pass their check by themselves; the others are refused."""
+        refused: list[RefusedPatch] = []
+        for patch in patched.patches:
+            by_itself = Patched(patches=(patch,)).on(parent)
+            # It may have been tried before, and be right beside the others.
+            if problems := await self._run.check(by_itself, parent=parent, again=True):
+                why = "; ".join(map(str, problems))
+                offered = shown_value(patch.value)
+                refused.append(RefusedPatch(surface=patch.surface, offered=offered, why=why))
+        return self._patcher.without(patched, refused)
 
     async def _decided(self, attempts: Sequence[Attempt]) -> bool:
         """Measure and decide on each candidate in turn; whether one was accepted."""

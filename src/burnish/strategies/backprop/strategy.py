@@ -37,7 +37,7 @@ from burnish.strategies.pruning import Pruner
 from burnish.system.config import dotted, near
 from burnish.system.yaml import TreePath
 
-_VERSION = 2
+_VERSION = 3
 _FREE = (
     "max_rounds",
     "max_rounds_without_acceptance",
@@ -69,8 +69,7 @@ class Backprop:
         settings = self.settings
         if settings.gate == "min_gain":
             return OfferRule(tolerance=max(0.0, -settings.min_score_gain), accept_sigma=0.0)
-        splits = (Split.TRAIN, Split.HOLDOUT) if settings.gate == "sigma" else (Split.HOLDOUT,)
-        return OfferRule(accept_sigma=settings.accept_sigma, splits=splits)
+        return OfferRule(accept_sigma=settings.accept_sigma, splits=settings.deciding)
 
     @property
     def roles(self) -> Sequence[Role[Any, Any]]:

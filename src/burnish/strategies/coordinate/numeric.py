@@ -24,6 +24,7 @@ from burnish.core.surfaces import (
     value_key,
     values_of,
 )
+from burnish.system.extras import install_command
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -250,7 +251,7 @@ def _optuna() -> Any:
         import optuna
     except ImportError:
         message = "searching over numbers needs optuna"
-        remedy = "pip install 'burnish[numeric]'"
+        remedy = install_command("numeric")
         raise ConfigError([Problem(where="axes.numeric", message=message, remedy=remedy)]) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -14,6 +14,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.surfaces import AGENT_SURFACES, Candidate, Origin, Surface, value_key
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import Event, PhaseStarted, TrialRecorded, read_all
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import Building, RoleNeed, StrategyParts, StrategyPlugin, TargetParts
 from burnish.runs.progress import (
     INDENT,
@@ -35,7 +36,13 @@ from burnish.strategies.coordinate.demonstrations import (
 from burnish.strategies.coordinate.numeric import WARM_UP, Point, warm_up
 from burnish.strategies.coordinate.phases import DeadAxis, Headroom, headroom_lines
 from burnish.strategies.coordinate.report import ENDS, gains_by_phase, report
-from burnish.strategies.coordinate.search import Coordinate, plan_lines, search_cost, search_limits
+from burnish.strategies.coordinate.search import (
+    Coordinate,
+    first_round,
+    plan_lines,
+    search_cost,
+    search_limits,
+)
 from burnish.strategies.coordinate.trials import (
     CoordinateSettings,
     Incumbent,
@@ -43,6 +50,7 @@ from burnish.strategies.coordinate.trials import (
     applier,
     critic,
 )
+from burnish.system.extras import install_command
 
 # -- Proposers -------------------------------------------------------------------------------------
 
@@ -159,7 +167,7 @@ def _offer(
         return ProposerOffer(
             name=name,
             surfaces=surfaces,
-            left_out="searching points needs optuna: pip install 'burnish[numeric]'",
+            left_out=f"searching points needs optuna: {install_command('numeric')}",
         )
     return ProposerOffer(
         name=name,
@@ -242,6 +250,9 @@ class CoordinatePlugin(StrategyPlugin):
 
     def plan(self, setup: Setup) -> Iterable[str]:
         return plan_lines(setup, _strategy(setup))
+
+    def first_round(self, setup: Setup) -> FirstRound:
+        return first_round(setup, _strategy(setup))
 
     def search_cost(self, setup: Setup) -> str:
         return search_cost(setup, _strategy(setup))
@@ -339,7 +350,7 @@ def _check(building: Building, parts: TargetParts, settings: CoordinateSettings)
     problems = building.problems
     if (settings.numbers or settings.demonstrations) and find_spec("optuna") is None:
         message = "searching over numbers and demonstrations needs optuna"
-        problems.add("target", message, "pip install 'burnish[numeric]'")
+        problems.add("target", message, install_command("numeric"))
     train = parts.dataset.train
     showable = [c for c in train if len(c.turns) == 1 and not c.turns[0].attachments]
     if settings.demonstrations and train and not showable:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from burnish.core.errors import in_shell
 from burnish.core.formatting import (
     Drawing,
     Facts,
@@ -123,7 +124,7 @@ def _trajectory(run: RunRecord) -> Iterator[Section]:
         "Loss by trial, lower is better; one column per trial. A gap was not measured, ✓ was "
         "accepted, │ is where a phase ends "
         f"(b baseline, d demonstrations, n numeric, t textual{pruned}). "
-        f"`burnish runs show {run.header.id}` shows every trial."
+        f"`burnish runs show {in_shell(run.header.id)}` shows every trial."
     )
 
 

@@ -39,6 +39,7 @@ from burnish.models.roles import ModelRole
 from burnish.runs import progress
 from burnish.runs.directory import RunRecord
 from burnish.runs.events import PhaseEnded, PhaseStarted, SearchEnded
+from burnish.runs.first_round import FirstRound
 from burnish.runs.ledger import axis_target, proposal_source
 from burnish.runs.report_sections import gains
 from burnish.runs.run import Run
@@ -345,6 +346,15 @@ def search_cost(setup: Setup, strategy: Coordinate) -> str:
     return f"the run {least} to {most}"
 
 
+def first_round(setup: Setup, strategy: Coordinate) -> FirstRound:
+    """The baseline and a trial of the cheapest phase, which begins with room for all its cases."""
+    settings = strategy.settings
+    once = progress.all_sweeps(setup, settings.splits, settings.repeats)
+    only_texts = {*settings.phases} == {TextualPhase.name}
+    asking = progress.asking(strategy.roles) if only_texts else NOTHING
+    return progress.first_round(setup, baseline=once, candidate=once + asking)
+
+
 def _expected(setup: Setup, strategy: Coordinate) -> Expected:
     settings = strategy.settings
     uses_holdout, repeats = settings.uses_holdout, settings.repeats
@@ -376,6 +386,7 @@ def _costs(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     yield f"          at most about {spending(costs.most)} ({most})"
     yield "          estimated from the length of prompts and references; tools, reasoning and what"
     yield "          judges read are extra"
+    yield first_round(setup, strategy).line()
 
 
 _MOST_LINES = 600

@@ -106,6 +106,11 @@ class CoordinateSettings(PruningSettings):
         return self.holdout_policy != "skip"
 
     @property
+    def splits(self) -> tuple[Split, ...]:
+        """Where the baseline is run, and where a trial may be."""
+        return (Split.TRAIN, Split.HOLDOUT) if self.uses_holdout else (Split.TRAIN,)
+
+    @property
     def phases(self) -> dict[str, PhaseLimits]:
         """The limits of each phase that has something to search, in order."""
         phases = {
@@ -308,8 +313,8 @@ class TrialRunner:
 
     @property
     def need(self) -> Spend:
-        splits = [Split.TRAIN, Split.HOLDOUT] if self._settings.uses_holdout else [Split.TRAIN]
-        return total(self._run.estimate(s, repeats=self._settings.repeats) for s in splits)
+        settings = self._settings
+        return total(self._run.estimate(s, repeats=settings.repeats) for s in settings.splits)
 
     async def baseline(self) -> Incumbent:
         """Measure the baseline on train and holdout."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from burnish.core.cases import Split
 from burnish.core.content import Json
 from burnish.core.formatting import (
     Drawing,
@@ -29,10 +30,14 @@ from burnish.models.chat import ModelClient
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.events import BASELINE, PRUNE, TrialRecorded, Warned, read_all
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import Building, RoleNeed, StrategyParts, StrategyPlugin, TargetParts
 from burnish.runs.progress import (
     ProgressLines,
+    all_sweeps,
+    asking,
     budget_limits,
+    first_round,
     luck_line,
     role_label,
     shorten_after,
@@ -314,6 +319,19 @@ class EditsPlugin(StrategyPlugin):
         noise = f"; within {settings.accept_sigma:g} × its noise is a tie"
         yield f"repeats   {settings.repeats}{noise if settings.repeats > 1 else ''}"
         yield from pruning_plan(setup, settings)
+
+    def first_round(self, setup: Setup) -> FirstRound:
+        strategy = _strategy(setup)
+        settings = strategy.settings
+        once = all_sweeps(setup, (Split.TRAIN, Split.HOLDOUT), settings.repeats)
+        many = settings.candidates_per_iteration
+        return first_round(
+            setup,
+            baseline=once,
+            candidate=once.times(many),
+            # An editor that makes no edit saves its run.
+            usual=asking(strategy.roles).times(many),
+        )
 
     def limits(self, setup: Setup) -> list[str]:
         settings = _strategy(setup).settings

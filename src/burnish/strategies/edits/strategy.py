@@ -192,6 +192,13 @@ class Edits:
         await pruner.alternate(loop, go, unit="iteration")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Width:
+    """How many edits an iteration makes, as the journal keeps it."""
+
+    edits: int
+
+
 class _Loop:
     """Makes iterations."""
 
@@ -278,7 +285,7 @@ class _Loop:
             own = await self._own(self._incumbent, suggestion)
             await self._settle(0, await self._trained(0, own))
             return
-        parents = self._parents()
+        parents = self._parents(await self._width())
         for slot, (parent, _) in enumerate(parents):
             self.stage("mutate_artifacts", slot, parent=parent.id)
         requests = [
@@ -307,10 +314,26 @@ class _Loop:
         problems = await self._run.check(suggestion.on(parent), parent=parent)
         return replace(attempt, problems=tuple(problems))
 
-    def _parents(self) -> list[tuple[Candidate, Evaluation]]:
+    async def _width(self) -> int:
+        """How many edits this iteration makes: no more than there are trials left.
+
+        Kept in the journal, so that a resume with other limits repeats the iteration; a fork has
+        its own.
+        """
+        run, usual = self._run, self._settings.candidates_per_iteration
+        if usual == 1:
+            return 1
+
+        def fitting() -> _Width:
+            most = run.closing.budget.max_trials
+            return _Width(edits=usual if most is None else min(usual, most - run.standing.trials))
+
+        request: Json = {"trial": run.trial, "forked_from": run.directory.header.forked_from}
+        return (await run.remember("edits at once", request, _Width, fitting)).edits
+
+    def _parents(self, count: int) -> list[tuple[Candidate, Evaluation]]:
         """What each edit of this iteration starts from: the pool in turn, the leader first."""
         pool = [(self._incumbent, self._measured[Split.TRAIN]), *self._others]
-        count = self._settings.candidates_per_iteration
         begin = self._turn
         self._turn += count
         return [pool[(begin + slot) % len(pool)] for slot in range(count)]

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from burnish.core.cases import Case, Dataset, Split
+from burnish.core.cases import Case, Split
 from burnish.core.comparisons import Pair, cases, compare, decide, paired, versus
 from burnish.core.content import AtLeastOne, Json, NoneOrMore
 from burnish.core.errors import Problem
@@ -23,7 +23,6 @@ from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDet
 from burnish.runs.run import Run
 from burnish.strategies.partial_evaluations import Heat, Stopped
 from burnish.strategies.requirements import PruningSettings
-from burnish.strategies.trail import LEAST_HOLDOUT, budget_floor
 from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
@@ -71,25 +70,6 @@ class ReflectiveSettings(PruningSettings):
     def may_use_part_of_holdout(self) -> bool:
         """Whether small limits make it decide on a part of holdout."""
         return self.racing and self.parent_selection == "trail"
-
-
-def metric_calls_floor(
-    dataset: Dataset, settings: ReflectiveSettings, *, test_repeats: int, confirm: bool = False
-) -> int:
-    """The metric calls for the baseline, one round and what is measured after the search."""
-    proposals = settings.proposals_per_round
-    raced = 1 if settings.parent_selection == "trail" else proposals
-    may_be_part = settings.may_use_part_of_holdout
-    return budget_floor(
-        dataset,
-        repeats=settings.repeats,
-        minibatch=settings.minibatch,
-        test_repeats=test_repeats,
-        confirm=confirm,
-        least_holdout=LEAST_HOLDOUT if may_be_part else len(dataset.holdout),
-        proposals=proposals,
-        races=raced * (2 if settings.racing else 1),
-    )
 
 
 ENDS = {

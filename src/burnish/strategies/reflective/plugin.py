@@ -24,6 +24,7 @@ from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, loss_of
 from burnish.runs.events import BASELINE
+from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import Building, ResultFiles, RoleNeed, StrategyParts, TargetParts
 from burnish.runs.progress import ProgressLines
 from burnish.runs.run import Run
@@ -41,18 +42,22 @@ from burnish.strategies.reflective.attempts import (
     MERGE,
     ReflectiveDetails,
     ReflectiveSettings,
-    metric_calls_floor,
 )
 from burnish.strategies.reflective.examples import EXAMPLES, ExamplesProposer
-from burnish.strategies.reflective.reflection import ROLE, ReflectionProposer, reflector
+from burnish.strategies.reflective.reflection import (
+    OF_TEXTS,
+    ROLE,
+    ReflectionProposer,
+    reflector,
+)
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.requirements import budget_with_an_end
 from burnish.strategies.trail import (
+    LEAST_HOLDOUT,
     deciding_line,
-    floor_line,
+    first_round,
     metrics_on_holdout,
     planned_cases,
-    require_room,
     trail_report,
 )
 
@@ -113,12 +118,11 @@ def _deciding(setup: Setup, strategy: Reflective) -> int:
     settings = strategy.settings
     if not settings.may_use_part_of_holdout:
         return len(setup.dataset.holdout)
-    texts = len(strategy.fields(setup.target)) if settings.field_selection == "all" else 1
     return planned_cases(
         setup,
         settings,
         minibatch=settings.minibatch,
-        asking=progress.asking(strategy.roles).times(texts),
+        asking=_asking(setup, strategy),
         proposals=settings.proposals_per_round,
     )
 
@@ -135,10 +139,29 @@ def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
     yield from progress.reserved(setup)
     yield from pruning_plan(setup, settings)
     yield "          estimated from the length of prompts and references, if the model is known"
-    floor = metric_calls_floor(
-        setup.dataset, settings, test_repeats=setup.test_repeats, confirm=setup.confirm
+    yield _first_round(setup, strategy).line()
+
+
+def _first_round(setup: Setup, strategy: Reflective) -> FirstRound:
+    settings = strategy.settings
+    proposals = settings.proposals_per_round
+    raced = 1 if settings.parent_selection == "trail" else proposals
+    may_be_part = settings.may_use_part_of_holdout
+    return first_round(
+        setup,
+        repeats=settings.repeats,
+        minibatch=settings.minibatch,
+        asking=_asking(setup, strategy),
+        least_holdout=LEAST_HOLDOUT if may_be_part else len(setup.dataset.holdout),
+        proposals=proposals,
+        races=raced * (2 if settings.racing else 1),
     )
-    yield floor_line(floor)
+
+
+def _asking(setup: Setup, strategy: Reflective) -> Spend:
+    """What a proposal costs beside its cases."""
+    texts = len(strategy.fields(setup.target)) if strategy.settings.field_selection == "all" else 1
+    return progress.asking(strategy.roles).times(texts)
 
 
 def report(run: RunRecord, reason: str) -> Iterator[Section]:
@@ -259,19 +282,13 @@ class ReflectivePlugin(MinibatchPlugin):
             update={"fields": parts.texts()}
         )
         budget, notes = budget_with_an_end(spec.budget.budget())
-        floor = metric_calls_floor(
-            parts.dataset,
-            settings,
-            test_repeats=settings.repeats,
-            confirm=spec.execution.confirm,
-        )
-        require_room(building, budget, parts, floor)
         ref = building.writer(_REFLECTOR, parts)
-        client = None if ref is None else building.asked(ROLE, ref)
+        prompt = OF_TEXTS if parts.unit else ROLE
+        client = None if ref is None else building.asked(prompt, ref, role=ROLE)
         if client is None:
             return None
         return StrategyParts(
-            strategy=Reflective(reflector=reflector(*client), settings=settings),
+            strategy=Reflective(reflector=reflector(*client), settings=settings, unit=parts.unit),
             budget=budget,
             client=client[0],
             notes=(*notes, *_notes(parts, settings)),
@@ -305,6 +322,10 @@ class ReflectivePlugin(MinibatchPlugin):
                 begin=partial(ExamplesProposer, field=texts[0]),
                 fingerprint=short_id([EXAMPLES, 1, *texts]),
             )
+
+    def first_round(self, setup: Setup) -> FirstRound:
+        assert isinstance(setup.strategy, Reflective)
+        return _first_round(setup, setup.strategy)
 
     def plan(self, setup: Setup) -> Iterable[str]:
         assert isinstance(setup.strategy, Reflective)

@@ -41,6 +41,8 @@ from burnish.strategies.reflective.attempts import REFLECTIVE, ReflectiveAttempt
 from burnish.strategies.reflective.examples import TextWithExamples
 
 ROLE = "reflector"
+OF_TEXTS = "text_reflector"
+"""The prompt for texts that are scored as a whole."""
 MOST_IN_ALL = 24_000
 """Characters of all records of a request."""
 _EXPECTED = "Expected answer: "
@@ -119,6 +121,8 @@ class RecordWriter:
 
     def _grade(self, score: Score) -> str:
         """What a metric says of an answer; a number only where it is more than yes or no."""
+        if isinstance(number := score.details.get("number"), int | float):
+            return f"Scored {number:g}"
         if score.value is None:
             return f"Not judged by {score.metric}"
         if score.passed is None:
@@ -324,6 +328,10 @@ class Proposer:
         """Remember a rewrite that was no improvement, for later requests."""
         reason = attempt.decision.reason if attempt.decision else ""
         why = "; ".join(map(str, attempt.problems)) or reason
+        results = attempt.after.results if attempt.after else ()
+        errors = (each.outcome.failure.message for each in results if each.outcome.failure)
+        if error := next(errors, ""):
+            why = f"{why}; with it the agent failed: {_cut(error)}"
         for name, diagnosis in attempt.diagnosis.items():
             if self._run.secrets.shows(diagnosis):
                 self._memory.rejected[attempt.parent.id, name].append(f"- {diagnosis} → {why}")

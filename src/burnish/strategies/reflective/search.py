@@ -64,6 +64,8 @@ class Reflective:
     name: str = "reflective"
     proposer: type[Proposer] = Proposer
     """What asks the reflector; another one may show it other evidence."""
+    unit: str = ""
+    """The number of each run in whose unit the winner is judged, if that is not the score."""
 
     @property
     def fingerprint(self) -> str:
@@ -73,6 +75,8 @@ class Reflective:
 
     @property
     def offer_rule(self) -> OfferRule:
+        if self.unit:
+            return OfferRule(primary=self.unit, direction="maximize", accept_sigma=0.0)
         return OfferRule(accept_sigma=0.0)
 
     @property

@@ -17,7 +17,7 @@ from xml.sax.saxutils import quoteattr
 from burnish.core.cases import Attachment, Case, Image, Turn
 from burnish.core.content import Json, canonical
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
-from burnish.journal.limits import RetryPolicy
+from burnish.journal.outages import RetryPolicy
 from burnish.system import Redactor, read_bytes
 from burnish.system.config import shown
 from burnish.system.files import Unreadable, file_trouble

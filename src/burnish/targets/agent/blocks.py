@@ -22,6 +22,7 @@ from burnish.core.content import (
     Json,
     NoneOrMore,
     NotBlank,
+    NotNegative,
     Places,
     Share,
     codec,
@@ -273,6 +274,8 @@ class ExecutionBlock(Block):
     quiet: bool | None = None
     parallel_test_cases: Places = 1
     """Cases at once; the turns of one case follow each other."""
+    wait_minutes: NotNegative | None = None
+    """Minutes to wait while nobody answers; 5 by default."""
     executor: str | None = None
     """Where cases are run: local, processes or dask."""
     address: str | None = None

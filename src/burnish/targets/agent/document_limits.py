@@ -15,7 +15,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from burnish.journal.limits import RetryPolicy, retry
+from burnish.journal.outages import RetryPolicy, Setback, retry
 from burnish.models.dotenv import require_own_keys
 from burnish.system import Redactor, expand_variables, read_bytes, write_atomic
 from burnish.system.files import Unreadable, file_trouble, state_folder
@@ -379,8 +379,9 @@ async def download(url: str, *, patience: RetryPolicy = PATIENCE, seconds: float
     return await retry(
         attempt,
         policy=patience,
-        again=lambda error: isinstance(error, DownloadFailed),
-        requested_wait=lambda error: getattr(error, "retry_after", None),
+        again=lambda error: (
+            Setback(requested=error.retry_after) if isinstance(error, DownloadFailed) else None
+        ),
     )
 
 

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -18,7 +18,7 @@ from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem
 from burnish.core.surfaces import Demonstration, Position, SurfaceType, Value, position_id
-from burnish.datasets.agent_cases import cases_in
+from burnish.datasets.agent_cases import CaseFile, cases_in
 from burnish.datasets.formats import read_cases
 from burnish.models.factory import model_keys
 from burnish.models.references import ModelRef
@@ -104,6 +104,8 @@ class LoadedAgent:
     """Functions passed in Python, by the name of their tool; files have none."""
     added: tuple[AddedValue, ...] = ()
     """What a config.yaml of HoloDeck adds to its models."""
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The columns of its cases file that are named: `input` and `expected`."""
 
     @property
     def folder(self) -> Path:
@@ -137,9 +139,14 @@ class LoadedAgent:
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """The test cases of the file, or of the file it names."""
+        return self.case_file.cases
+
+    @cached_property
+    def case_file(self) -> CaseFile:
+        """The same, with the columns that were taken."""
         if self.block.test_cases is None and self.block.test_cases_file is None:
-            return ()
-        return cases_in(self.tree, read_cases).cases
+            return CaseFile(cases=(), format="test_cases")
+        return cases_in(self.tree, partial(read_cases, **self.columns))
 
     @cached_property
     def contents(self) -> dict[str, str]:
@@ -180,6 +187,7 @@ def sound_agent(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     with_cases: bool = True,
     added: tuple[AddedValue, ...] = (),
+    columns: Mapping[str, str] | None = None,
 ) -> LoadedAgent:
     """Load the files that a block names; raises a ConfigError with all problems."""
     problems: list[Problem] = []
@@ -196,6 +204,7 @@ def sound_agent(
         instructions=instructions,
         functions=functions or {},
         added=added,
+        columns=columns or {},
     )
     try:
         _ = agent.contents

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from zipfile import BadZipFile
 
 from burnish.system.config import nearest
+from burnish.system.extras import install_command
 from burnish.system.files import Unreadable, chosen_pages
 from burnish.targets.agent.document_limits import Allowance, OfficeFile, allowed_text, office_file
 
@@ -483,7 +484,7 @@ def _library(module: str, package: str, files: str) -> Any:
         return import_module(module)
     except ImportError:
         cause = f"{files} need {package}, which is not installed"
-        raise Unreadable(cause, remedy="pip install 'burnish[documents]'") from None
+        raise Unreadable(cause, remedy=install_command("documents")) from None
 
 
 @contextmanager

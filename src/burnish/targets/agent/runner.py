@@ -58,14 +58,15 @@ def client_for(models: Models, block: AgentBlock) -> ModelClient:
     """The client of the agent's model, without the default temperature if the model takes none."""
     # A timeout of the model itself is the more specific one.
     ref = block.model.reference(ModelSettings(timeout=block.execution.llm_timeout))
-    client = models.client(ref, role=AGENT)
+    tools = bool(block.tools)
+    client = models.client(ref, role=AGENT, tools=tools)
     if "temperature" in block.model.model_fields_set:
         return client
     try:
         client.check()
     except ModelRefused:
         settings = replace(ref.settings, temperature=None)
-        bare = models.client(replace(ref, settings=settings), role=AGENT)
+        bare = models.client(replace(ref, settings=settings), role=AGENT, tools=tools)
         with suppress(ModelRefused):
             bare.check()
             return bare

@@ -23,6 +23,7 @@ from burnish.models.dotenv import additions, read_dotenv, require_own_addresses,
 from burnish.models.factory import EMBEDDINGS, ModelBlock, Models
 from burnish.models.references import ModelRef, split_reference
 from burnish.system import Redactor, expand_variables
+from burnish.system.extras import install_command
 from burnish.system.user_code import leaving_no_bytecode
 from burnish.system.variables import refuse_login
 from burnish.targets.agent.blocks import (
@@ -275,7 +276,7 @@ def mcp_server(tool: McpTool, folder: Path) -> "MCPToolset[Any]":
         from fastmcp.client.transports import StdioTransport
         from pydantic_ai.mcp import MCPToolset
     except ImportError:
-        remedy = "pip install 'burnish[mcp]'"
+        remedy = install_command("mcp")
         raise ConfigError(
             [Problem(where=f"tool {tool.name}", message="MCP is not installed", remedy=remedy)]
         ) from None

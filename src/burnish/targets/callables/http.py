@@ -291,7 +291,7 @@ class HttpTarget(CallingTarget):
     def _rejection(self, status: int, words: str, place: str) -> Outcome:
         message = f"{self.url} answered HTTP {status}{f': {words}' if words else ''}"
         if status in {429, 503}:
-            raise AgentUnreachable(message)
+            raise AgentUnreachable(message, status=status)
         if 300 <= status < 400:
             cause = f"{message}: redirects are not followed, because credentials are for one host"
             remedy = f"use the final address{f': {place}' if place else ''}"

@@ -16,9 +16,11 @@ from burnish.core.errors import ConfigError, Problem, RoleFailed
 from burnish.core.money import NOTHING, Spend, to_nano
 from burnish.core.protocols import Description, Effects, Receipt, Role
 from burnish.core.surfaces import Candidate, Origin, Surface
+from burnish.journal.outages import Cause, Setback
 from burnish.metrics.document_matching import parse_json, read_path
 from burnish.metrics.text_matching import a_kind, counted
 from burnish.metrics.turns import DEFAULT_TURNS, NextRemark, TalkSoFar, converse
+from burnish.models.errors import unreached
 from burnish.targets.user_code import agent_failure, of_value
 from burnish.tracing.steps import leave, left_behind
 
@@ -75,6 +77,17 @@ class RecordedTarget(_FixedTarget):
 
 class AgentUnreachable(ConnectionError):
     """No answer, or an answer to come back later: not the agent's fault."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        """`status` is that of an HTTP answer to come back later."""
+        super().__init__(message)
+        self._status = status
+
+    @property
+    def setback(self) -> Setback:
+        """How another attempt may succeed."""
+        answered: Cause = "rate limited" if self._status == 429 else "busy"
+        return Setback(cause=unreached(self) if self._status is None else answered)
 
 
 def of_text(text: str, path: str = "") -> Outcome:
