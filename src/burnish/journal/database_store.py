@@ -39,6 +39,8 @@ _ROWS = 100
 """How many rows of a stream are in memory at a time."""
 LEASE_SECONDS = 30.0
 """How long a driver that died keeps its run locked."""
+LOOK_SECONDS = 5.0
+"""How long one who only reads waits for a database: nothing is lost by asking again later."""
 
 
 class JournalUnreachable(JournalTrouble):
@@ -168,6 +170,7 @@ class DatabaseStore:
 
     def look(self) -> _DatabaseConnection:
         """Open it for reading; a journal that does not exist is empty."""
+        self._patience = min(self._patience, LOOK_SECONDS)
         self._db = db = _DatabaseConnection(self._database, patience=self._patience)
         try:
             db.run(lambda tables, _: self.journals.schema.require(tables))
