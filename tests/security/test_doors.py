@@ -309,36 +309,6 @@ async def test_a_text_is_no_number(tmp_path: Path, bad: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-async def test_no_answer_names_a_folder_of_the_host(tmp_path: Path) -> None:
-    manager = manager_of(tmp_path)
-    async with listening(create_app(manager)) as client:
-        body = {"run": RUN}
-        whole = await client.post(
-            "/promptiter/v1/apps/desk/runs", json=body, headers={"accept-encoding": "identity"}
-        )
-        run = await client.post(
-            f"{API}/apps/toy/runs", json={"id": "r", "settings": {"max_trials": 1}}
-        )
-        place = run.headers["location"]
-        stream = await client.get(f"{place}/stream")
-        texts = {"result": whole.text, "run": run.text, "stream": stream.text}
-        for part in ("", "/events", "/trials", "/candidates", "/files", "/report", "/promptiter"):
-            texts[part] = (await client.get(f"{place}{part}")).text
-        for each in (await client.get(f"{place}/files")).json()["files"]:
-            part = {"range": "bytes=0-100000"}
-            texts[each["path"]] = (
-                await client.get(f"{place}/files/{each['path']}", headers=part)
-            ).text
-        texts["missing"] = (await client.get(f"{API}/apps/toy/runs/none")).text
-        texts["ready"] = (await client.get(f"{API}/ready")).text
-    assert "run.json" in texts
-    assert "{data}" in texts["result"] or "{host}" in texts["result"]
-    for name, text in texts.items():
-        assert str(tmp_path) not in text, name
-    json.loads(texts["run.json"])
-
-
-@pytest.mark.slow
 async def test_a_succeeded_run_is_not_resumed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,17 +3,15 @@
 import asyncio
 from collections.abc import Generator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import inspect
 
 from burnish.core.money import Spend
 from burnish.server import Security, TokenBook, create_app
-from burnish.server.accounting import limits_of, stop_at
+from burnish.server.accounting import stop_at
 from burnish.server.apps import FileApp
 from burnish.server.manager import RunManager
 from burnish.server.stores import open_store
@@ -23,15 +21,13 @@ from burnish.server.stores.accounts import (
     Amounts,
     ChargeExists,
     LimitReached,
-    StorageFull,
 )
-from burnish.server.stores.database import DatabaseRunStore
-from burnish.server.tokens import FILE, Client, ClientLimits, Period, TokenFile
+from burnish.server.tokens import FILE, Client, ClientLimits, TokenFile
 from tests.journal.databases import SERVERS, tables_on
 from tests.server.world import RUN, Door, desk_app, knocked, listening, manager_of, toy_app
 
 API = "/api/v1"
-SOME = AccountLimits(amounts=Amounts(max_usd=1.0, max_calls=100), runs=3, storage=1000)
+SOME = AccountLimits(amounts=Amounts(max_usd=1.0, max_calls=100), runs=3)
 NOTHING = Amounts.of(Spend(), seconds=0.0)
 
 
@@ -46,7 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[tuple[str
 
 
 @pytest.mark.slow
-async def test_reservations_spending_and_storage_in_every_store(place: tuple[str, str]) -> None:
+async def test_reservations_and_spending_in_every_store(place: tuple[str, str]) -> None:
     stores = [await open_store(place[0], table_prefix=place[1]) for _ in range(2)]
     accounts, other = (store.accounts for store in stores)
     first = await accounts.reserve("a", ("toy", "1"), Amounts(max_usd=0.4), SOME)
@@ -58,62 +54,28 @@ async def test_reservations_spending_and_storage_in_every_store(place: tuple[str
     with pytest.raises(ChargeExists):
         await other.reserve("b", ("toy", "1"), Amounts(), SOME)
     spent = Amounts.of(Spend(calls=60, nano_usd=700_000_000), seconds=60)
-    await accounts.settle(("toy", "1"), spent, 900)
-    await accounts.settle(("toy", "1"), NOTHING, 0)  # only once
+    await accounts.settle(("toy", "1"), spent)
+    await accounts.settle(("toy", "1"), NOTHING)  # only once
     use = await other.standing("a")
-    assert (use.spent, use.runs, use.bytes) == (spent, 0, 900)
+    assert (use.spent, use.runs) == (spent, 0)
     again = await other.reserve("a", ("toy", "3"), Amounts(), SOME)
     assert again.max_usd == pytest.approx(0.3)  # pyright: ignore[reportUnknownMemberType]
     assert again.max_calls == 40
-    await other.settle(("toy", "3"), None, 0)
+    await other.settle(("toy", "3"), None)
     with pytest.raises(LimitReached, match=r"1 of 1 USD of this token are spent"):
         await accounts.reserve("a", ("toy", "4"), Amounts(), SOME)
     await accounts.forget(("toy", "1"))
     use = await other.standing("a")
-    assert (use.spent.max_usd, use.bytes) == (pytest.approx(1.0), 0), "deleting refunds"  # pyright: ignore[reportUnknownMemberType]
-    await accounts.upload("a", "x.jsonl", 600, SOME)
-    await accounts.upload("a", "x.jsonl", 700, SOME)
-    with pytest.raises(StorageFull, match="max_storage"):
-        await accounts.upload("a", "y.jsonl", 400, SOME)
+    assert use.spent.max_usd == pytest.approx(1.0), "deleting refunds"  # pyright: ignore[reportUnknownMemberType]
+    await accounts.upload("a", "x.jsonl")
     assert [await other.uploader(name) for name in ("x.jsonl", "y.jsonl")] == ["a", None]
     await accounts.remove_upload("x.jsonl")
-    assert (await other.standing("a")).bytes == 0
+    assert await other.uploader("x.jsonl") is None
     for store in stores:
         await store.close()
     later = await open_store(place[0], table_prefix=place[1])
     assert (await later.accounts.standing("a")).spent.max_calls == 100
     await later.close()
-
-
-async def test_a_limit_per_day_begins_anew_and_storage_does_not(tmp_path: Path) -> None:
-    store = await open_store(f"sqlite:///{tmp_path / 'runs.db'}")
-    accounts, now = store.accounts, datetime.now(UTC)
-    client = Client(account="a", limits=ClientLimits(max_calls=10, max_storage=1, per=Period.DAY))
-    today, later = (limits_of(client, now + days * timedelta(days=1)) for days in (0, 2))
-    await accounts.reserve("a", ("toy", "1"), Amounts(), today)
-    with pytest.raises(LimitReached, match="have reserved 10"):
-        await accounts.reserve("a", ("toy", "2"), Amounts(), later)
-    await accounts.settle(("toy", "1"), Amounts.of(Spend(calls=10), seconds=1), 900)
-    with pytest.raises(LimitReached, match="10 of 10 calls of this token are spent today") as full:
-        await accounts.reserve("a", ("toy", "2"), Amounts(), today)
-    assert "wait until it ends (UTC)" in str(full.value)
-    use = await accounts.standing("a", since=later.since)
-    assert (use.spent.max_calls, use.bytes) == (0, 900)
-    assert (await accounts.reserve("a", ("toy", "2"), Amounts(), later)).max_calls == 10
-    await accounts.drop(("toy", "2"))
-    # A run that is resumed counts from then on, with all that it has spent.
-    with pytest.raises(LimitReached, match="10 of 10 calls"):
-        await accounts.reserve_again("a", ("toy", "1"), Amounts(), later)
-    await store.close()
-
-
-@pytest.mark.parametrize(
-    ("period", "begin"), [("day", "2026-03-31"), ("month", "2026-03-01"), ("ever", None)]
-)
-def test_periods_begin_at_midnight_utc(period: str, begin: str | None) -> None:
-    now = datetime.fromisoformat("2026-04-01T01:30:00+02:00")
-    moment = Period(period).begin(now)
-    assert (moment and moment.isoformat()) == (begin and f"{begin}T00:00:00+00:00")
 
 
 @pytest.mark.slow
@@ -137,27 +99,6 @@ async def test_concurrent_reservations_never_exceed_the_limit(place: tuple[str, 
     assert sorted(granted)[-3:] == [0.3] * 3
     for store in stores:
         await store.close()
-
-
-@pytest.mark.slow
-async def test_a_store_without_accounts_is_migrated(place: tuple[str, str]) -> None:
-    address, prefix = place
-    store = await open_store(address, table_prefix=prefix)
-    assert isinstance(store, DatabaseRunStore)
-    await store.create("toy", "old")
-    with store._database.transaction() as db:  # pyright: ignore[reportPrivateUsage]
-        for name in ("accounts", "charges", "charge_times", "uploads"):
-            db.exec_driver_sql(f"DROP TABLE {prefix}{name}")
-        db.exec_driver_sql(f"UPDATE {prefix}schema SET version = 1")
-    await store.close()
-    migrated = await open_store(address, table_prefix=prefix)
-    assert isinstance(migrated, DatabaseRunStore)
-    assert (await migrated.get("toy", "old")).run_id == "old"
-    assert await migrated.accounts.charge(("toy", "old")) is None
-    await migrated.accounts.reserve("a", ("toy", "new"), Amounts(), SOME)
-    with migrated._database.transaction() as db:  # pyright: ignore[reportPrivateUsage]
-        assert f"{prefix}charges" in inspect(db).get_table_names()
-    await migrated.close()
 
 
 def secured(tmp_path: Path, **tokens: ClientLimits) -> tuple[Security, dict[str, dict[str, str]]]:
@@ -198,7 +139,7 @@ async def test_a_run_is_cut_to_the_rest_and_spending_survives_a_restart(tmp_path
 
 @pytest.mark.slow
 async def test_every_dialect_names_the_limit_that_is_reached(tmp_path: Path) -> None:
-    limits = ClientLimits(max_runs=1, max_upload=1, max_storage=1)
+    limits = ClientLimits(max_runs=1, max_upload=1)
     security, headers = secured(tmp_path, team=limits, other=ClientLimits(max_calls=10**6))
     door = Door()
     app = desk_app(tmp_path, door)
@@ -221,21 +162,12 @@ async def test_every_dialect_names_the_limit_that_is_reached(tmp_path: Path) -> 
         plain = await client.post("/promptiter/v1/apps/desk/runs", content=big, **mine)
         assert plain.status_code == 413
         assert "max_upload" in plain.json()["error"]
-        half = big[: MEGABYTE // 2] + b'"}\n'
-        for name, status in (("a", 201), ("b", 413), ("a", 201)):
-            stored = await client.put(f"{API}/datasets/{name}.jsonl", content=half, **mine)
-            assert stored.status_code == status or name == "b", stored.text
-        third = await client.put(f"{API}/datasets/c.jsonl", content=half, **mine)
-        assert limit_of(third) == (413, "limit_reached", "max_storage")
-        assert not (manager.places.datasets / "c.jsonl").exists()
         others = await client.post(
             f"{API}/apps/toy/runs", json={"settings": {"max_trials": 1}}, headers=headers["other"]
         )
         assert others.status_code == 201, "one token's limit binds another"
         door.open.set()
         await manager.wait("desk", first.json()["result"]["ID"])
-        await client.delete(f"{API}/datasets/a.jsonl", **mine)
-        await client.delete(f"{API}/datasets/b.jsonl", **mine)
         after = await client.post(
             f"{API}/apps/toy/runs", json={"settings": {"max_trials": 1}}, **mine
         )

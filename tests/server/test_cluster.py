@@ -51,17 +51,17 @@ def test_workers_drive_what_an_api_accepts(tmp_path: Path) -> None:
             api.post("/apps/toy/runs", id="r", settings={"max_trials": 6})
             assert api.get(RUN)["status"] == "queued"
             assert not calls(tmp_path), "an api made calls"
-            assert metric(api, 'queue_runs{priority="normal"}') == 1
+            assert metric(api, "queue_runs") == 1
             assert metric(api, 'workers{state="idle"}') == 0
             with working(tmp_path, *arguments, "here") as first:
                 api.until(RUN, lambda run: run["current_round"] >= 2)
-                assert metric(api, 'queue_running{priority="normal"}') == 1
+                assert metric(api, "queue_running") == 1
                 first.kill()
             with working(tmp_path, *arguments, "there") as second:
                 ended = api.until(RUN, lambda run: run["status"] in ENDED)
                 trials = api.get(f"{RUN}/trials?limit=200")
                 paid = Counter(calls(tmp_path))
-                api.post("/apps/toy/runs", id="long", priority="low")
+                api.post("/apps/toy/runs", id="long")
                 api.until(LONG, lambda run: run["status"] == "running")
                 roles = {each["role"] for each in api.get("/ready")["processes"]}
                 api.post(f"{LONG}/cancel")
@@ -69,7 +69,7 @@ def test_workers_drive_what_an_api_accepts(tmp_path: Path) -> None:
                 assert second.end() == 0, "a signal ends it well"
             assert api.end() == 0
     assert (ended["status"], canceled["status"]) == ("succeeded", "canceled")
-    assert (canceled["priority"], roles) == ("low", {"api", "worker"})
+    assert roles == {"api", "worker"}
     assert trials["total"] == ended["current_round"] + 1
     assert max(paid.values()) <= 2
     again = sum(count > 1 for count in paid.values())

@@ -119,9 +119,9 @@ async def ran(client: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
     return answered.json()["result"]
 
 
-def folder_of(result: dict[str, Any], tmp_path: Path) -> Path:
-    """Where the run is, which no answer says."""
-    return Path(result["Burnish"]["Folder"].replace("{data}", str(tmp_path / "service")))
+def folder_of(result: dict[str, Any]) -> Path:
+    """Where the run is."""
+    return Path(result["Burnish"]["Folder"])
 
 
 def scored(result: dict[str, Any]) -> list[str]:
@@ -161,7 +161,7 @@ def test_the_command_serves_a_graph_from_files_alone(
     (exam,) = result["BaselineValidation"]["EvalSets"]
     assert (result["Status"], exam["Cases"]) == ("succeeded", None)
     assert all(each["Losses"] is None for each in result["Rounds"])
-    folder = folder_of(result, tmp_path)
+    folder = folder_of(result)
     assert begun(folder)["budget"]["max_calls"] == 40
     with look_into(folder) as journal:
         first = next(iter(trial_rows(journal))).trial
@@ -291,7 +291,7 @@ async def test_the_budget_of_the_file_can_only_be_made_stricter(
         )
         assert len(server.preflights) + len(server.requests) == limit
     assert result["Burnish"]["EndedBecause"] == "max_calls"
-    assert begun(folder_of(result, tmp_path))["budget"] == {"max_calls": limit}
+    assert begun(folder_of(result))["budget"] == {"max_calls": limit}
 
 
 async def test_every_limit_of_the_file_counts(
@@ -303,7 +303,7 @@ async def test_every_limit_of_the_file_counts(
     async with served(tmp_path, monkeypatch, metrics=EXACT, budget=limits) as (client, _):
         result = await ran(client, Burnish=request_limits)
     stricter = {"max_tokens": 800, "max_metric_calls": 50, "max_calls": 40}
-    assert begun(folder_of(result, tmp_path))["budget"] == {**limits, **stricter}
+    assert begun(folder_of(result))["budget"] == {**limits, **stricter}
 
 
 def begun(folder: Path) -> dict[str, Any]:
@@ -417,7 +417,7 @@ async def test_what_the_file_says_holds_where_the_request_is_silent(
     assert settings.loss_targets == {"equality": "desk/clerk"}
     assert (settings.patch_parallelism, settings.max_rounds) == (1, 1)
     assert asked.count("exam 0?") == 2, "each case is run as often as the file says"
-    assert Header.read(folder_of(result, tmp_path)).seed == 7
+    assert Header.read(folder_of(result)).seed == 7
 
 
 async def test_what_the_request_says_stands_over_the_file(
@@ -470,7 +470,7 @@ async def test_both_doors_make_the_same_run_of_a_file(
         assert await process.wait() == 0
         answered = await client.post(f"{BASE}/runs", json={"run": request})
         assert answered.status_code == 200, answered.text
-    folders = tmp_path / "cli", folder_of(answered.json()["result"], tmp_path)
+    folders = tmp_path / "cli", folder_of(answered.json()["result"])
     cli, http = (Header.read(folder) for folder in folders)
     differing = {name for name, each in cli.inputs.items() if http.inputs[name] != each}
     # PromptIter names a case with its set, weighs sets, and has no sealed test.

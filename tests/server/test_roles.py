@@ -3,9 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
-from burnish.projects.clients import NotAllowed
 from burnish.server.application import create_app
 from burnish.server.library import ServiceLibrary
 from burnish.server.manager import RunManager, ServiceLimits
@@ -15,8 +12,6 @@ from burnish.server.stores import MemoryRunStore, RunStatus, RunStore
 from burnish.server.tokens import (
     WORKER_RULES,
     Client,
-    ClientLimits,
-    Priority,
     ServiceRole,
     ServiceRules,
     TokenBook,
@@ -66,24 +61,6 @@ async def test_a_worker_drives_what_an_api_accepts_and_tells_how_far_it_is(tmp_p
             assert ended.status is RunStatus.CANCELED
             assert await asyncio.to_thread(library.reported, ended) is None
         assert [each.role for each in await api.launcher.processes()] == [ServiceRole.API]
-    await MemoryRunStore.close(store)
-
-
-async def test_a_higher_priority_only_as_the_operator_allows(tmp_path: Path) -> None:
-    store = Shared()
-    async with process(tmp_path, store, ServiceRole.API) as manager:
-        low = await manager.start("toy", client=TEAM, priority=Priority.LOW)
-        normal = await manager.start("toy", client=TEAM)
-        with pytest.raises(NotAllowed, match="max_priority"):
-            await manager.start("toy", client=TEAM, priority=Priority.HIGH)
-        limits = ClientLimits(max_priority=Priority.HIGH)
-        allowed = Client(account="team", scope=TokenScope.RUN, limits=limits)
-        high = await manager.start("toy", client=allowed, priority=Priority.HIGH)
-        patient = Client(account="slow", limits=ClientLimits(max_priority=Priority.LOW))
-        last = await manager.start("toy", client=patient)
-        order = [run for _, run in await store.queue.next_runs(["toy"])]
-    assert order == [each.run_id for each in (high, normal, low, last)]
-    assert last.priority is Priority.LOW
     await MemoryRunStore.close(store)
 
 

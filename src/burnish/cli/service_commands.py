@@ -42,28 +42,14 @@ _LIMITS: Mapping[str, Any] = {
     "max_runs": Annotated[
         int | None, _limit(min=1, max=_MOST, help="Unfinished runs of a token at the same time.")
     ],
-    "max_storage": Annotated[
-        int | None, _limit(min=1, max=_MOST, help="Megabytes of runs and datasets of a token.")
-    ],
     "max_upload": Annotated[
         int | None, _limit(min=1, max=_MOST, help="Megabytes of one request of a token.")
-    ],
-    "max_priority": Annotated[
-        str | None,
-        _limit(metavar="PRIORITY", help="The highest priority of a token: low, normal or high."),
-    ],
-    "per": Annotated[
-        str | None,
-        _limit(
-            metavar="PERIOD",
-            help="day, month or ever: what dollars, calls, tokens and minutes count.",
-        ),
     ],
 }
 """The flags of `ClientLimits`, which loads pydantic; `burnish --help` does without."""
 
 
-def _limits_of(limits: Mapping[str, float | str | None]) -> "ClientLimits":
+def _limits_of(limits: Mapping[str, float | None]) -> "ClientLimits":
     from burnish.server.tokens import ClientLimits
     from burnish.system import validate_config
 

@@ -84,7 +84,7 @@ class DatabaseJournals:
             lasting.run(lambda db, _: self._prepare(db))
 
     def _prepare(self, db: Connection) -> None:
-        (self.schema.migrate if self.create_schema else self.schema.require)(db)
+        (self.schema.create if self.create_schema else self.schema.require)(db)
         db.commit()
 
     def journal(self, name: str) -> "DatabaseStore":
@@ -162,7 +162,7 @@ class DatabaseStore:
             if not self.find(db):
                 self._add(db)
             self.take_lease(db)
-            db.execute(self.sql.first_mark, ("schema", str(len(self.journals.schema.steps))))
+            db.execute(self.sql.first_mark, ("schema", str(self.journals.schema.version)))
         except BaseException:  # whatever it was, the connection is closed
             db.close()
             raise

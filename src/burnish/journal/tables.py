@@ -1,11 +1,10 @@
-"""The tables of stores and journals in a database, their versions and migrations.
+"""The tables of stores and journals in a database, and which version they have.
 
 Times are seconds since 1970 in UTC, by the clock of the database.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -27,18 +26,14 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    update,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.schema import CreateTable, ExecutableDDLElement
+from sqlalchemy.schema import CreateTable
 
 from burnish.core.content import short_id
 from burnish.core.errors import BurnishError, ConfigError, JournalTrouble, Problem
 from burnish.journal.storage import AMOUNTS
 from burnish.system.databases import PREFIX, check_prefix
-
-_Step: TypeAlias = Sequence[ExecutableDDLElement]
-"""One migration to the next version. Released migrations never change."""
 
 _MYSQL = ("mysql", "mariadb")
 _BY_HAND = (
@@ -49,7 +44,7 @@ _BY_HAND = (
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Tables that belong together, with their migrations."""
+    """Tables that belong together. Those of another version are refused, never changed."""
 
     name: str
     tables: Mapping[str, Table]
@@ -58,15 +53,15 @@ class Schema:
     """Holds the version, in the row `key` and the column `column`."""
     key: Mapping[str, Any]
     column: str
-    steps: tuple[_Step, ...]
     error: type[BurnishError]
+    version: int = 1
 
     def is_current(self, db: Connection) -> bool:
         """Whether the tables exist in this version."""
-        return self._version(db) == len(self.steps)
+        return self._version(db) == self.version
 
-    def migrate(self, db: Connection) -> None:
-        """Create or upgrade the tables; two processes may do so at once."""
+    def create(self, db: Connection) -> None:
+        """Create the tables if there are none; two processes may do so at once."""
         if self.is_current(db):
             return
         lock = f"burnish:{short_id([db.engine.url.database, self.versions.name, self.name])}"
@@ -75,12 +70,12 @@ class Schema:
             db.execute(CreateTable(self.versions, if_not_exists=True))
             # A locking read: another process may release its lock just before it commits.
             version = self._version(db, latest=True)
-            self._refuse_newer(version or 0)
-            for step in self.steps[version or 0 :]:
-                for statement in step:
-                    db.execute(statement)
-            if version != len(self.steps):
-                db.execute(self._set_version(new=version is None))
+            self._refuse_another(version)
+            if version is None:
+                # Without transactional DDL, a killed process may have created some of them.
+                for table in self.tables.values():
+                    db.execute(CreateTable(table, if_not_exists=True))
+                db.execute(self._first_version)
         finally:
             if db.dialect.name in _MYSQL:
                 db.execute(select(func.release_lock(lock)))
@@ -90,18 +85,13 @@ class Schema:
         version = self._version(db)
         if version is None:
             raise self.error(f"there are no tables for the {self.name}", remedy=_BY_HAND)
-        self._refuse_newer(version)
-        if version < len(self.steps):
-            raise self.error(
-                f"the tables of the {self.name} are out of date "
-                f"(schema {version}, needed {len(self.steps)})",
-                remedy=_BY_HAND,
-            )
+        self._refuse_another(version)
 
     def statements(self, dialect: Dialect) -> list[str]:
         """The SQL that creates the tables, for running it by hand."""
-        created = [CreateTable(self.versions, if_not_exists=True), *chain(*self.steps)]
-        version = self._set_version(new=True).compile(
+        tables = [self.versions, *self.tables.values()]
+        created = [CreateTable(each, if_not_exists=True) for each in dict.fromkeys(tables)]
+        version = self._first_version.compile(
             dialect=dialect, compile_kwargs={"literal_binds": True}
         )
         return [*(str(each.compile(dialect=dialect)).strip() for each in created), str(version)]
@@ -117,19 +107,18 @@ class Schema:
     def _row(self) -> list[Any]:
         return [self.versions.c[name] == value for name, value in self.key.items()]
 
-    def _set_version(self, *, new: bool) -> Any:
+    @property
+    def _first_version(self) -> Any:
         column = self.versions.c[self.column]
-        value = {self.column: column.type.python_type(len(self.steps))}
-        if new:
-            return insert(self.versions).values(**self.key, **value)
-        return update(self.versions).where(*self._row).values(value)
+        value = column.type.python_type(self.version)
+        return insert(self.versions).values(**self.key, **{self.column: value})
 
-    def _refuse_newer(self, version: int) -> None:
-        if version > len(self.steps):
+    def _refuse_another(self, version: int | None) -> None:
+        if version not in (None, self.version):
             raise self.error(
-                f"the tables of the {self.name} were created by a newer burnish "
-                f"(schema {version}, this one knows {len(self.steps)})",
-                remedy="upgrade burnish",
+                f"the tables of the {self.name} were created by another version of burnish "
+                f"(schema {version}, this one has {self.version})",
+                remedy="use an empty database or another --table-prefix",
             )
 
     def _take_lock(self, db: Connection, lock: str) -> None:
@@ -188,11 +177,6 @@ def _key(name: str, kind: Any = BigInteger) -> Column[Any]:
     return Column(name, kind, primary_key=True, autoincrement=False)
 
 
-def _created(tables: Mapping[str, Table]) -> _Step:
-    # Without transactional DDL, a killed process may have created some of them.
-    return [CreateTable(table, if_not_exists=True) for table in tables.values()]
-
-
 def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
     """The tables of a store: runs with their events and their queue, accounts with charges."""
     tables: dict[str, Table] = {}
@@ -211,11 +195,8 @@ def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
     )
     # Requests and results, compressed, in parts that every server accepts.
     make("run_payloads", _key("run"), _key("name", String(16)), _key("part", Integer), _body())
-    first = _created(tables)
-    second = _created(_accounts(make, tables, prefix))
-    # When a charge was last made: limits may hold for a day or a month.
-    times = make("charge_times", _key("charge"), _column("at", _SECONDS))
-    fourth = _created(_queue(make, tables, prefix))
+    _accounts(make, prefix)
+    _queue(make, prefix)
     versions = make("schema", _key("name", String(32)), _column("version", Integer))
     return Schema(
         name="store",
@@ -223,14 +204,12 @@ def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
         versions=versions,
         key={"name": "runs"},
         column="version",
-        steps=(first, second, _created({"charge_times": times}), fourth),
         error=error,
     )
 
 
-def _accounts(make: _Make, tables: Mapping[str, Table], prefix: str) -> Mapping[str, Table]:
-    """What accounts have spent, reserved and stored; a row of `accounts` serves as a lock."""
-    before = set(tables)
+def _accounts(make: _Make, prefix: str) -> None:
+    """What accounts have spent and reserved; a row of `accounts` serves as a lock."""
     amounts = ("usd", "calls", "tokens", "minutes")
     make("accounts", _key("name", _NAME))
     make(
@@ -242,22 +221,18 @@ def _accounts(make: _Make, tables: Mapping[str, Table], prefix: str) -> Mapping[
         _column("open", SmallInteger),
         *(_column(f"granted_{name}", _SECONDS, nullable=True) for name in amounts),
         *(_column(name, _SECONDS) for name in amounts),
-        _column("bytes", BigInteger),
         UniqueConstraint("account", "id", name=f"{prefix}charges_account"),
         UniqueConstraint("app_name", "run_id", "id", name=f"{prefix}charges_run"),
     )
-    make("uploads", _key("name", _NAME), _column("account", _NAME), _column("bytes", BigInteger))
-    return {name: table for name, table in tables.items() if name not in before}
+    make("uploads", _key("name", _NAME), _column("account", _NAME))
 
 
-def _queue(make: _Make, tables: Mapping[str, Table], prefix: str) -> Mapping[str, Table]:
+def _queue(make: _Make, prefix: str) -> None:
     """Whose turn it is, how far the runs of other processes are, and which processes there are."""
-    before = set(tables)
     make(
         "run_queue",
         _key("run"),
         _column("account", _NAME),
-        _column("priority", SmallInteger),
         _column("leased_at", _SECONDS),
         UniqueConstraint("account", "leased_at", "run", name=f"{prefix}run_queue_turns"),
     )
@@ -271,7 +246,6 @@ def _queue(make: _Make, tables: Mapping[str, Table], prefix: str) -> Mapping[str
         _column("busy", Integer),
         _column("seen_at", _SECONDS),
     )
-    return {name: table for name, table in tables.items() if name not in before}
 
 
 def _body() -> Column[Any]:
@@ -347,7 +321,6 @@ def journal_schema(prefix: str) -> Schema:
         versions=meta,
         key={"run": 0, "name": "schema"},  # no run has the number 0
         column="value",
-        steps=(_created(tables),),
         error=JournalTrouble,
     )
 

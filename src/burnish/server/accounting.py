@@ -7,7 +7,6 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -20,7 +19,6 @@ from burnish.projects.clients import NotAllowed
 from burnish.runs.directory import look_into
 from burnish.server.runs import NotHere, RunPlace, RunPlaces
 from burnish.server.stores.accounts import (
-    MEGABYTE,
     AccountLimits,
     Amounts,
     Charge,
@@ -28,7 +26,7 @@ from burnish.server.stores.accounts import (
     LimitReached,
 )
 from burnish.server.stores.records import RunExists, RunMissing, RunStore
-from burnish.server.tokens import Client, ClientLimits, Period
+from burnish.server.tokens import Client, ClientLimits
 
 _log = logging.getLogger("burnish.server")
 _Key = tuple[str, str]
@@ -54,19 +52,9 @@ def _is_abandoned(run_id: str) -> bool:
     return not psutil.pid_exists(int(pid))
 
 
-def limits_of(client: Client, now: datetime | None = None) -> AccountLimits:
-    """A client's limits as accounts know them, in the period of a moment."""
-    own = client.limits
-    storage = None if own.max_storage is None else own.max_storage * MEGABYTE
-    period = own.per or Period.EVER
-    begin = period.begin(now or datetime.now(UTC))
-    return AccountLimits(
-        amounts=_amounts(own),
-        runs=own.max_runs,
-        storage=storage,
-        since=0.0 if begin is None else begin.timestamp(),
-        period=period.words,
-    )
+def limits_of(client: Client) -> AccountLimits:
+    """A client's limits as accounts know them."""
+    return AccountLimits(amounts=_amounts(client.limits), runs=client.limits.max_runs)
 
 
 def _amounts(limits: ClientLimits | Budget) -> Amounts:
@@ -92,7 +80,7 @@ class Accounting:
         """What a run may spend: its own budget, cut to what is left of the client's limits."""
         charge = await self._accounts.charge(key) if again else None
         if charge is None:
-            again = False  # also for a run that was started before there were accounts
+            again = False  # a program started it, or its first start was refused
         elif charge.account != client.account:
             client = replace(client, account=charge.account)  # an admin resumes it
         reserve = self._accounts.reserve_again if again else self._accounts.reserve
@@ -130,15 +118,15 @@ class Accounting:
 
         False while the database of its journal does not answer: it is settled later.
         """
-        spent, size = None, 0
+        spent = None
         if place is not None:
             try:
-                spent, size = await asyncio.to_thread(_measured, place)
+                spent = await asyncio.to_thread(_measured, place)
             except JournalUnreachable:
                 return False
             except (BurnishError, OSError) as error:
                 _log.warning("what run %s/%s spent cannot be read: %s", *key, error)
-        await self._accounts.settle(key, spent, size)
+        await self._accounts.settle(key, spent)
         return True
 
     async def settle_finished(self, account: str = "") -> int:
@@ -174,10 +162,10 @@ class Accounting:
             message = f'run "{key[1]}" belongs to another token'
             raise NotAllowed(message, remedy="use a token with the scope admin")
 
-    async def upload(self, client: Client, name: str, size: int) -> None:
-        """Record a dataset; refused if another token has it, or if it does not fit."""
+    async def upload(self, client: Client, name: str) -> None:
+        """Record a dataset; refused if another token has it."""
         await self.check_dataset_owner(client, name)
-        await self._accounts.upload(client.account, name, size, limits_of(client))
+        await self._accounts.upload(client.account, name)
 
     async def check_dataset_owner(self, client: Client, name: str) -> None:
         """Refuse to change the dataset of another token."""
@@ -186,14 +174,12 @@ class Accounting:
             raise NotAllowed(message, remedy="choose another name")
 
 
-def _measured(place: RunPlace) -> tuple[Amounts, int]:
-    """What a run was billed for, and the size of its folder."""
+def _measured(place: RunPlace) -> Amounts:
+    """What a run was billed for."""
     if not place.fetch():
-        return Amounts.of(Spend(), seconds=0.0), 0
+        return Amounts.of(Spend(), seconds=0.0)
     with look_into(place.folder) as journal:
-        amounts = Amounts.of(journal.billed, seconds=journal.active_seconds)
-    files = (path for path in place.folder.rglob("*") if not path.is_symlink())
-    return amounts, sum(path.stat().st_size for path in files if path.is_file())
+        return Amounts.of(journal.billed, seconds=journal.active_seconds)
 
 
 def stop_at(folder: Path, granted: Amounts) -> Callable[[], str]:

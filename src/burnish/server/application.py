@@ -50,7 +50,7 @@ from burnish.server.routes.grids import grids_router
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
 from burnish.server.routes.refinement import Refinements, refinement_router
 from burnish.server.routes.runs import DETAILED, ERRORS, get_run, list_runs, steering_router
-from burnish.server.security import NAME, HostPaths, NameRefused, Security, public
+from burnish.server.security import NAME, NameRefused, Security, public
 from burnish.server.shapes import (
     NewCandidate,
     NewEvaluation,
@@ -277,10 +277,6 @@ def create_app(
             }
         ),
         pages=pages.page_access(sessions) if has_pages else None,
-        paths=HostPaths.of(
-            manager.places.data,
-            {name: app.folder for name, app in manager.apps.items() if app.folder is not None},
-        ),
     )
     for error, answer in (
         (BurnishError, _burnish_error),

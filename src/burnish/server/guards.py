@@ -54,7 +54,6 @@ from burnish.server.runs import (
 from burnish.server.security import (
     READ_ONLY,
     UNKNOWN,
-    HostPaths,
     NameRefused,
     Refusal,
     Security,
@@ -62,7 +61,7 @@ from burnish.server.security import (
     address_of,
     public,
 )
-from burnish.server.stores.accounts import MEGABYTE, LimitReached, StorageFull
+from burnish.server.stores.accounts import MEGABYTE, LimitReached
 from burnish.server.stores.records import (
     RunExists,
     RunMissing,
@@ -247,7 +246,6 @@ def _cookie(header: str, name: str) -> str:
 _log = logging.getLogger("burnish.server")
 _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
     (NameRefused, 400, "invalid_name"),
-    (StorageFull, 413, "limit_reached"),
     (LimitReached, 429, "limit_reached"),
     (TooManyAttempts, 429, "too_many_attempts"),
     (ConfigError, 422, "invalid_request"),
@@ -377,11 +375,9 @@ class Guard:
         limits: ServiceLimits,
         plain_under: str,
         open_paths: frozenset[str],
-        paths: HostPaths,
         pages: PageAccess | None = None,
     ) -> None:
         self._pages = pages
-        self._paths = paths
         self._app = app
         self._security = security
         self._requests = requests
@@ -399,10 +395,6 @@ class Guard:
         send = self._counted(scope["method"], self._shared(headers.get("origin", ""), send))
         path = path_of(scope)
         pages = self._pages_for(path, headers)
-        if scope["method"] != "HEAD" and not (pages and pages.is_own_file(path)):
-            send = self._paths.sending(send)
-        # A part of a file could show a part of a path.
-        scope["headers"] = [each for each in scope["headers"] if each[0] != b"range"]
         admitted = self._admitted(scope, path, headers, pages)
         refusal = admitted if isinstance(admitted, Refusal) else None
         client = None if isinstance(admitted, Refusal) else admitted

@@ -16,7 +16,6 @@ from burnish.compat.promptiter import RunRequest
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
 from burnish.journal.database_store import DatabaseJournals
-from burnish.projects.clients import NotAllowed
 from burnish.projects.evaluation_setup import stored_cases
 from burnish.projects.resuming import require_same_file
 from burnish.runs.directory import RunRecord
@@ -50,7 +49,7 @@ from burnish.server.stores.records import (
     RunSucceeded,
     StoredRun,
 )
-from burnish.server.tokens import Client, Priority, ServiceRole
+from burnish.server.tokens import Client, ServiceRole
 from burnish.server.work import App, RunWork
 from burnish.version import VERSION
 
@@ -133,13 +132,12 @@ class RunManager:
         *,
         run_id: str = "",
         client: Client | None = None,
-        priority: Priority | None = None,
     ) -> StoredRun:
         """Check and store a request, which is driven as soon as a worker has a free place.
 
         The limits of a `client` bind the run; a program that has the manager has none.
         """
-        planned = await self._plan(app_name, run_id, request, client, priority)
+        planned = await self._plan(app_name, run_id, request, client)
         return await self._offered(planned, client)
 
     async def start_all(
@@ -148,7 +146,6 @@ class RunManager:
         requests: Mapping[str, Json],
         *,
         client: Client | None = None,
-        priority: Priority | None = None,
     ) -> list[StoredRun]:
         """Start runs of one app by their ids, or none of them.
 
@@ -158,7 +155,7 @@ class RunManager:
         started: list[StoredRun] = []
         try:
             for run_id, request in requests.items():
-                planned.append(await self._plan(app_name, run_id, request, client, priority))
+                planned.append(await self._plan(app_name, run_id, request, client))
             while planned:
                 started.append(await self._offered(planned.pop(0), client))
         except BaseException:  # whatever it was, nobody asked for some of them
@@ -176,17 +173,15 @@ class RunManager:
         run_id: str,
         request: Json | RunRequest,
         client: Client | None,
-        priority: Priority | None,
     ) -> "_Planned":
         """Check a request, and make its work."""
         self._check_open()
         app = self.app(app_name)
-        urgency = _priority(client, priority)
         await self._check_room()
         key = (app_name, run_id or str(uuid.uuid4()))
         self.places.of_new(*key)
         work, stored = await asyncio.to_thread(_work_of, app, request, tighten=client is not None)
-        return _Planned(key=key, work=work, request=stored, priority=urgency)
+        return _Planned(key=key, work=work, request=stored)
 
     async def _offered(self, planned: "_Planned", client: Client | None) -> StoredRun:
         """Store a run, and let a worker take it."""
@@ -234,7 +229,7 @@ class RunManager:
 
     async def waiting(self) -> int:
         """How many runs wait for a worker, of all that share the store."""
-        return sum(each.waiting for each in await self.store.queue.lengths())
+        return (await self.store.queue.length()).waiting
 
     async def _stored(self, client: Client | None, planned: "_Planned") -> StoredRun:
         """Reserve what a run may spend, and store it."""
@@ -251,7 +246,6 @@ class RunManager:
                 strategy=work.strategy,
                 request=planned.request,
                 account="" if client is None else client.account,
-                priority=planned.priority,
             )
         except BaseException:  # cancelled or failed, the reservation is given back
             if client is not None:
@@ -398,15 +392,6 @@ class RunManager:
                 return await self.store.get(app_name, run_id)
             await self.launcher.changed(0.5)  # another process may drive it
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Where this service has its files, the innermost first."""
-        apps = [app.folder for app in self.apps.values() if app.folder is not None]
-        both = {
-            way for each in (self.places.data, *apps) for way in (each.absolute(), each.resolve())
-        }
-        return tuple(sorted(both, key=lambda each: -len(each.parts)))
-
     def app(self, name: str) -> App:
         if name not in self.apps:
             raise AppMissing(name)
@@ -434,17 +419,6 @@ class RunManager:
             raise ManagerClosed
 
 
-def _priority(client: Client | None, wish: Priority | None) -> Priority:
-    """The priority of a new run; NotAllowed if it is above that of the client."""
-    if client is None:
-        return wish or Priority.NORMAL
-    most = client.highest_priority
-    if wish is not None and wish.rank > most.rank:
-        message = f"the priority {wish} is above {most}, the max_priority of this token"
-        raise NotAllowed(message, remedy="ask for a lower one, or ask the operator")
-    return wish or min(most, Priority.NORMAL, key=lambda each: each.rank)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
     """A run that was checked and may be stored."""
@@ -452,7 +426,6 @@ class _Planned:
     key: _Key
     work: RunWork
     request: Json
-    priority: Priority
 
 
 def _work_of(
@@ -513,13 +486,13 @@ async def exposition(manager: RunManager, requests: Requests) -> str:
     """Everything in Prometheus's text format; without a store, only what this process knows."""
     families = [*_own(manager, requests)]
     try:
-        lengths = await manager.store.queue.lengths()
+        length = await manager.store.queue.length()
         processes = await manager.launcher.processes()
     except BurnishError:
         families.append(("store_up", "gauge", "Whether the store answers.", 0))
     else:
         families.append(("store_up", "gauge", "Whether the store answers.", 1))
-        families += _cluster(lengths, processes)
+        families += _cluster(length, processes)
     return "".join(f"{line}\n" for family in families for line in _lines(family))
 
 
@@ -540,21 +513,20 @@ def _own(manager: RunManager, requests: Requests) -> Iterator[_Family]:
     yield "http_request_seconds_total", "counter", "Time to the first byte.", seconds
 
 
-def _cluster(
-    lengths: tuple[QueueLength, ...], processes: tuple[ServiceProcess, ...]
-) -> Iterator[_Family]:
+def _cluster(length: QueueLength, processes: tuple[ServiceProcess, ...]) -> Iterator[_Family]:
     """What every process of the service tells alike, since it is in the store."""
-
-    def by_priority(name: str) -> dict[str, float]:
-        return {f'priority="{each.priority.value}"': getattr(each, name) for each in lengths}
 
     workers = [each for each in processes if each.role.drives]
     busy = sum(each.busy > 0 for each in workers)
     used, free = sum(each.busy for each in workers), sum(each.free for each in workers)
-    yield "queue_runs", "gauge", "Runs that wait for a worker.", by_priority("waiting")
-    age = by_priority("oldest_seconds")
-    yield "queue_oldest_seconds", "gauge", "How long the oldest of them has waited.", age
-    yield "queue_running", "gauge", "Runs that a worker drives.", by_priority("running")
+    yield "queue_runs", "gauge", "Runs that wait for a worker.", length.waiting
+    yield (
+        "queue_oldest_seconds",
+        "gauge",
+        "How long the oldest of them has waited.",
+        length.oldest_seconds,
+    )
+    yield "queue_running", "gauge", "Runs that a worker drives.", length.running
     states = {'state="busy"': busy, 'state="idle"': len(workers) - busy}
     yield "workers", "gauge", "Processes that drive runs, with and without one.", states
     places = {'state="busy"': used, 'state="idle"': free}

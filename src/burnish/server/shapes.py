@@ -13,7 +13,7 @@ from burnish.projects.description import all_doors
 from burnish.projects.measurements import measurement_doors
 from burnish.server.security import Name, NameFilter, public
 from burnish.server.stores.records import RunStatus, StoredRun
-from burnish.server.tokens import Period, Priority, ServiceRole, TokenScope
+from burnish.server.tokens import ServiceRole, TokenScope
 from burnish.system import validate_config
 from burnish.system.settings import Settings, refuse_many_keys
 
@@ -82,10 +82,6 @@ class _RequestModel(BaseModel):
         return refuse_many_keys(value)
 
 
-# Strict models take no text for an enumeration.
-_Priority = Annotated[Priority, Field(strict=False)]
-
-
 class _ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -101,8 +97,6 @@ class NewRun(_RequestModel):
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     promptiter: dict[str, JsonValue] | None = None
     """A run request of PromptIter; unknown fields are rejected."""
-    priority: _Priority | None = None
-    """`low`, `normal` or `high`: within its limits, a token may ask for another than `normal`."""
 
 
 class NewEvaluation(_RequestModel):
@@ -111,7 +105,6 @@ class NewEvaluation(_RequestModel):
     id: Name | None = None
     app: Name
     settings: EvaluationSettings = Field(default_factory=EvaluationSettings)
-    priority: _Priority | None = None
 
 
 _Axis = Annotated[list[str | int | float], Field(min_length=1, max_length=24)]
@@ -130,7 +123,6 @@ class NewGrid(_RequestModel):
         default_factory=dict, max_length=8
     )
     """By surface, the values to measure."""
-    priority: _Priority | None = None
 
 
 class GridColumnShape(_ResponseModel):
@@ -208,7 +200,6 @@ class RunShape(_ResponseModel):
     """The machine that has its folder."""
     cancel_requested: bool
     events: int
-    priority: Priority
     tags: list[str] = []
     """Of a run that has begun: words by which people find it again."""
     left_because: str = ""
@@ -238,7 +229,6 @@ class RunShape(_ResponseModel):
             host=record.where.host,
             cancel_requested=record.cancel_requested,
             events=record.events,
-            priority=record.priority,
             tags=[*tags],
             left_because=public(left_because),
             request=request,
@@ -391,16 +381,11 @@ class AccountShape(_ResponseModel):
     scope: TokenScope
     limits: dict[str, float | None]
     """None means no limit."""
-    max_priority: Priority
-    """The highest priority of its runs."""
-    per: Period
-    """What is counted as spent: today, this month, or everything."""
     spent: dict[str, float | None]
     reserved: dict[str, float | None]
     """What unfinished runs may still spend."""
     runs: int
     """Unfinished runs."""
-    bytes: int
 
 
 class LeftRun(_ResponseModel):

@@ -1,4 +1,4 @@
-"""Tokens of the service: who a client is, what it may do, how urgently, and how much it may spend.
+"""Tokens of the service: who a client is, what it may do, and how much it may spend.
 
 Only hashes are stored, in `tokens.json` in the data folder, which a running service reads again
 when it changes. Tokens with the same name share one account: while a token is rotated, the old one
@@ -25,29 +25,6 @@ from burnish.core.errors import ConfigError, FileTrouble
 from burnish.system import read_bytes, write_atomic
 from burnish.system.files import FileLock
 from burnish.system.settings import Settings
-
-# -- Roles and priorities --------------------------------------------------------------------------
-
-
-class Priority(StrEnum):
-    """How urgent a run is; a run waits while there is one of a higher priority."""
-
-    LOW = "low"
-    NORMAL = "normal"
-    HIGH = "high"
-
-    @property
-    def rank(self) -> int:
-        """Its number in the store: lower ones wait for higher ones."""
-        return _RANKS[self]
-
-    @classmethod
-    def of_rank(cls, rank: int) -> "Priority":
-        return _BY_RANK[rank]
-
-
-_RANKS = {Priority.LOW: -1, Priority.NORMAL: 0, Priority.HIGH: 1}
-_BY_RANK = {rank: priority for priority, rank in _RANKS.items()}
 
 
 class ServiceRole(StrEnum):
@@ -97,23 +74,6 @@ class TokenScope(StrEnum):
         return self is not TokenScope.READ
 
 
-class Period(StrEnum):
-    """How long what runs have spent counts against the limits of a token."""
-
-    DAY = "day"
-    MONTH = "month"
-    EVER = "ever"
-
-    def begin(self, now: datetime) -> datetime | None:
-        """When the current one began, in UTC; None if it always was."""
-        day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return {Period.DAY: day, Period.MONTH: day.replace(day=1), Period.EVER: None}[self]
-
-    @property
-    def words(self) -> str:
-        return {Period.DAY: "today", Period.MONTH: "this month", Period.EVER: ""}[self]
-
-
 class ClientLimits(Settings):
     """What the runs and files of one token may take. None means no limit."""
 
@@ -127,29 +87,16 @@ class ClientLimits(Settings):
     """Minutes of active runs."""
     max_runs: AtLeastOne | None = None
     """Runs that are waiting or running at the same time."""
-    max_storage: AtLeastOne | None = None
-    """Megabytes of datasets and of finished runs."""
     max_upload: AtLeastOne | None = None
     """Megabytes of one request."""
-    max_priority: Priority | None = None
-    """The highest priority of its runs: low, normal or high. By default normal, for admins high."""
-    per: Period | None = None
-    """What the first four count: a day, a month, or everything (`ever`), which is the default."""
 
     def over(self, usual: "ClientLimits") -> "ClientLimits":
         """These limits, and the usual ones where they have none."""
         return usual.model_copy(update=self.model_dump(exclude_none=True))
 
     def __str__(self) -> str:
-        limits = self.model_dump(exclude_none=True, exclude={"per"})
-        shown = (
-            f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
-            for name, value in limits.items()
-        )
-        listed = ", ".join(shown) or "none"
-        return (
-            f"{listed} per {self.per}" if limits and self.per not in (None, Period.EVER) else listed
-        )
+        limits = self.model_dump(exclude_none=True)
+        return ", ".join(f"{name} {value:g}" for name, value in limits.items()) or "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,12 +106,6 @@ class Client:
     account: str = LOCAL
     scope: TokenScope = TokenScope.ADMIN
     limits: ClientLimits = field(default_factory=ClientLimits)
-
-    @property
-    def highest_priority(self) -> Priority:
-        """The highest priority that its runs may have."""
-        usual = Priority.HIGH if self.scope is TokenScope.ADMIN else Priority.NORMAL
-        return self.limits.max_priority or usual
 
     def owns(self, account: str | None) -> bool:
         """Whether it may change what belongs to an account; None belongs to nobody."""

@@ -56,7 +56,7 @@ def grids_router(manager: RunManager) -> APIRouter:
         axes = GridAxes(models=tuple(new.models), settings=settings)
         jobs = await asyncio.to_thread(app.columns, new.settings, axes, name, most=_MOST_COLUMNS)
         requests = {_run_id(name, n): job.to_json() for n, job in enumerate(jobs, start=1)}
-        started = await manager.start_all(new.app, requests, client=client, priority=new.priority)
+        started = await manager.start_all(new.app, requests, client=client)
         response.headers["Location"] = f"{request.url.path}/{new.app}/{name}"
         columns = [(_column_of(record), record) for record in started]
         return _shape(new.app, name, columns)

@@ -22,12 +22,11 @@ from burnish.reports.rendering import write_report
 from burnish.runs.spec import set_tags
 from burnish.runs.steering import Note, person_name
 from burnish.server import runs
-from burnish.server.accounting import limits_of
 from burnish.server.guards import CLIENT
 from burnish.server.manager import CONTENT_TYPE, RunManager, exposition
 from burnish.server.routes.promptiter import run_result
 from burnish.server.runs import Datasets, FileMissing, RunPlace, is_dataset_name
-from burnish.server.security import Name, NameFilter, NameRefused, public, relative
+from burnish.server.security import Name, NameFilter, NameRefused, public
 from burnish.server.shapes import (
     AccountShape,
     AppList,
@@ -60,7 +59,7 @@ from burnish.server.shapes import (
     TrialPage,
 )
 from burnish.server.stores.records import RunFilter, StoredRun
-from burnish.server.tokens import LOCAL, Client, Period, TokenScope
+from burnish.server.tokens import LOCAL, Client, TokenScope
 from burnish.strategies.measure import Measure
 from burnish.system import read_text
 from burnish.version import VERSION
@@ -89,7 +88,7 @@ _DESCRIPTIONS = {
     405: "Method not allowed.",
     408: "The request did not arrive in time.",
     409: "Not possible in the current state.",
-    413: "The body is too large, or the storage of the token is full.",
+    413: "The body is too large.",
     422: "Something in the request is wrong.",
     429: "Too many runs or event streams, or a limit of the token is reached.",
     500: "Internal error.",
@@ -159,18 +158,14 @@ async def ready(manager: _Manager, request: Request) -> Readiness:
 @_service.get("/account")
 async def get_account(manager: _Manager, client: _Client) -> AccountShape:
     """The limits of your token, and what it has used of them."""
-    since = limits_of(client).since
-    use = await manager.store.accounts.standing(client.account, since=since)
+    use = await manager.store.accounts.standing(client.account)
     return AccountShape(
         name=client.account,
         scope=client.scope,
-        limits=client.limits.model_dump(exclude={"per", "max_priority"}),
-        max_priority=client.highest_priority,
-        per=client.limits.per or Period.EVER,
+        limits=client.limits.model_dump(),
         spent=vars(use.spent),
         reserved=vars(use.reserved),
         runs=use.runs,
-        bytes=use.bytes,
     )
 
 
@@ -218,11 +213,8 @@ async def create_run(
     manager.app(app)
     if new.promptiter is not None:
         read_request(new.promptiter, strict=True)
-    own = ("id", "priority")
-    job = JobRequest(**{name: value for name, value in new if name not in own})
-    record = await manager.start(
-        app, job.to_json(), run_id=new.id or "", client=client, priority=new.priority
-    )
+    job = JobRequest(**{name: value for name, value in new if name != "id"})
+    record = await manager.start(app, job.to_json(), run_id=new.id or "", client=client)
     response.headers["Location"] = f"{request.url.path}/{record.run_id}"
     return _shown(manager, record)
 
@@ -347,7 +339,6 @@ async def list_files(home: _Home) -> FileList:
     return FileList.model_validate({"files": files})
 
 
-_TEXTS = (".json", ".jsonl", ".md", ".csv", ".txt")
 """Files that burnish writes, some of which name folders."""
 
 
@@ -356,18 +347,12 @@ _TEXTS = (".json", ".jsonl", ".md", ".csv", ".txt")
     response_class=FileResponse,
     responses={200: {"content": {"application/octet-stream": {}}}},
 )
-async def get_file(
-    home: _Home, manager: _Manager, path: Annotated[str, Path(max_length=1000)]
-) -> Response:
-    """Download one file of the run's folder. Paths in it are relative to the service's folders."""
+async def get_file(home: _Home, path: Annotated[str, Path(max_length=1000)]) -> Response:
+    """Download one file of the run's folder."""
     file = await asyncio.to_thread(runs.file, home.folder, path)
     # Never as a page: what an agent wrote may be a script.
     headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment"}
-    kind = "application/octet-stream"
-    if file.suffix not in _TEXTS:
-        return FileResponse(file, media_type=kind, headers=headers)
-    content = await asyncio.to_thread(lambda: relative(file.read_bytes(), manager.folders))
-    return Response(content, media_type=kind, headers=headers)
+    return FileResponse(file, media_type="application/octet-stream", headers=headers)
 
 
 @_runs.get(
@@ -375,10 +360,10 @@ async def get_file(
     response_class=Response,
     responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
 )
-async def get_report(home: _Home, manager: _Manager) -> Response:
+async def get_report(home: _Home) -> Response:
     """The report of the run, in Markdown."""
     text = await asyncio.to_thread(lambda: read_text(write_report(home.folder)))
-    content = relative(text.encode("utf-8", "replace"), manager.folders)
+    content = text.encode("utf-8", "replace")
     return Response(content, media_type="text/markdown; charset=utf-8")
 
 
@@ -514,7 +499,7 @@ async def put_dataset(
     content = await request.body()
     check = partial(datasets.check, name, content, input=input, expected=expected)
     cases, content = await asyncio.to_thread(check)
-    await manager.accounting.upload(client, name, len(content))
+    await manager.accounting.upload(client, name)
     await asyncio.to_thread(datasets.store, name, content)
     return DatasetShape.model_validate(_about(name, cases))
 
@@ -546,9 +531,7 @@ async def create_evaluation(
 ) -> RunShape:
     """Measure an app as it is."""
     job = JobRequest(kind="evaluate", evaluation=new.settings)
-    record = await manager.start(
-        new.app, job.to_json(), run_id=new.id or "", client=client, priority=new.priority
-    )
+    record = await manager.start(new.app, job.to_json(), run_id=new.id or "", client=client)
     base = request.url.path.removesuffix("/evaluations")
     response.headers["Location"] = f"{base}/evaluations/{new.app}/{record.run_id}"
     return _shown(manager, record)

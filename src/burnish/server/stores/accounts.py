@@ -1,7 +1,7 @@
-"""What each account has spent, has reserved for its runs, and has stored.
+"""What each account has spent and reserved for its runs, and which datasets are its own.
 
 A charge belongs to one run. While the run is unfinished it counts with what is reserved for it,
-afterwards with what it was billed. Deleting a run frees its storage, and refunds nothing.
+afterwards with what it was billed. Deleting a run refunds nothing.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -41,10 +41,6 @@ class LimitReached(ConfigError):
     def __init__(self, name: str, message: str, remedy: str = "") -> None:
         super().__init__([Problem(where=name, message=message, remedy=remedy)], remedy=remedy)
         self.limit = name
-
-
-class StorageFull(LimitReached):
-    """A client would store or send more than the operator allows."""
 
 
 class ChargeExists(BurnishError):
@@ -91,12 +87,6 @@ class AccountLimits:
     amounts: Amounts = field(default_factory=Amounts)
     runs: int | None = None
     """Unfinished runs."""
-    storage: int | None = None
-    """Bytes."""
-    since: float = 0.0
-    """The beginning of the period that the amounts hold for, in seconds since 1970."""
-    period: str = ""
-    """That period in words; empty if it never ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +97,6 @@ class AccountUse:
     reserved: Amounts
     """What unfinished runs may still spend."""
     runs: int
-    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +138,7 @@ class AccountStore(Protocol):
         """The charges of unfinished runs, of one account or of all."""
         ...
 
-    async def settle(self, key: tuple[str, str], spent: Amounts | None, size: int) -> None:
+    async def settle(self, key: tuple[str, str], spent: Amounts | None) -> None:
         """End a reservation; without a known amount, all of it counts as spent."""
         ...
 
@@ -162,15 +151,15 @@ class AccountStore(Protocol):
         ...
 
     async def forget(self, key: tuple[str, str]) -> None:
-        """Free the name and the storage of a deleted run; what it spent stays spent."""
+        """Free the name of a deleted run; what it spent stays spent."""
         ...
 
-    async def standing(self, account: str, *, since: float = 0.0) -> AccountUse:
-        """What an account has used, with the amounts of unfinished runs and of those since then."""
+    async def standing(self, account: str) -> AccountUse:
+        """What an account has used and reserved."""
         ...
 
-    async def upload(self, account: str, name: str, size: int, limits: AccountLimits) -> None:
-        """Record a dataset; StorageFull if it does not fit."""
+    async def upload(self, account: str, name: str) -> None:
+        """Record whose dataset this is."""
         ...
 
     async def uploader(self, name: str) -> str | None:
@@ -207,7 +196,6 @@ class DatabaseAccounts(StoreTables):
         super().__init__(database, in_thread)
         self._accounts = schema.tables["accounts"]
         self._charges = schema.tables["charges"]
-        self._times = schema.tables["charge_times"]
         self._uploads = schema.tables["uploads"]
 
     async def reserve(
@@ -229,25 +217,25 @@ class DatabaseAccounts(StoreTables):
         conditions = [table.c.open == 1, *([table.c.account == account] if account else [])]
         return tuple(_charge(row) for row in await self._do(self._rows, conditions))
 
-    async def settle(self, key: tuple[str, str], spent: Amounts | None, size: int) -> None:
-        await self._do(self._settle, key, spent, size)
+    async def settle(self, key: tuple[str, str], spent: Amounts | None) -> None:
+        await self._do(self._settle, key, spent)
 
     async def drop(self, key: tuple[str, str]) -> None:
-        await self._do(self._drop, key)
+        await self._do(self._write, delete(self._charges).where(*self._of(key)))
 
     async def rename(self, key: tuple[str, str], new: tuple[str, str]) -> None:
         names = {"app_name": new[0], "run_id": new[1]}
         await self._do(self._write, update(self._charges).where(*self._of(key)).values(**names))
 
     async def forget(self, key: tuple[str, str]) -> None:
-        freed = {"run_id": "", "bytes": 0, "open": 0}
+        freed = {"run_id": "", "open": 0}
         await self._do(self._write, update(self._charges).where(*self._of(key)).values(**freed))
 
-    async def standing(self, account: str, *, since: float = 0.0) -> AccountUse:
-        return await self._do(self._standing, account, since)
+    async def standing(self, account: str) -> AccountUse:
+        return await self._do(self._standing, account)
 
-    async def upload(self, account: str, name: str, size: int, limits: AccountLimits) -> None:
-        await self._do(self._upload, account, name, size, limits)
+    async def upload(self, account: str, name: str) -> None:
+        await self._do(self._upload, account, name)
 
     async def uploader(self, name: str) -> str | None:
         return await self._do(self._uploader, name)
@@ -283,11 +271,10 @@ class DatabaseAccounts(StoreTables):
                 raise ChargeExists(f'run "{key[1]}" for app "{key[0]}" already exists')
             others = [table.c.account == account]
             others += [] if own is None else [table.c.id != own["id"]]
-            used = self._used(db, others, since=limits.since)
+            used = self._used(db, others)
             if limits.runs is not None and used.runs >= limits.runs:
                 message = f"{used.runs} of {limits.runs} runs are waiting or running"
                 raise LimitReached("max_runs", message, "wait until one ends, or cancel one")
-            self._check_storage(used.bytes + self._uploaded(db, account), limits)
             before = Amounts(**dict.fromkeys(_NAMES, 0.0)) if own is None else _spent(own)
             granted = _granted(wish, limits, used, before)
             values = {f"granted{name[3:]}": value for name, value in asdict(granted).items()}
@@ -297,52 +284,33 @@ class DatabaseAccounts(StoreTables):
                     app_name=key[0],
                     run_id=key[1],
                     open=1,
-                    bytes=0,
                     **values,
                     **{name[4:]: 0.0 for name in _NAMES},
                 )
                 db.execute(new)
-                query = select(table.c.id).where(*self._of(key))
-                self._set_time(db, db.execute(query).scalar_one())
             else:
                 change = update(table).where(table.c.id == own["id"])
                 db.execute(change.values(open=1, **values))
-                self._set_time(db, own["id"])
         return granted
 
-    def _set_time(self, db: Connection, charge: int) -> None:
-        db.execute(delete(self._times).where(self._times.c.charge == charge))
-        db.execute(insert(self._times).values(charge=charge, at=self._now))
-
-    def _drop(self, key: tuple[str, str]) -> None:
-        own = select(self._charges.c.id).where(*self._of(key))
-        with self._database.transaction() as db:
-            for charge in db.execute(own).scalars().all():
-                db.execute(delete(self._times).where(self._times.c.charge == charge))
-                db.execute(delete(self._charges).where(self._charges.c.id == charge))
-
-    def _settle(self, key: tuple[str, str], spent: Amounts | None, size: int) -> None:
+    def _settle(self, key: tuple[str, str], spent: Amounts | None) -> None:
         table = self._charges
-        values: dict[str, Any] = {"open": 0, "bytes": size}
+        values: dict[str, Any] = {"open": 0}
         for name in _NAMES:
             column, granted = table.c[name[4:]], table.c[f"granted{name[3:]}"]
             amount = None if spent is None else getattr(spent, name)
             values[name[4:]] = func.coalesce(granted, column) if amount is None else amount
         self._write(update(table).where(*self._of(key), table.c.open == 1).values(values))
 
-    def _standing(self, account: str, since: float) -> AccountUse:
+    def _standing(self, account: str) -> AccountUse:
         with self._database.transaction(read_only=True) as db:
-            used = self._used(db, [self._charges.c.account == account], since=since)
-            total = used.bytes + self._uploaded(db, account)
-        return AccountUse(spent=used.spent, reserved=used.reserved, runs=used.runs, bytes=total)
+            return self._used(db, [self._charges.c.account == account])
 
-    def _upload(self, account: str, name: str, size: int, limits: AccountLimits) -> None:
+    def _upload(self, account: str, name: str) -> None:
         table = self._uploads
         with self._locked(account) as db:
-            used = self._used(db, [self._charges.c.account == account]).bytes
             db.execute(delete(table).where(table.c.name == name))
-            self._check_storage(used + self._uploaded(db, account) + size, limits, exact=True)
-            db.execute(insert(table).values(name=name, account=account, bytes=size))
+            db.execute(insert(table).values(name=name, account=account))
 
     def _uploader(self, name: str) -> str | None:
         table = self._uploads
@@ -361,40 +329,18 @@ class DatabaseAccounts(StoreTables):
             db.execute(same.with_for_update())
             yield db
 
-    def _used(
-        self, db: Connection, conditions: Sequence[ColumnElement[bool]], *, since: float = 0.0
-    ) -> AccountUse:
-        """What charges come to: an open one counts with what is granted, if that is more.
-
-        Amounts of finished runs that were last started before the period do not count. Charges
-        without a time are of an earlier version.
-        """
-        table, times = self._charges, self._times
+    def _used(self, db: Connection, conditions: Sequence[ColumnElement[bool]]) -> AccountUse:
+        """What charges come to: an open one counts with what is granted, if that is more."""
         spent, reserved = dict.fromkeys(_NAMES, 0.0), dict.fromkeys(_NAMES, 0.0)
-        runs = size = 0
-        query = select(table, func.coalesce(times.c.at, 0.0).label("at"))
-        query = query.outerjoin(times, times.c.charge == table.c.id).where(*conditions)
-        for row in db.execute(query).mappings():
-            runs, size = runs + row["open"], size + row["bytes"]
-            for name in _NAMES if row["open"] or row["at"] >= since else ():
+        runs = 0
+        for row in db.execute(select(self._charges).where(*conditions)).mappings():
+            runs += row["open"]
+            for name in _NAMES:
                 own, granted = row[name[4:]], row[f"granted{name[3:]}"]
                 spent[name] += own
                 if row["open"] and granted is not None:
                     reserved[name] += max(0.0, granted - own)
-        return AccountUse(
-            spent=Amounts(**spent), reserved=Amounts(**reserved), runs=runs, bytes=size
-        )
-
-    def _uploaded(self, db: Connection, account: str) -> int:
-        table = self._uploads
-        query = select(func.coalesce(func.sum(table.c.bytes), 0))
-        return int(db.execute(query.where(table.c.account == account)).scalar_one())
-
-    def _check_storage(self, size: int, limits: AccountLimits, *, exact: bool = False) -> None:
-        most = limits.storage
-        if most is not None and (size > most if exact else size >= most):
-            shown = f"{size / MEGABYTE:.1f} of {most / MEGABYTE:g} megabytes"
-            raise StorageFull("max_storage", f"{shown} would be stored", "delete runs or datasets")
+        return AccountUse(spent=Amounts(**spent), reserved=Amounts(**reserved), runs=runs)
 
 
 def _granted(wish: Amounts, limits: AccountLimits, used: AccountUse, before: Amounts) -> Amounts:
@@ -407,19 +353,16 @@ def _granted(wish: Amounts, limits: AccountLimits, used: AccountUse, before: Amo
         own = getattr(before, name)
         left = limit - own - getattr(used.spent, name) - getattr(used.reserved, name)
         if left <= 0 or (name in ("max_calls", "max_tokens") and left < 1):
-            message = _explained(name, limit, used, own, limits.period)
-            wait = ", or wait until it ends (UTC)" if limits.period else ""
-            raise LimitReached(name, message, f"ask the operator{wait}")
+            message = _explained(name, limit, used, own)
+            raise LimitReached(name, message, "ask the operator")
         most = own + left
         granted[name] = most if own_limit is None else min(own_limit, most)
     return Amounts(**granted)
 
 
-def _explained(name: str, limit: float, used: AccountUse, own: float, period: str) -> str:
+def _explained(name: str, limit: float, used: AccountUse, own: float) -> str:
     spent, reserved = getattr(used.spent, name) + own, getattr(used.reserved, name)
-    message = (
-        f"{spent:.6g} of {limit:g} {_UNITS[name]} of this token are spent{period and ' '}{period}"
-    )
+    message = f"{spent:.6g} of {limit:g} {_UNITS[name]} of this token are spent"
     return f"{message}, and running runs have reserved {reserved:.6g}" if reserved else message
 
 

@@ -61,7 +61,6 @@ from burnish.server.stores.records import (
     pack,
     unpack,
 )
-from burnish.server.tokens import Priority
 from burnish.system.databases import PART, PREFIX, Database, DatabaseUrl, PreparedQuery
 
 P = ParamSpec("P")
@@ -142,10 +141,10 @@ class DatabaseRunStore:
 
     @_threaded
     def prepare(self, *, create_schema: bool = True, schema: Schema | None = None) -> None:
-        """Create or migrate the tables, or only check them."""
+        """Create the tables, or only check them."""
         schema = schema or self.schema
         with self._database.transaction(may_create=True) as db:
-            (schema.migrate if create_schema else schema.require)(db)
+            (schema.create if create_schema else schema.require)(db)
 
     async def in_thread(
         self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None
@@ -176,7 +175,6 @@ class DatabaseRunStore:
         request: Json = None,
         where: Where | None = None,
         account: str = "",
-        priority: Priority = Priority.NORMAL,
     ) -> StoredRun:
         named = (("the name of the app", app_name), ("the id of the run", run_id))
         if problems := [
@@ -193,7 +191,7 @@ class DatabaseRunStore:
                 key = inserted.inserted_primary_key
                 assert key is not None
                 self._put(db, int(key[0]), _REQUEST, content)
-                self.queue.add(db, int(key[0]), account=account, priority=priority)
+                self.queue.add(db, int(key[0]), account=account)
                 row = self._row(db, app_name, run_id)
         except IntegrityError:
             raise RunExists(app_name, run_id) from None
@@ -463,7 +461,7 @@ class DatabaseRunStore:
         return rows
 
     def _select(self, *more: Any) -> Select[Any]:
-        return select(self._runs, self.queue.priority_of().label("priority"), *more)
+        return select(self._runs, *more)
 
     @property
     def _names(self) -> tuple[ColumnElement[bool], ...]:
@@ -523,7 +521,7 @@ class MemoryRunStore(DatabaseRunStore):
         super().__init__(DatabaseUrl.parse("memory://"), threads=1)
         weakref.finalize(self, self._database.close)
         with self._database.transaction() as db:
-            self.schema.migrate(db)
+            self.schema.create(db)
 
 
 @functools.lru_cache(maxsize=2_000)

@@ -1,17 +1,16 @@
 """The queue of a store: which run is next, and which processes there are to drive it.
 
-Higher priorities go first. Within a priority, the next run is one of the account that has the
-fewest runs going on; among equals, of the account that has waited longest for a turn.
+The next run is one of the account that has the fewest runs going on; among equals, of the account
+that has waited longest for a turn.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    ScalarSelect,
     case,
     delete,
     func,
@@ -22,7 +21,7 @@ from sqlalchemy import (
 
 from burnish.journal.tables import Schema
 from burnish.server.stores.accounts import InThread, StoreTables
-from burnish.server.tokens import Priority, ServiceRole
+from burnish.server.tokens import ServiceRole
 from burnish.system.databases import Database
 
 _AT_ONCE = 20
@@ -50,9 +49,8 @@ class ServiceProcess:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLength:
-    """The unfinished runs of one priority."""
+    """The unfinished runs."""
 
-    priority: Priority
     waiting: int = 0
     running: int = 0
     oldest_seconds: float = 0.0
@@ -68,8 +66,8 @@ class RunQueue(Protocol):
         """Runs of these apps that can be claimed, the next one first; empty if there are none."""
         ...
 
-    async def lengths(self) -> tuple[QueueLength, ...]:
-        """How many runs wait and go on, for each priority."""
+    async def length(self) -> QueueLength:
+        """How many runs wait and go on."""
         ...
 
     async def check_in(self, process: ServiceProcess) -> None:
@@ -100,17 +98,15 @@ class DatabaseQueue(StoreTables):
         self._runs = schema.tables["runs"]
         self._queue = schema.tables["run_queue"]
         self._processes = schema.tables["processes"]
-        # Runs of an earlier version have no row here.
-        self._account = func.coalesce(self._queue.c.account, "")
-        self._priority = func.coalesce(self._queue.c.priority, Priority.NORMAL.rank)
+        self._queued = self._runs.join(self._queue, self._queue.c.run == self._runs.c.id)
 
     async def next_runs(
         self, apps: Collection[str], *, skip: Collection[tuple[str, str]] = ()
     ) -> tuple[tuple[str, str], ...]:
         return await self._do(self._next_runs, apps, frozenset(skip))
 
-    async def lengths(self) -> tuple[QueueLength, ...]:
-        return await self._do(self._lengths)
+    async def length(self) -> QueueLength:
+        return await self._do(self._length)
 
     async def check_in(self, process: ServiceProcess) -> None:
         await self._do(self._check_in, process)
@@ -121,22 +117,15 @@ class DatabaseQueue(StoreTables):
     async def processes(self, *, seconds: float) -> tuple[ServiceProcess, ...]:
         return await self._do(self._seen, seconds)
 
-    def priority_of(self) -> ScalarSelect[Any]:
-        """The rank of a run's priority, as a part of a query of runs."""
-        own = select(self._queue.c.priority).where(self._queue.c.run == self._runs.c.id)
-        return own.correlate(self._runs).scalar_subquery()
-
-    def add(self, db: Connection, run: int, *, account: str, priority: Priority) -> None:
+    def add(self, db: Connection, run: int, *, account: str) -> None:
         """Put a new run into the queue."""
-        row = {"run": run, "account": account, "priority": priority.rank, "leased_at": 0.0}
+        row = {"run": run, "account": account, "leased_at": 0.0}
         db.execute(insert(self._queue).values(**row))
 
     def take_turn(self, db: Connection, run: int) -> None:
         """Note that the account of a run had its turn."""
         own = update(self._queue).where(self._queue.c.run == run)
-        if not db.execute(own.values(leased_at=self._now)).rowcount:
-            self.add(db, run, account="", priority=Priority.NORMAL)
-            db.execute(own.values(leased_at=self._now))
+        db.execute(own.values(leased_at=self._now))
 
     def remove(self, db: Connection, run: int) -> None:
         """Remove a deleted run."""
@@ -147,36 +136,31 @@ class DatabaseQueue(StoreTables):
     ) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []
         with self._database.transaction(read_only=True) as db:
-            for account, rank in self._turns(db, apps):
-                for key in self._of_account(db, apps, account, rank, most=_AT_ONCE + len(skip)):
+            for account in self._turns(db, apps):
+                for key in self._of_account(db, apps, account, most=_AT_ONCE + len(skip)):
                     if key not in skip:
                         found.append(key)
                     if len(found) == _AT_ONCE:
                         return tuple(found)
         return tuple(found)
 
-    def _turns(self, db: Connection, apps: Collection[str]) -> Sequence[tuple[str, int]]:
-        """The accounts with waiting runs, by priority and then by whose turn it is."""
-        runs, queue = self._runs, self._queue
-        groups = select(self._account, self._priority, func.min(runs.c.id))
-        groups = groups.select_from(runs.outerjoin(queue, queue.c.run == runs.c.id))
-        groups = groups.where(*self._waiting(apps)).group_by(self._account, self._priority)
-        waiting = [(str(row[0]), int(row[1]), int(row[2])) for row in db.execute(groups)]
-        if len({account for account, *_ in waiting}) < 2:
-            return [each[:2] for each in sorted(waiting, key=lambda each: -each[1])]
-        driven = select(self._account, func.count()).select_from(
-            runs.outerjoin(queue, queue.c.run == runs.c.id)
-        )
+    def _turns(self, db: Connection, apps: Collection[str]) -> Sequence[str]:
+        """The accounts with waiting runs, the one whose turn it is first."""
+        runs, account = self._runs, self._queue.c.account
+        groups = select(account, func.min(runs.c.id)).select_from(self._queued)
+        groups = groups.where(*self._waiting(apps)).group_by(account)
+        waiting = {str(row[0]): int(row[1]) for row in db.execute(groups)}
+        if len(waiting) < 2:
+            return [*waiting]
+        driven = select(account, func.count()).select_from(self._queued)
         driven = driven.where(self._unfinished, runs.c.lease_until > self._now)
-        rows = db.execute(driven.group_by(self._account))
-        busy = {str(account): int(count) for account, count in rows}
-        last = {account: self._last_turn(db, account) for account, *_ in waiting}
+        rows = db.execute(driven.group_by(account))
+        busy = {str(row[0]): int(row[1]) for row in rows}
 
-        def order(each: tuple[str, int, int]) -> tuple[float, ...]:
-            account, rank, first = each
-            return -rank, busy.get(account, 0), last[account], first
+        def order(each: str) -> tuple[float, ...]:
+            return busy.get(each, 0), self._last_turn(db, each), waiting[each]
 
-        return [each[:2] for each in sorted(waiting, key=order)]
+        return sorted(waiting, key=order)
 
     def _last_turn(self, db: Connection, account: str) -> float:
         table = self._queue
@@ -184,12 +168,11 @@ class DatabaseQueue(StoreTables):
         return float(db.execute(query).scalar() or 0.0)
 
     def _of_account(
-        self, db: Connection, apps: Collection[str], account: str, rank: int, *, most: int
+        self, db: Connection, apps: Collection[str], account: str, *, most: int
     ) -> Sequence[tuple[str, str]]:
-        runs, queue = self._runs, self._queue
-        query = select(runs.c.app_name, runs.c.run_id)
-        query = query.select_from(runs.outerjoin(queue, queue.c.run == runs.c.id))
-        query = query.where(*self._waiting(apps), self._account == account, self._priority == rank)
+        runs = self._runs
+        query = select(runs.c.app_name, runs.c.run_id).select_from(self._queued)
+        query = query.where(*self._waiting(apps), self._queue.c.account == account)
         rows = db.execute(query.order_by(runs.c.id).limit(most))
         return [(app, run) for app, run in rows]
 
@@ -197,31 +180,25 @@ class DatabaseQueue(StoreTables):
         runs = self._runs
         return runs.c.app_name.in_(apps), self._unfinished, runs.c.lease_until <= self._now
 
-    def _lengths(self) -> tuple[QueueLength, ...]:
-        runs, queue = self._runs, self._queue
+    def _length(self) -> QueueLength:
+        runs = self._runs
         waits = runs.c.lease_until <= self._now
         # It waits since it was stored, queued again, or left by a process that died.
         since = case(
             (runs.c.lease_until > runs.c.updated_at, runs.c.lease_until), else_=runs.c.updated_at
         )
         query = select(
-            self._priority,
             func.sum(case((waits, 1), else_=0)),
             func.count(),
             self._now - func.min(case((waits, since))),
-        ).select_from(runs.outerjoin(queue, queue.c.run == runs.c.id))
+        )
         with self._database.transaction(read_only=True) as db:
-            rows = db.execute(query.where(self._unfinished).group_by(self._priority)).all()
-        known = {
-            Priority.of_rank(rank): QueueLength(
-                priority=Priority.of_rank(rank),
-                waiting=int(waiting),
-                running=int(count) - int(waiting),
-                oldest_seconds=max(0.0, float(age or 0.0)),
-            )
-            for rank, waiting, count, age in rows
-        }
-        return tuple(known.get(each) or QueueLength(priority=each) for each in Priority)
+            waiting, count, age = db.execute(query.where(self._unfinished)).one()
+        return QueueLength(
+            waiting=int(waiting or 0),
+            running=int(count) - int(waiting or 0),
+            oldest_seconds=max(0.0, float(age or 0.0)),
+        )
 
     def _check_in(self, process: ServiceProcess) -> None:
         table = self._processes

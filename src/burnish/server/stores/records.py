@@ -24,7 +24,6 @@ from burnish.core.content import Json
 from burnish.core.errors import BurnishError, NotJournalable, RunNotFound
 from burnish.server.stores.accounts import AccountStore
 from burnish.server.stores.queue import RunQueue
-from burnish.server.tokens import Priority
 from burnish.system import is_network_file_system
 
 _Row: TypeAlias = Mapping[Any, Any]
@@ -97,7 +96,6 @@ class StoredRun:
     cancel_requested: bool = False
     events: int = 0
     """How many events there are."""
-    priority: Priority = Priority.NORMAL
 
     @classmethod
     def of_row(cls, row: _Row, *, request: Json = None, result: Json = None) -> "StoredRun":
@@ -119,7 +117,6 @@ class StoredRun:
             where=Where(journal=row["journal"], host=row["host"], folder=row["folder"]),
             cancel_requested=bool(row["cancel_requested"]),
             events=row["events"],
-            priority=Priority.of_rank(row["priority"] or 0),
         )
 
 
@@ -238,7 +235,6 @@ class RunStore(Protocol):
         request: Json = None,
         where: Where | None = None,
         account: str = "",
-        priority: Priority = Priority.NORMAL,
     ) -> StoredRun:
         """Store a new run as queued, for an account; RunExists if the app has one with this id."""
         ...
