@@ -3,6 +3,10 @@
 from collections.abc import Mapping
 
 REMOVED: Mapping[str, str] = {
+    "max_priority": "limit how many runs a token has at once: `--max-runs`",
+    "max_storage": "watch the disk of the data folder; `--max-upload` limits one request",
+    "per": "limits are totals; `burnish tokens limit` raises them",
+    "priority": "leave it out: tokens take turns",
     "prune": "remove it: `--goal cheaper` shortens a winner, and tests that it gets no worse",
     "burnish runs pin": "put the candidate into your files, and run `burnish eval --baseline`",
     "burnish runs tell": "put it into the text or the settings of a new run",
