@@ -17,10 +17,10 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 # what a newer Python warns of. The demo imports an eighth of it, and compiles that as it goes.
 COMPILE = $(BIN)/python -W ignore::SyntaxWarning -m compileall -qq -j 0 $(VENV)/lib src || true
 
-.PHONY: help demo test test-unit test-breadth test-frameworks fuzz fuzz-service crash-sweep coverage lint format bench bench-compare bench-search bench-mipro bench-small bench-small-mipro bench-mixed bench-real bench-truth soak docs screenshots deps build clean
+.PHONY: help demo test deps lint format docs bench check build
 
-help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.burnish ## tune an agent on the embedded model: no key, no network
 	@echo "A small model should give the total price in a message and nothing else. burnish looks for examples"
@@ -34,25 +34,6 @@ test: $(VENV)/.burnish-dev ## every test, crashes included
 deps: $(VENV)/.burnish-dev ## install what some tests need: bubblewrap, databases, models
 	@$(BIN)/python scripts/prerequisites.py install
 
-test-unit: $(VENV)/.burnish-dev ## the fast tests only
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" $(ARGS)
-
-test-breadth: $(VENV)/.burnish-dev ## further worlds and seeds of what `make test` tests already
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m breadth $(ARGS)
-
-test-frameworks: $(VENV)/.burnish-dev ## agents of frameworks and trackers of runs, in environments of their own; ARGS=NAME
-	@$(BIN)/python -m scripts.frameworks $(ARGS)
-
-fuzz-service: $(VENV)/.burnish-dev ## ask the service 200 things per route, and crowd it with 1,900 connections
-	@BURNISH_FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -q tests/server/test_openapi.py $(ARGS)
-	@$(BIN)/python -m pytest -q -n 0 -m crowd tests/security $(ARGS)
-
-crash-sweep: $(VENV)/.burnish-dev ## cut runs of every strategy at 1,000 points; ARGS='--points N --world NAME --seed S'
-	@$(BIN)/python -m tests.crash.sweep $(ARGS)
-
-coverage: $(VENV)/.burnish-dev ## the fast tests, and which lines they miss
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not crash and not model and not slow and not crowd and not breadth" --cov=burnish --cov-report=term-missing:skip-covered $(ARGS)
-
 lint: $(VENV)/.burnish-dev ## style, types, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -63,42 +44,40 @@ format: $(VENV)/.burnish-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/gepa-0.1.4 ## measure overhead, efficiency, memory, start-up; ARGS=PART
-	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks $(ARGS)
+SMALL := "not crash and not model and not slow and not crowd and not breadth"
+GEPA := PYTHONPATH=$(VENV)/gepa-0.1.4
+DSPY = $$($(BIN)/python -m scripts.frameworks --python dspy) -W ignore
 
-bench-compare: $(VENV)/.burnish ## measure another commit beside this tree: REF=HEAD~5 ARGS='overhead startup'
-	@$(BIN)/python -m benchmarks.compare $(or $(REF),$(error name a commit: make bench-compare REF=HEAD~5)) $(ARGS)
-
-# Beside the virtual environment's packages, not among them: only this comparison wants it.
+# Beside the virtual environment's packages, not among them: only comparisons want it.
 $(VENV)/gepa-0.1.4: $(VENV)/.burnish
 	@$(PIP) install --no-deps --target $@ gepa==0.1.4
 
-bench-search: $(VENV)/gepa-0.1.4 ## compare searches with gepa in scripted worlds
-	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.search $(ARGS)
+# ARGS are those of the module: `make bench PART=speed ARGS=startup`, `ARGS='--seeds 4'`.
+BENCH_speed = $(GEPA) $(BIN)/python -m benchmarks
+BENCH_compare = $(BIN)/python -m benchmarks.compare $(or $(REF),$(error name a commit: make bench PART=compare REF=HEAD~5))
+BENCH_search = $(GEPA) $(BIN)/python -m benchmarks.search
+BENCH_small = $(GEPA) $(BIN)/python -m benchmarks.small
+BENCH_small-mipro = $(DSPY) -m benchmarks.small
+BENCH_mixed = $(BIN)/python -m benchmarks.mixed
+BENCH_mipro = $(DSPY) -m benchmarks.mipro
+BENCH_real = $(GEPA) $(BIN)/python -m benchmarks.real $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(MODEL),--model $(MODEL))
+BENCH_truth = $(BIN)/python -m benchmarks.truth
 
-bench-small: $(VENV)/gepa-0.1.4 ## compare searches of 60 to 300 calls at equal cost, in frozen worlds
-	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.small $(ARGS)
+bench: $(VENV)/.burnish-dev $(VENV)/gepa-0.1.4 ## measure: PART=speed compare search small small-mipro mixed mipro real truth
+	@$(or $(BENCH_$(or $(PART),speed)),$(error there is no PART=$(PART): make help)) $(ARGS)
 
-bench-small-mipro: $(VENV)/.burnish-dev ## the same with MIPROv2 among them, in the environment of DSPy
-	@$$($(BIN)/python -m scripts.frameworks --python dspy) -W ignore -m benchmarks.small $(ARGS)
+# What `make test` leaves out, or tests less of.
+CHECK_unit = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m $(SMALL)
+CHECK_coverage = $(CHECK_unit) --cov=burnish --cov-report=term-missing:skip-covered
+CHECK_breadth = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m breadth
+CHECK_frameworks = $(BIN)/python -m scripts.frameworks
+CHECK_fuzz = $(BIN)/python -m tests.security.fuzz
+CHECK_service = BURNISH_FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -q -n 0 tests/server/test_openapi.py tests/security/test_edge_requests.py
+CHECK_crash = $(BIN)/python -m tests.crash.sweep
+CHECK_soak = $(BIN)/python -m benchmarks.soak
 
-bench-mixed: $(VENV)/.burnish ## compare auto with single strategies where texts, numbers and demonstrations matter
-	@$(BIN)/python -m benchmarks.mixed $(ARGS)
-
-bench-mipro: $(VENV)/.burnish-dev ## compare a search with MIPROv2 of DSPy on one scripted program; ARGS='--seeds N'
-	@$$($(BIN)/python -m scripts.frameworks --python dspy) -W ignore -m benchmarks.mipro $(ARGS)
-
-bench-real: $(VENV)/gepa-0.1.4 ## compare rewrites and searches with gepa on a real model: BASE_URL=… MODEL=…
-	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks.real $(if $(BASE_URL),--base-url $(BASE_URL)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
-
-bench-truth: $(VENV)/.burnish ## how often claimed gains are true, in worlds where the truth is known
-	@$(BIN)/python -m benchmarks.truth $(ARGS)
-
-soak: $(VENV)/.burnish-dev ## storm a service of three processes for an hour; SHORT=1 for ten minutes, SECONDS=N
-	@$(BIN)/python -m benchmarks.soak $(if $(SHORT),--short) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
-
-fuzz: $(VENV)/.burnish-dev ## 10,000 mutated files over every reader; ARGS='--count N --seed S --reader NAME'
-	@$(BIN)/python -m tests.security.fuzz $(ARGS)
+check: $(VENV)/.burnish-dev ## more tests: PART=unit coverage breadth frameworks fuzz service crash soak
+	@$(or $(CHECK_$(or $(PART),unit)),$(error there is no PART=$(PART): make help)) $(ARGS)
 
 docs: $(VENV)/.burnish-dev ## write reference, transcripts and picture, build the site, run every page's examples
 	@$(BIN)/python scripts/reference.py
@@ -108,9 +87,6 @@ docs: $(VENV)/.burnish-dev ## write reference, transcripts and picture, build th
 	@echo "the site is in dist/site"
 	@$(BIN)/python -m pytest -q tests/docs
 
-screenshots: $(VENV)/.burnish-dev ## take the pictures of README and docs/view.md; ARGS=FOLDER uses runs that are there
-	@$(BIN)/python scripts/screenshots.py $(ARGS)
-
 # The wheel is installed as a user would, away from the checkout, and run.
 build: $(VENV)/.burnish-dev ## wheel and source archive in dist/, tried in a fresh virtual environment
 	@rm -rf dist
@@ -119,9 +95,6 @@ build: $(VENV)/.burnish-dev ## wheel and source archive in dist/, tried in a fre
 	@dist/venv/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt dist/*.whl
 	@dist/venv/bin/python scripts/smoke.py
 	@rm -rf dist/venv
-
-clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) dist .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # A virtual environment whose Python has gone is made again.
 $(VENV)/.created: Makefile

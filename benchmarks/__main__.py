@@ -86,7 +86,7 @@ def main() -> None:
     Console().print(table(found))
     if asked.write:
         rows = search_report.table(COLUMNS, map(_row, found))
-        write("bench", f"{made_with('bench')}:\n\n{rows}")
+        write("speed", f"{made_with('speed')}:\n\n{rows}")
 
 
 COLUMNS = ("what", "measured", "goal", "", "beside")

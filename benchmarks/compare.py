@@ -1,8 +1,8 @@
 """Measures another commit and this tree in turn, and prints both beside each other.
 
-`make bench-compare REF=HEAD~5 ARGS="overhead startup"`. Each side is measured in processes of its
-own, alternately, so that a machine that gets slower makes both slower. The other commit runs with
-the packages that are installed here, and measures with its own benchmarks.
+`make bench PART=compare REF=HEAD~5 ARGS="overhead startup"`. Each side is measured in processes
+of its own, alternately, so that a machine that gets slower makes both slower. The other commit runs
+with the packages that are installed here, and measures with its own benchmarks.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 A help desk answers a ticket with the codes of its topics, and is told two of eight at the start. It
 follows a rule that is in its instructions nearly always, one that only its demonstrations show less
 often. The model that writes new instructions takes up each code that it sees with luck, and now and
-then loses one. `make bench-mipro` runs it in the environment of DSPy and prints markdown.
+then loses one. `make bench PART=mipro` runs it in the environment of DSPy and prints markdown.
 """
 
 import argparse
@@ -305,7 +305,7 @@ def main() -> None:
     for seed in range(1, asked.seeds + 1):
         one = by_mipro(seed, asked.auto)
         found.append((seed, one, by_burnish(seed, one.calls)))
-    show("bench-mipro", f"{made_with('bench-mipro')}.\n\n{report(found)}", asked)
+    show("mipro", f"{made_with('mipro')}.\n\n{report(found)}", asked)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 An agent writes notes (burnish.testing.tuning_world): instructions state rules, demonstrations teach
 the form, and two numbers decide how much gets lost. Worlds differ in what is missing at the start.
 Calls of the agent and requests to roles share one budget, and a request costs as much as three
-calls. The true score is the mean over 300 cases that no search sees. `make bench-mixed` prints
+calls. The true score is the mean over 300 cases that no search sees. `make bench PART=mixed` prints
 markdown.
 """
 
@@ -320,7 +320,7 @@ def main() -> None:
         for system in SYSTEMS
     ]
     results = list(searched(MixedSearch.make, searches, options.processes))
-    show("bench-mixed", report(results, made_with("bench-mixed")), options)
+    show("mixed", report(results, made_with("mixed")), options)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="put it into docs/benchmarks.md")
 
 
-def made_with(target: str, argv: Sequence[str] | None = None) -> str:
+def made_with(part: str, argv: Sequence[str] | None = None) -> str:
     """The command and the machine that a block comes from."""
     typed = shlex.join(sys.argv[1:] if argv is None else argv)
-    command = f'make {target} ARGS="{typed}"' if typed else f"make {target}"
+    command = f"make bench PART={part}" + (f' ARGS="{typed}"' if typed else "")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     return f"Made with `{command}` ({machine})"
 

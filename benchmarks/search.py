@@ -1,7 +1,7 @@
 """Searches side by side: gepa 0.1.4, burnish's classic loop, and burnish with all it has.
 
 Same scripted worlds, same agent, same reflection, same number of metric calls; the truth is
-known, so nothing has to be believed. `make bench-search` prints markdown: `ARGS="--seeds 50"`.
+known, so nothing has to be believed. `make bench PART=search` prints markdown: `ARGS="--seeds 50"`.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> None:
     """Make the searches, then print what came of them."""
     asked = _asked()
     if GEPA in asked.system and find_spec("gepa") is None:
-        sys.exit("gepa is not installed here; `make bench-search` installs gepa==0.1.4")
+        sys.exit("gepa is not installed here; `make bench PART=search` installs gepa==0.1.4")
     wanted = [
         Wanted(system=system, world=world, seed=seed, calls=asked.calls)
         for world in asked.world
@@ -46,7 +46,7 @@ def main() -> None:
         for system in asked.system
     ]
     found = list(searched(Wanted.made, wanted, asked.processes))
-    show("bench-search", report(found, made_with("bench-search")), asked)
+    show("search", report(found, made_with("search")), asked)
 
 
 def _asked() -> argparse.Namespace:

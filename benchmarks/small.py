@@ -3,8 +3,8 @@
 Calls of the agent and reflections share one budget: a reflection costs as much as three calls,
 unless `--price` says otherwise; with `--price 0` the searches are compared at equal calls. With
 `--tokens 45` the tokens of both are what is paid for, and 45 of them cost as much as a call.
-`make bench-small` prints markdown, and `make bench-small-mipro` has MIPROv2 among the searches, in
-the environment of DSPy. `ARGS="--tuning"` runs the worlds that the search was tuned on, `--draw
+`make bench PART=small` prints markdown, and `make bench PART=small-mipro` has MIPROv2 among the
+searches, in the environment of DSPy. `ARGS="--tuning"` runs the worlds that the search was tuned on, `--draw
 PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was broken
 off goes on, and only seeds that are complete are reported.
 """
@@ -67,7 +67,7 @@ def main() -> None:
                 file.write(f"{json.dumps(asdict(result))}\n")
     whole = [seed for seed in options.seeds if all(t in done for t in tasks if t.seed == seed)]
     results = [done[task] for task in tasks if task.seed in whole]
-    target = "bench-small-mipro" if MIPRO in options.system else "bench-small"
+    target = "small-mipro" if MIPRO in options.system else "small"
     show(target, report(results, made_with(target)), options)
 
 
@@ -107,7 +107,7 @@ def _options() -> argparse.Namespace:
     missing = [] if find_spec("dspy") else [MIPRO]
     options.system = options.system or [each for each in SYSTEMS if each not in missing]
     if MIPRO in options.system and missing and not options.report_only:
-        parser.error(f"{MIPRO} needs DSPy: run `make bench-small-mipro`, with the same ARGS")
+        parser.error(f"{MIPRO} needs DSPy: run `make bench PART=small-mipro`, with the same ARGS")
     return options
 
 

@@ -1,4 +1,4 @@
-"""A service of three processes under fire: `make soak`.
+"""A service of three processes under fire: `make check PART=soak`.
 
 Clients start runs while the processes are killed, PostgreSQL is restarted, its connections are cut,
 and the model's endpoint fails now and then. In the end every accepted run must have finished, with

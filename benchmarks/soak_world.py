@@ -1,4 +1,4 @@
-"""What `make soak` storms: a PostgreSQL of its own, a model that fails now and then, an agent."""
+"""What `make check PART=soak` storms: its own PostgreSQL, a model that fails at times, an agent."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """Compares rewrites and searches with gepa 0.1.4 on a real model, and prints markdown.
 
-`make bench-real BASE_URL=http://127.0.0.1:8080/v1 MODEL=name` runs both parts. Without an address
-the model is one that burnish runs itself, such as local:smollm2, which only shows that all works.
+`make bench PART=real BASE_URL=http://127.0.0.1:8080/v1 MODEL=name` runs both parts. Without an
+address the model is one that burnish runs itself, such as local:smollm2, which only shows that all works.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts, and print a table for each."""
     options = _options(arguments)
     if GEPA in options.system and find_spec("gepa") is None:
-        sys.exit("gepa is not installed here; `make bench-real` installs gepa==0.1.4")
+        sys.exit("gepa is not installed here; `make bench PART=real` installs gepa==0.1.4")
     endpoint = Endpoint(model=options.model, base_url=options.base_url, timeout=options.timeout)
     words = shlex.join(sys.argv[1:] if arguments is None else arguments)
     print(f"Made with `python -m benchmarks.real {words}`, model {options.model}.\n")

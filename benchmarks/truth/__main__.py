@@ -1,7 +1,7 @@
 """Whether what runs claim is true: null worlds, worlds with a known gain, and cheats.
 
-`make bench-truth` prints markdown and ends with code 1 if a goal is missed. `ARGS` names parts,
-or a smaller number of runs: `ARGS="null --strategy coordinate --runs 20"`.
+`make bench PART=truth` prints markdown and ends with code 1 if a goal is missed. `ARGS` names
+parts, or a smaller number of runs: `ARGS="null --strategy coordinate --runs 20"`.
 """
 
 import argparse
@@ -42,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Play everything, print the tables, and return 1 if a goal is missed."""
     arguments = _parsed(argv)
     tables = {part: _played(part, arguments) for part in arguments.parts}
-    for block, alone in (("bench-truth", False), ("bench-truth drift", True)):
+    for block, alone in (("truth", False), ("truth drift", True)):
         own = [str(table) for part, table in tables.items() if (part == _DRIFT) is alone]
         if not own:
             continue
-        show(block, "\n\n".join([f"{made_with('bench-truth', argv)}:", *own]), arguments)
+        show(block, "\n\n".join([f"{made_with('truth', argv)}:", *own]), arguments)
     return 0 if all(table.met for table in tables.values()) else 1
 
 

@@ -24,7 +24,7 @@ def test_searches_stay_in_their_budget_and_are_told_side_by_side() -> None:
     assert texts.truth == pytest.approx(texts.start, abs=0.05), "a text does not replace them"
     (row,) = [
         line
-        for line in report(results, "Made with `make bench-mixed`").splitlines()
+        for line in report(results, "Made with `make bench PART=mixed`").splitlines()
         if "| demonstrations" in line
     ]
     assert f"{found.start:.3f}" in row

@@ -28,9 +28,9 @@ def test_every_block_says_the_command_that_made_it() -> None:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert blocks
     for block, text in blocks:
-        target = block.split()[0]
-        assert f"Made with `make {target}" in text, f"{block} does not say how it was made"
-        assert f"\n{target}:" in MAKEFILE.read_text(encoding="utf-8")
+        part = block.split()[0]
+        assert f"Made with `make bench PART={part}" in text, f"{block} does not say how it was made"
+        assert f"\nBENCH_{part} = " in MAKEFILE.read_text(encoding="utf-8")
 
 
 def test_no_table_stands_outside_a_block() -> None:

@@ -42,7 +42,7 @@ def test_the_report_tells_how_many_times_fewer_calls_were_needed() -> None:
         for seed in (1, 2)
         for system, calls in ((GEPA, 1200), (OURS, 600))
     ]
-    told = report(found, "Made with `make bench-search`")
+    told = report(found, "Made with `make bench PART=search`")
     assert "| small | +0.275 ± 0.275 | +0.000 ± 0.000 | 2.00 |" in told
     assert "**2.00** (95 %: 2.00 to 2.00)" in told
     assert f"| small | {OURS} | 2.0 | 50% | 50% | 0.150 ± 0.000 | -0.050 ± 0.000 | 100% |" in told
@@ -60,4 +60,4 @@ def test_a_short_search_of_ours_can_be_reported() -> None:
     assert first.calls <= 150
     assert 0 <= first.claimed <= 1
     assert first.sealed is not None
-    assert OURS in report([first], "Made with `make bench-search`")
+    assert OURS in report([first], "Made with `make bench PART=search`")

@@ -127,7 +127,7 @@ def _result(system: str, seed: int, truth: float) -> Result:
 def test_the_report_shows_wins_and_losses_seed_by_seed() -> None:
     ours = [_result(BURNISH, seed, truth) for seed, truth in enumerate([0.5, 0.3, 0.2])]
     theirs = [_result(GEPA, seed, truth) for seed, truth in enumerate([0.3, 0.3, 0.4])]
-    text = report([*ours, *theirs], "Made with `make bench-small`")
+    text = report([*ours, *theirs], "Made with `make bench PART=small`")
     assert "| additive | 0.200 | 0.900 | 0.333 ± 0.088 | 0.333 ± 0.033 |" in text
     assert "| 1 | 1 | 1 | – | -0.100 ± 0.115 |" in text
     assert "| 60 | gepa 0.1.4 | 40.0 | 5.0 | 55.0 | 55.0 | 1,000 |" in text

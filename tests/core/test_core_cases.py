@@ -1,4 +1,4 @@
-"""Cases know themselves by content, and splits that share one are refused (law 3)."""
+"""Cases know themselves by content, and splits that share one are refused."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""Law 4: what enters a mean, what does not, and what a crash counts as."""
+"""What enters a mean, what does not, and what a crash counts as."""
 
 import math
 from random import Random

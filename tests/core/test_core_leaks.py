@@ -1,4 +1,4 @@
-"""Law 3: which texts of held out cases are secret."""
+"""Which texts of held out cases are secret."""
 
 import base64
 from dataclasses import dataclass, replace

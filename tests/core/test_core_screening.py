@@ -1,4 +1,4 @@
-"""Law 7: every reason to turn a candidate away before a call is paid."""
+"""Every reason to turn a candidate away before a call is paid."""
 
 from collections.abc import Mapping
 from dataclasses import replace

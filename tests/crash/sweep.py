@@ -3,7 +3,7 @@
     python -m tests.crash.sweep [--points N] [--world NAME …] [--seed S]
 
 A point is one life of a process: it is killed at a call or at an operation on a file, stopped and
-continued, or finds its disk full. Then the next one goes on. `make crash-sweep` runs it.
+continued, or finds its disk full. Then the next one goes on. `make check PART=crash` runs it.
 """
 
 import argparse

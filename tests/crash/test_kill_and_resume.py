@@ -1,4 +1,4 @@
-"""Law 1, with real processes and a real SIGKILL: killed at any instant, a run loses nothing."""
+"""With real processes and a real SIGKILL, at any instant: a run loses nothing."""
 
 import random
 from pathlib import Path

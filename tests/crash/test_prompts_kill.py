@@ -1,4 +1,4 @@
-"""Law 2, with real processes and a real SIGKILL: the user's prompts are theirs however it ends."""
+"""With real processes and a real SIGKILL: the prompts stay the user's own, however a run ends."""
 
 import json
 import os

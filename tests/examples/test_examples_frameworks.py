@@ -19,7 +19,7 @@ EXAMPLES = [
     "agent_pydantic_ai",
     *(f"agent_{each.replace('-', '_')}" for each in EXTRAS if not extra_named(each).missing),
 ]
-"""Those whose library is here: `make test-frameworks` has the others."""
+"""Those whose library is here: `make check PART=frameworks` has the others."""
 
 
 def burnish(here: Path, *words: str, code: int = 0) -> str:

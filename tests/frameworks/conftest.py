@@ -1,4 +1,4 @@
-"""Tests of a library are collected where it is: `make test-frameworks` has them all."""
+"""Tests of a library are collected where it is: `make check PART=frameworks` has them all."""
 
 from burnish.system.extras import installed_version
 

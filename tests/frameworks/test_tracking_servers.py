@@ -1,6 +1,6 @@
 """Runs in the real MLflow and Weights & Biases: local stores, no network.
 
-Both need an environment of their own: `make test-frameworks ARGS=tracking` makes it.
+Both need an environment of their own: `make check PART=frameworks ARGS=tracking` makes it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Evaluating through a Run: law 4, time limits, blocks and look-ahead."""
+"""Evaluating through a Run: what raises and what is missing, time limits, blocks and look-ahead."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`make fuzz`: mutated files for every reader, each reader in a process with limits.
+"""`make check PART=fuzz`: mutated files for every reader, each reader in a process with limits.
 
     python -m tests.security.fuzz --count 10000 --seed 1 --reader agent --save /tmp/broken
 

@@ -1,4 +1,4 @@
-"""The parts of `make bench-truth`: worlds whose truth is known, runs that repeat, tables that fail.
+"""The benchmark of true claims: worlds whose truth is known, runs that repeat, tables that fail.
 
 The shares themselves need hundreds of runs, which the benchmark makes.
 """
@@ -181,7 +181,7 @@ def test_the_command_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> No
     names = ["null", "--runs", "2", "--strategy", "edits", "--basis", "sealed", "--processes", "1"]
     assert main(names) == 0
     shown = capsys.readouterr().out
-    assert f'`make bench-truth ARGS="{" ".join(names)}"`' in shown
+    assert f'`make bench PART=truth ARGS="{" ".join(names)}"`' in shown
     assert "| edits | sealed test | 2 |" in shown
 
 

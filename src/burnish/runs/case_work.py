@@ -130,7 +130,7 @@ class CaseWorker:
             raise
         except CutShort:
             raise Interrupted("a call that did not end was cut short") from None
-        except Exception as error:  # noqa: BLE001 - the border to the user's agent: law 4
+        except Exception as error:  # noqa: BLE001 - the border to the user's agent: what they raise is the case's failure
             outcome = Outcome(
                 failure=self._failure(error, attempts),
                 trace=left[-1] if left else Trace(),

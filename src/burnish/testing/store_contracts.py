@@ -139,7 +139,7 @@ async def _check_lost(make: Make) -> None:
 
 
 async def _check_many_and_large(make: Make) -> None:
-    """Rule 1."""
+    """What is large, and much of it, comes back as it was stored."""
     effects = _effects(make("many"))
     scope = effects.scope(trial=0)
     large = "".join(hashlib.sha256(b"%d" % n).hexdigest() for n in range(FILE_ABOVE // 30))
@@ -161,7 +161,7 @@ async def _check_many_and_large(make: Make) -> None:
 
 
 async def _check_nested(make: Make) -> None:
-    """Rule 12: only leaves carry cost, and a replay sees them."""
+    """Only leaves carry cost, and a replay sees them."""
     effects = _effects(make("nested"))
 
     async def talk(nested: Effects) -> Receipt[str]:
@@ -240,7 +240,7 @@ async def _check_fork(make: Make) -> None:
 
 
 async def _check_sealed(make: Make) -> None:
-    """Rule 20."""
+    """A run that has read its sealed test leads to nothing new."""
     effects = _effects(make("sealed"))
     await effects.scope(trial=0).once(_call("a"), _says("hello"))
     effects.journal.set_mark("sealed_read", "now")

@@ -348,7 +348,7 @@ class _TaughtMetric(AroundMetric):
             receipt = await self.teacher.run(self.teacher.baseline, case, draw=0, effects=effects)
         except BurnishError:
             raise
-        except Exception as error:  # noqa: BLE001 - the border to the user's teacher: law 4
+        except Exception as error:  # noqa: BLE001 - the border to the user's teacher: what they raise is the case's failure
             failed = Outcome(failure=failure_of(error))
             spend = self.teacher.estimate(case)
             return Receipt(value=failed, spend=spend, missing=failed.missing)

@@ -314,7 +314,7 @@ async def run_case(parts: AgentParts, case: Case, *, draw: int, effects: Effects
         return talk.outcome(failure=away)
     except BurnishError:
         raise
-    except Exception as error:  # noqa: BLE001 - the border to the agent and its tools: law 4
+    except Exception as error:  # noqa: BLE001 - the border to the agent and its tools: what they raise is the case's failure
         return talk.outcome(failure=failure_of(error))
     return talk.outcome(talked=remarks)
 

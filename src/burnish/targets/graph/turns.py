@@ -75,7 +75,7 @@ class Work:
             return agent_failure(message, "SystemExit")
         except BurnishError:
             raise
-        except Exception as error:  # noqa: BLE001 - the border to the user's function: law 4
+        except Exception as error:  # noqa: BLE001 - the border to the user's function: what they raise is the case's failure
             return Outcome(failure=failure_of(error))
         outcome = of_value(result)
         # Like a tool, a function costs what it says, and nothing where it says nothing.
@@ -332,7 +332,7 @@ class TurnRun:
             ]
         except BurnishError:
             raise
-        except Exception as error:  # noqa: BLE001 - the border to the user's condition: law 4
+        except Exception as error:  # noqa: BLE001 - the border to the user's condition: what they raise is the case's failure
             failure = failure_of(error)
             message = f"a condition after it failed: {failure.message}"
             steps = tuple(

@@ -214,7 +214,7 @@ class _SourceWay:
             await write_together(files, callbacks)
         except BurnishError:
             raise
-        except Exception as error:  # the border to the user's function: law 4
+        except Exception as error:  # what the user's function raises is the case's failure
             if is_infrastructure(error):
                 raise
             message = f"the prompts could not be written: {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Rule 10: sums are exact, and gates compare with a stated epsilon."""
+"""Sums are exact, and gates compare with a stated epsilon."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def evaluation(*values: float) -> Evaluation:
     return Evaluation(candidate="x", split=Split.TRAIN, results=results)
 
 
-def test_rule_10_no_order_of_the_values_changes_a_sum() -> None:
+def test_no_order_of_the_values_changes_a_sum() -> None:
     values = [0.1, 0.2, 0.3, 0.7, 1e-17]
     means = {mean(list(order)) for order in itertools.permutations(values)}
     losses = {
@@ -30,7 +30,7 @@ def test_rule_10_no_order_of_the_values_changes_a_sum() -> None:
     assert len(means) == len(losses) == 1
 
 
-def test_rule_10_a_difference_below_epsilon_is_a_tie() -> None:
+def test_a_difference_below_epsilon_is_a_tie() -> None:
     before = evaluation(0.5, 0.5)
     for step, accepted in ((EPSILON / 4, False), (EPSILON * 4, True)):
         pair = Pair(candidate=evaluation(0.5 + step, 0.5 + step), incumbent=before)
