@@ -1,7 +1,8 @@
 """Compares rewrites and searches with gepa 0.1.4 on a real model, and prints markdown.
 
 `make bench PART=real BASE_URL=http://127.0.0.1:8080/v1 MODEL=name` runs both parts. Without an
-address the model is one that burnish runs itself, such as local:smollm2, which only shows that all works.
+address the model is one that burnish runs itself, such as local:smollm2, which only shows that all
+works.
 """
 
 import argparse
