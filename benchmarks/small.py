@@ -2,10 +2,10 @@
 
 Calls of the agent and reflections share one budget: a reflection costs as much as three calls,
 unless `--price` says otherwise; with `--price 0` the searches are compared at equal calls. With
-`--tokens 45` the tokens of both are what is paid for, and 45 of them cost as much as a call.
-`make bench PART=small` prints markdown, and `make bench PART=small-mipro` has MIPROv2 among the
-searches, in the environment of DSPy. `ARGS="--tuning"` runs the worlds that the search was tuned on,
-`--draw PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was broken
+`--tokens 45` the tokens of both are what is paid for, and 45 of them cost as much as a call. `make
+bench PART=small` prints markdown, and `make bench PART=small-mipro` has MIPROv2 among the searches,
+in the environment of DSPy. `ARGS="--tuning"` runs the worlds that the search was tuned on, `--draw
+PHRASE` draws the seeds from a phrase, and `--save FILE` keeps every result: a run that was broken
 off goes on, and only seeds that are complete are reported.
 """
 
