@@ -45,10 +45,8 @@ from burnish.pages.run_details import (
 )
 from burnish.pages.run_result import (
     DelegationPart,
-    PrunedPart,
     ShownChange,
     VerdictCard,
-    pruned_parts,
     shown_changes,
     verdict_card,
 )
@@ -426,7 +424,6 @@ class RunReportPage:
     verdict: VerdictCard
     facts: tuple[tuple[str, str], ...]
     changes: tuple[ShownChange, ...]
-    pruned: tuple[PrunedPart, ...]
     cases: ComparedCases
     groups: dict[str, int]
     case_details: tuple[CaseDetail, ...]
@@ -474,7 +471,6 @@ class RunReportPage:
             changes=()
             if start is None or best is None
             else shown_changes(start.trial.candidate, best),
-            pruned=pruned_parts(run),
             cases=ComparedCases(lines=table, total=len(lines)),
             groups=group_counts(lines),
             case_details=()
