@@ -313,9 +313,7 @@ def grow(
 
 @app.command(rich_help_panel=_GROWTH)
 def accept(
-    proposals: Annotated[
-        Path, typer.Argument(metavar="PROPOSALS", help="From `data grow` or `burnish watch`.")
-    ],
+    proposals: Annotated[Path, typer.Argument(metavar="PROPOSALS", help="From `data grow`.")],
     *,
     cases: Annotated[
         list[str] | None,

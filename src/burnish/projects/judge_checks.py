@@ -20,7 +20,6 @@ from burnish.metrics.agreement import (
     agreement,
     judge_verdict,
     rater_pairs,
-    stored_judges,
 )
 from burnish.models.factory import Models
 from burnish.projects.description import describe
@@ -28,7 +27,6 @@ from burnish.projects.dialects import Document, Flags
 from burnish.projects.file_kinds import LabelledReplies
 from burnish.projects.launch import launch_in
 from burnish.runs.build import build
-from burnish.runs.directory import known_runs
 from burnish.runs.driver import Ending
 from burnish.runs.events import Listener
 from burnish.runs.setup import Setup
@@ -121,15 +119,6 @@ class JudgeCheck:
         )
         text = json.dumps(codec(tuple[CheckedJudge, ...]).encode(judges), ensure_ascii=False)
         write_inside(self.folder, AGREEMENT, f"{text}\n")
-
-
-def known_judges() -> dict[str, tuple[str, ...]]:
-    """What checks of judges found, by the fingerprint of the metric; the newest counts."""
-    found: dict[str, tuple[str, ...]] = {}
-    for folder in known_runs():
-        for judge in stored_judges(folder):
-            found.setdefault(judge.fingerprint, judge.sentences)
-    return found
 
 
 def prepare_judge_check(labels: Path, flags: Flags, *, models: Models | None = None) -> JudgeCheck:
