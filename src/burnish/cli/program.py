@@ -111,12 +111,6 @@ COMMANDS = (
         "Serve project files over HTTP: PromptIter's routes, and burnish's own API.",
     ),
     Listed(
-        "mcp",
-        _SERVE,
-        "service_commands:mcp",
-        "Offer burnish to a coding agent, as tools over the Model Context Protocol on stdio.",
-    ),
-    Listed(
         "schema",
         _SET_UP,
         "setup_commands:schema",
