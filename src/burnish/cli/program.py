@@ -1,5 +1,6 @@
 """`burnish`: the commands in their groups, and the handling of errors."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from typer.main import get_command, get_group
 
 from burnish.cli.output import as_typed, echo
 from burnish.core.errors import BurnishError, Interrupted, NotImproved
+from burnish.system.removed import way_out
 from burnish.system.restoration import restore_abandoned
 from burnish.version import VERSION
 
@@ -278,5 +280,17 @@ def _refuse(error: typer.TyperException) -> int:
         return 1
     context = getattr(error, "ctx", None)
     path = "burnish" if context is None else context.command_path
+    if gone := _removed(error, path):
+        message = gone
     code = 1 if context is None else getattr(context.command, "usage_exit", 1)
     return _complain(f"error: {message}\nsee `{path} --help`", code)
+
+
+def _removed(error: typer.TyperException, path: str) -> str:
+    """The message about a command or an option that burnish no longer has; otherwise empty."""
+    command = re.fullmatch(r"No such command '(\S+)'\.", error.format_message())
+    _, *groups = path.split()
+    name = " ".join(["burnish", *groups, command[1]]) if command else ""
+    name = name or getattr(error, "option_name", "")
+    gone = way_out(name)
+    return gone and f"{name} no longer exists: {gone}"

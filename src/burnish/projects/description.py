@@ -44,6 +44,7 @@ from burnish.runs.plugins import (
 )
 from burnish.runs.spec import RunSpec, spec_type
 from burnish.system.config import nearest, shown
+from burnish.system.removed import way_out
 from burnish.system.settings import Access, Door, SettingField, plain_type, setting_fields
 from burnish.system.user_code import installed
 from burnish.system.yaml import TreePath
@@ -141,9 +142,10 @@ class Doors:
                 message = f"{shown(assignment)} does not have the form path=value"
                 raise ConfigError([Problem(where="--set", message=message)])
             if field is None:
-                likely = nearest(path, list(fields))
+                likely, gone = nearest(path, list(fields)), way_out(path)
                 remedy = f"did you mean {likely!r}?" if likely else "see docs/reference/settings.md"
-                message = f"there is no setting '{path}'"
+                message = f"{path!r} no longer exists" if gone else f"there is no setting '{path}'"
+                remedy = gone or remedy
                 raise ConfigError([Problem(where="--set", message=message, remedy=remedy)])
             value: JsonValue = text
             with suppress(ValueError):

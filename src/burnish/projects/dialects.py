@@ -24,7 +24,7 @@ from burnish.runs.draft import Draft, FilePlace, Places, Strength, validated
 from burnish.runs.plugins import StrategyPlugin, strategy_names, strategy_plugin
 from burnish.runs.spec import StrategySpec
 from burnish.system import YamlTree, read_tree
-from burnish.system.config import nearest, shown
+from burnish.system.config import shown, unknown_key
 from burnish.system.settings import SchemaPosition, closed_keys, too_many_keys
 from burnish.system.user_code import installed, is_reference
 from burnish.system.yaml import TreePath
@@ -324,10 +324,8 @@ class Translation:
         if len(self.problems) >= MOST_PROBLEMS:
             self.problems.append(MoreProblems.of(1))
             return
-        key, names = str(path[-1]), tuple(dict.fromkeys(keys))
-        likely = nearest(key, names)
-        remedy = f"did you mean {likely!r}?" if likely else f"known keys: {', '.join(names)}"
-        where, message = str(self.document.place(*path)), f"unknown key {shown(key)}"
+        message, remedy = unknown_key(str(path[-1]), tuple(dict.fromkeys(keys)))
+        where = str(self.document.place(*path))
         self.problems.append(Problem(where=where, message=message, remedy=remedy))
 
     def _not_a_mapping(self, path: TreePath) -> Problem:

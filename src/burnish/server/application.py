@@ -61,6 +61,7 @@ from burnish.server.shapes import (
 )
 from burnish.server.tokens import ServiceRole
 from burnish.system.config import nearest
+from burnish.system.removed import way_out
 from burnish.system.settings import SchemaPosition
 from burnish.version import VERSION
 
@@ -408,6 +409,8 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
     if kind != "extra_forbidden" or len(loc) < 2:
         return ""
     *above, key = loc[1:]
+    if gone := way_out(str(key)):
+        return gone
     for body in (NewRun, NewEvaluation, NewCandidate, NewHint, PinnedSurfaces):
         place = SchemaPosition.of(body)
         for step in above:

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from burnish.core.errors import ConfigError, Problem, first_problems
 from burnish.system.redaction import Redactor
+from burnish.system.removed import way_out
 from burnish.system.settings import SchemaPosition
 from burnish.system.yaml import TreePath, YamlTree, read_tree
 
@@ -254,16 +255,22 @@ def problem_of(fault: Fault, where: str) -> Problem:
     """The problem to show for a fault, without secrets."""
     redactor, error = Redactor.from_environment(), fault.errors[0]
     if error["type"] == "extra_forbidden":
-        key, names = str(fault.path[-1]), fault.known_keys
-        message = f"unknown key {shown(key)}"
-        remedy = _did_you_mean(nearest(key, names))
-        remedy = remedy or (f"known keys: {', '.join(names)}" if names else "remove it")
+        message, remedy = unknown_key(str(fault.path[-1]), fault.known_keys)
     else:
         message = _complaint([_without_secret(one, fault.path, redactor) for one in fault.errors])
         value = error.get("ctx", {}).get("tag", error["input"])
         likely = nearest(str(value), _choices(error))
         remedy = "add it" if message == MISSING else _did_you_mean(likely)
     return Problem(message=redactor.text(message), where=redactor.text(where), remedy=remedy)
+
+
+def unknown_key(key: str, names: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with a key that is not among `names`, and the remedy."""
+    if gone := way_out(key):
+        return f"{shown(key)} no longer exists", gone
+    likely = _did_you_mean(nearest(key, names))
+    known = f"known keys: {', '.join(names)}" if names else "remove it"
+    return f"unknown key {shown(key)}", likely or known
 
 
 def _did_you_mean(likely: str | None) -> str:

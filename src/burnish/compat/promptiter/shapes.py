@@ -30,6 +30,7 @@ from burnish.core.surfaces import (
 from burnish.core.surfaces import Surface as CoreSurface
 from burnish.datasets.evalset_shapes import as_python, folded
 from burnish.system.config import nearest
+from burnish.system.removed import way_out
 from burnish.system.settings import SchemaPosition, too_many_keys
 
 _OUR_NAMES = {
@@ -117,8 +118,9 @@ class UnknownKey:
             if issubclass(block, BaseModel)
             for field in block.model_fields.values()
         ]
-        likely = nearest(self.path.rpartition(".")[2], names)
-        remedy = f"did you mean '{likely}'?" if likely else ""
+        key = self.path.rpartition(".")[2]
+        likely = nearest(key, names)
+        remedy = way_out(key) or (f"did you mean '{likely}'?" if likely else "")
         return Problem(where="run", message=f"unknown field '{self.path}'", remedy=remedy)
 
 
