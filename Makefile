@@ -63,8 +63,8 @@ format: $(VENV)/.burnish-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(VENV)/gepa-0.1.4 ## measure overhead, efficiency, memory, start-up; ARGS=PART
-	@PYTHONPATH=$(VENV)/gepa-0.1.4 $(BIN)/python -m benchmarks $(ARGS)
+bench: $(VENV)/.burnish ## measure overhead, efficiency, memory, start-up; ARGS=PART
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-compare: $(VENV)/.burnish ## measure another commit beside this tree: REF=HEAD~5 ARGS='overhead startup'
 	@$(BIN)/python -m benchmarks.compare $(or $(REF),$(error name a commit: make bench-compare REF=HEAD~5)) $(ARGS)

@@ -118,7 +118,6 @@ from burnish.tracking import trackers
 rooms = [room.name for room in pkgutil.iter_modules(burnish.__path__, "burnish.")]
 for room in rooms:
     importlib.import_module(room)
-importlib.import_module("burnish.compat.gepa")
 assert adapter_for(print) is None
 print(*wanted)
 """

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 REMOVED: Mapping[str, str] = {
     "prune": "remove it: `--goal cheaper` shortens a winner, and tests that it gets no worse",
+    "burnish mcp": "run its commands, with `--json` where a program reads the answer",
     "burnish runs pin": "put the candidate into your files, and run `burnish eval --baseline`",
     "burnish runs tell": "put it into the text or the settings of a new run",
     "burnish runs try": "put the candidate into your files, and run `burnish eval --baseline`",
