@@ -94,11 +94,8 @@ confirm: false
 """
 UNUSED_BY_PROMPTS = (
     "burnish.cluster",
-    "burnish.datasets.labels",
     "burnish.delegation",
-    "burnish.metrics.agreement",
     "burnish.projects.called_agents",
-    "burnish.projects.judge_checks",
     "burnish.reports.progress",
     "burnish.reports.terminal",
     "burnish.targets.frameworks",

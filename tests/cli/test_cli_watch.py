@@ -165,7 +165,6 @@ def _ctrl_c(seconds: float) -> bool:
         (("--once", "--optimize"), "needs a limit"),
         (("--once", "--optimize", "--max-calls", "5"), "metrics.yaml"),
         (("--once", "--project", "none.yaml"), "none.yaml"),
-        (("--once", "--project", "judged.yaml", "--judge", "openai:m"), "--unchecked-judge"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(

@@ -17,7 +17,6 @@ from burnish.core.statistics import ChartDesign
 from burnish.datasets.formats import read_cases
 from burnish.models.chat import ChatRequest
 from burnish.models.errors import ModelUnavailable
-from burnish.models.factory import Models
 from burnish.projects.watch import Watch, WatchOptions, WatchState
 from burnish.runs.events import Event, Tick, TrialRecorded
 from burnish.system.redaction import DataRedactor, Redactor
@@ -91,17 +90,6 @@ def test_a_search_that_starts_by_itself_needs_a_limit(options: WatchOptions) -> 
     add(options, 0, 5, bad_every=10)
     with pytest.raises(ConfigError, match="needs a limit"):
         Watch(options=replace(options, optimize=True)).check()
-
-
-def test_a_judge_must_be_checked_first(options: WatchOptions, tmp_path: Path) -> None:
-    add(options, 0, 5, bad_every=10)
-    judged = tmp_path / "judged.yaml"
-    judged.write_text("- {type: geval, name: Kind, criteria: kind, threshold: 0.5}\n", "utf-8")
-    unchecked = replace(options, project=judged, judge="openai:judge")
-    backend = ScriptedBackend(respond=lambda request, draw: "{}")
-    with pytest.raises(ConfigError, match="--unchecked-judge"):
-        Watch(options=unchecked, models=Models(backends={"openai": backend})).check()
-    assert backend.asked == []
 
 
 # -- What an alarm starts --------------------------------------------------------------------------
@@ -244,7 +232,7 @@ def test_a_judge_that_does_not_answer_leaves_a_check_without_verdicts(
     add(options, 0, 5, bad_every=10)
     judged = tmp_path / "judged.yaml"
     judged.write_text("- {type: geval, name: Kind, criteria: kind, threshold: 0.5}\n", "utf-8")
-    unchecked = replace(options, project=judged, judge="openai:judge", unchecked_judge=True)
+    unchecked = replace(options, project=judged, judge="openai:judge")
 
     def down(request: ChatRequest, draw: int) -> str:
         raise ModelUnavailable("overloaded")
@@ -253,7 +241,6 @@ def test_a_judge_that_does_not_answer_leaves_a_check_without_verdicts(
     state = watch.check()
     assert state.check is not None
     assert (state.check.missing, state.check.values, state.proposed) == (5, (), 0)
-    assert state.judges == {"Kind": ()}
     assert watch.check().check is None
 
 

@@ -39,10 +39,6 @@ class _Judging:
     metric: Annotated[
         list[str] | None, _judging(metavar="NAME", help="Only this metric; may be repeated.")
     ] = None
-    unchecked_judge: Annotated[
-        bool,
-        _judging("--unchecked-judge", help="Trust a judge that `data judge-check` has not seen."),
-    ] = False
     sample: Annotated[int, _judging(min=1, metavar="N", help="New traces to judge per check.")] = 50
     seed: Annotated[int, _judging(help="Random seed of the samples and the chart.")] = 42
 
@@ -156,7 +152,6 @@ def watch(
         charted=chart.chart,
         sample=judging.sample,
         design=design,
-        unchecked_judge=judging.unchecked_judge,
         max_calls=spending.max_calls,
         max_usd=spending.max_usd,
         optimize=spending.optimize,

@@ -335,9 +335,6 @@ def _check_lines(state: WatchState, options: WatchOptions) -> Iterator[str]:
     yield f"check {check.number:<3}{new}, {len(check.judged)} judged{missing}{level}"
     if check.broken:
         yield f"broken   {counted(check.broken, 'record')} left out"
-    unchecked = [name for name, sentences in state.judges.items() if not sentences]
-    if unchecked:
-        yield f"judge    not checked against labels: {', '.join(unchecked)}"
     verdict = report_of_watch(state).verdict
     yield f"ALARM    {check.alarm}" if check.alarm else f"chart    {verdict}"
     if check.number == 1 or check.new_baseline:
@@ -397,7 +394,6 @@ def report_of_watch(state: WatchState) -> WatchReport:
         reading=state.reading,
         checks=checks,
         failures=tuple(failures),
-        judges=state.judges,
         spent=spending(state.spent),
         proposals=str(proposals) if proposals.exists() else "",
         searches={

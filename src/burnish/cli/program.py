@@ -165,7 +165,7 @@ COMMANDS = (
         "models",
         _SET_UP,
         "setup_commands:models_app",
-        "List the available models; check, download, chat with or serve one.",
+        "List the available models; check, download or serve one.",
     ),
     Listed(
         "roles",

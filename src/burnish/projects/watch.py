@@ -1,6 +1,6 @@
 """Watching production: judge a sample of logged traces, and tell drift from noise."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,18 +8,15 @@ from pathlib import Path
 
 from burnish.core.cases import Case, Dataset
 from burnish.core.content import Json, stream
-from burnish.core.errors import ConfigError, Interrupted, Problem, in_shell
+from burnish.core.errors import ConfigError, Interrupted, Problem
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.formatting import counted
 from burnish.core.money import NOTHING, Spend
-from burnish.core.protocols import Metric
 from burnish.core.statistics import ChartAlarm, ChartDesign, ChartReading, read_chart
 from burnish.datasets.agent_cases import mapped
 from burnish.datasets.trace_exports import read_traces
 from burnish.datasets.traces import SOURCE, LoggedTrace, ReplyUse, case_of_trace, redacted
-from burnish.metrics.judged import judged_parts
 from burnish.models.factory import Models
-from burnish.projects.judge_checks import known_judges
 from burnish.projects.launch import launch_in, load_project
 from burnish.projects.measurements import PreparedMeasurement, load_measurement
 from burnish.projects.watch_folder import (
@@ -59,7 +56,6 @@ class WatchOptions:
     charted: str = ""
     sample: int = 50
     design: ChartDesign = field(default_factory=ChartDesign)
-    unchecked_judge: bool = False
     max_calls: int | None = None
     max_usd: float | None = None
     optimize: bool = False
@@ -113,11 +109,6 @@ class WatchState:
     """The searches that alarms have started, oldest first."""
     not_searched: str = ""
     """Why no search was started although there is an alarm."""
-
-    @property
-    def judges(self) -> Mapping[str, tuple[str, ...]]:
-        """By judged metric, what its check against labels found; empty if it was not checked."""
-        return self.checks[-1].judges if self.checks else {}
 
     @property
     def spent(self) -> Spend:
@@ -224,7 +215,6 @@ class Watch:
         options, before = self.options, self._state(folder)
         measurement = self._measurement(folder, begun.number, before.spent)
         terms = self._terms(measurement.setup)
-        judges = self._judges(measurement.setup.metrics)
         folder.agree(terms)
         ending = launch_in(measurement.setup, folder.run(begun.number), listeners=listeners)
         if measurement.evaluation is None:
@@ -235,7 +225,6 @@ class Watch:
             **vars(begun),
             at=self.clock().isoformat(timespec="seconds"),
             judged=tuple(self._verdicts(folder.cases(begun.number), measurement.evaluation)),
-            judges=judges,
             spent=RunRecord.read(ending.folder).billed,
         )
         if not check.values and not _missing(measurement.evaluation):
@@ -290,25 +279,6 @@ class Watch:
             sample=options.sample,
             design=options.design,
         )
-
-    def _judges(self, metrics: Sequence[Metric]) -> dict[str, tuple[str, ...]]:
-        """What is known of the judges; refuses those that nobody has checked."""
-        judged = [metric for metric in metrics if any(True for _ in judged_parts(metric))]
-        known = known_judges() if judged else {}
-        found = {metric.name: known.get(metric.fingerprint, ()) for metric in judged}
-        unknown = [name for name, sentences in found.items() if not sentences]
-        if unknown and not self.options.unchecked_judge:
-            problems = [
-                Problem(where=name, message="this judge was not checked against labels")
-                for name in unknown
-            ]
-            remedy = (
-                "check it: burnish data judge-check LABELS --metrics "
-                f"{in_shell(self.options.project)}; "
-                "or trust it unchecked: --unchecked-judge"
-            )
-            raise ConfigError(problems, remedy=remedy)
-        return found
 
     def _verdicts(self, cases: Sequence[Case], evaluation: Evaluation) -> list[JudgedTrace]:
         verdicts: list[JudgedTrace] = []

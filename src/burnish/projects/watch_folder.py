@@ -73,8 +73,6 @@ class WatchCheck(BegunCheck):
 
     at: str
     judged: tuple[JudgedTrace, ...] = ()
-    judges: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By judged metric, what its check against labels found; empty if it was not checked."""
     spent: Spend = NOTHING
     alarm: str = ""
     """The alarm in words, if this check raised one."""

@@ -246,7 +246,6 @@ class WatchReport:
     checks: tuple[WatchedCheck, ...]
     failures: tuple[FailedTrace, ...] = ()
     """The newest first."""
-    judges: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     spent: str = ""
     proposals: str = ""
     searches: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -278,7 +277,6 @@ class WatchReport:
         yield from self._chart()
         yield from self._promise()
         yield from self._failed()
-        yield from self._judge_words()
 
     @property
     def _what(self) -> str:
@@ -323,14 +321,6 @@ class WatchReport:
         yield Table(("trace", "time", "input", "why"), rows)
         if len(self.failures) > _FAILURES:
             yield Text.of(f"… and {len(self.failures) - _FAILURES} more in the proposals.")
-
-    def _judge_words(self) -> Iterator[Section]:
-        if not self.judges:
-            return
-        yield Heading("The judges")
-        for name, sentences in self.judges.items():
-            unchecked = ("not checked against labels: what it says may be wrong",)
-            yield Listing(sentences or unchecked, lead=f"{cell(name)}:")
 
     def write(self, folder: Path) -> Path:
         """Write report.md."""

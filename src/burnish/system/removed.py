@@ -4,7 +4,15 @@ from collections.abc import Mapping
 
 REMOVED: Mapping[str, str] = {
     "prune": "remove it: `--goal cheaper` shortens a winner, and tests that it gets no worse",
+    "--label": "`burnish view` shows runs; label cases in a tool of your own, in a column `labels`",
+    "burnish data accept": "add the rows to your file of cases, and run `burnish data check`",
+    "burnish data agreement": "compare labels in a tool of your own",
+    "burnish data audit": "run `burnish runs compare` on the measurements",
+    "burnish data grow": "have a model write rows, add them, and run `burnish data check`",
+    "burnish data judge-check": "compare the judge's scores with your labels in a tool of your own",
+    "burnish data label": "label cases in a tool of your own, in a column `labels`",
     "burnish mcp": "run its commands, with `--json` where a program reads the answer",
+    "burnish models chat": "run `burnish models check`, or `burnish models serve` for a client",
     "burnish runs pin": "put the candidate into your files, and run `burnish eval --baseline`",
     "burnish runs tell": "put it into the text or the settings of a new run",
     "burnish runs try": "put the candidate into your files, and run `burnish eval --baseline`",
