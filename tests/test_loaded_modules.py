@@ -94,11 +94,8 @@ confirm: false
 """
 UNUSED_BY_PROMPTS = (
     "burnish.cluster",
-    "burnish.datasets.labels",
     "burnish.delegation",
-    "burnish.metrics.agreement",
     "burnish.projects.called_agents",
-    "burnish.projects.judge_checks",
     "burnish.reports.progress",
     "burnish.reports.terminal",
     "burnish.targets.frameworks",
@@ -118,7 +115,6 @@ from burnish.tracking import trackers
 rooms = [room.name for room in pkgutil.iter_modules(burnish.__path__, "burnish.")]
 for room in rooms:
     importlib.import_module(room)
-importlib.import_module("burnish.compat.gepa")
 assert adapter_for(print) is None
 print(*wanted)
 """

@@ -23,9 +23,9 @@ from burnish.core.content import stream
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Objective, Score
 from burnish.core.protocols import Effects, Role, Target
+from burnish.core.statistics import Share
 from burnish.core.surfaces import Candidate, Origin, TextSurface
 from burnish.core.trials import Decision, SplitResult, Trial, Verdict
-from burnish.metrics.agreement import Share
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.testing import ScriptedTarget

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from benchmarks.truth.cheats import Attempt, Cheat
 from benchmarks.truth.plays import Played
-from burnish.metrics.agreement import Share
+from burnish.core.statistics import Share
 
 FALSE_CLAIMS, COVERAGE, POWER = 0.05, 0.93, 0.80
 

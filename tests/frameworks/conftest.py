@@ -5,7 +5,6 @@ from burnish.system.extras import installed_version
 FILES = {
     "test_crewai_agents.py": ("crewai",),
     "test_dspy_agents.py": ("dspy",),
-    "test_gepa_adapters.py": ("gepa",),
     "test_google_adk_agents.py": ("google-adk",),
     "test_notebooks_kernel.py": ("ipykernel", "nbclient"),
     "test_openai_agents_agents.py": ("openai-agents",),
@@ -15,5 +14,3 @@ FILES = {
 collect_ignore = [
     file for file, packages in FILES.items() if not all(map(installed_version, packages))
 ]
-if (installed_version("gepa") or "").startswith("0.0."):  # that of the oldest DSPy
-    collect_ignore.append("test_gepa_adapters.py")

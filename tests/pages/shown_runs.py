@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,9 +82,7 @@ def shown_run(folder: Path) -> RunRecord:
 
 
 @contextmanager
-def viewing(
-    *folders: Path, cases: Dataset | None = None, labelled: Sequence[Path] = ()
-) -> Generator[Viewer]:
+def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
     """A viewer of some runs, or of those in some folders, in another thread."""
     library = Library(
         folders=lambda: [run for each in folders if each.exists() for run in runs_below(each)],
@@ -92,7 +90,7 @@ def viewing(
         adopter=ProjectAdopter(),
         delegations=StoredDelegations(),
     )
-    viewer = Viewer(library, person="ada", labelled=labelled)
+    viewer = Viewer(library, person="ada")
     thread = threading.Thread(target=viewer.serve, daemon=True)
     thread.start()
     try:

@@ -1,6 +1,5 @@
 """The pages in a real browser: filtering, folding, traces, and adopting with the keyboard."""
 
-import json
 import re
 import shutil
 from collections.abc import Generator
@@ -9,16 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from burnish.datasets.labels import Labels
 from burnish.pages.library import run_key
 from burnish.pages.run_page import EvaluationPage, html_report
-from burnish.pages.viewer import LABELS
 from burnish.runs.directory import RunRecord
 from burnish.runs.setup import start
 from burnish.runs.spec import set_tags
 from burnish.runs.steering import waiting
 from tests.axe import barriers, tab_to
-from tests.pages.shown_runs import DATASET, HARM, delegated_work, viewing
+from tests.pages.shown_runs import DATASET, delegated_work, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.reports.measured import report, scored
 from tests.strategies import backprop_world
@@ -117,49 +114,6 @@ def test_a_live_run_is_steered_in_the_browser(page: "Page", live: Path) -> None:
         assert barriers(page) == []
     notes = [(note.action, note.by, note.text) for note in waiting(live)]
     assert notes == [("tell", "ada", "Say it in\none sentence."), ("pin", "ada", "")]
-
-
-def test_two_people_label_with_the_keyboard(page: "Page", tmp_path: Path) -> None:
-    file = tmp_path / "cases.jsonl"
-    rows = [{"name": n, "input": f"{n}? {HARM}", "reply": f"yes {HARM}"} for n in ("one", "two")]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    with viewing(labelled=[file]) as viewer:
-        page.goto(viewer.link(LABELS))
-        assert page.get_by_label("Your name").input_value() == "ada"
-        assert barriers(page) == []
-        page.get_by_role("button", name="Label 2 cases").click()
-        page.get_by_role("heading", name="Case 1 of 2").wait_for()
-        assert barriers(page) == []
-        page.keyboard.press("n")
-        page.keyboard.type("pf: too short")
-        page.locator("h1").click()
-        page.keyboard.press("f")
-        page.get_by_role("heading", name="Case 2 of 2").wait_for()
-        page.keyboard.press("b")
-        page.get_by_text("your label so far: fail").wait_for()
-        page.keyboard.press("s")
-        page.get_by_role("heading", name="Case 2 of 2").wait_for()
-        page.keyboard.press("p")
-        page.get_by_role("heading", name="Every case is labelled").wait_for()
-        page.get_by_text("once two of them have labelled").wait_for()
-        page.get_by_role("link", name="All files").click()
-        page.get_by_label("Your name").fill("bob")
-        page.get_by_role("button", name="Label 2 cases").click()
-        page.get_by_role("heading", name="Case 1 of 2").wait_for()
-        assert page.get_by_text("your label so far").count() == 0, "nobody sees the others' labels"
-        page.keyboard.press("p")
-        page.get_by_role("heading", name="Case 2 of 2").wait_for()
-        page.keyboard.press("p")
-        page.get_by_role("cell", name="ada, bob").wait_for()
-        page.get_by_role("cell", name="one", exact=True).wait_for()
-        assert barriers(page) == []
-        assert page.title() != "harmed"
-    labels = Labels.read(file)
-    assert labels.answers() == {
-        "ada": {"one": "fail", "two": "pass"},
-        "bob": {"one": "pass", "two": "pass"},
-    }
-    assert labels.of("ada")["one"].note == "pf: too short"
 
 
 def test_what_keeps_people_from_using_a_page_is_found(page: "Page") -> None:

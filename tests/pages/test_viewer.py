@@ -13,9 +13,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from burnish.datasets.labels import Labels, labelling, labels_beside
 from burnish.pages.library import run_key
-from burnish.pages.viewer import Viewer, file_key
+from burnish.pages.viewer import Viewer
 from burnish.runs.directory import LOCK, RunRecord
 from burnish.runs.events import Listener
 from burnish.runs.spec import set_tags
@@ -324,35 +323,3 @@ def _token(page: str) -> str:
     token = re.search(r'name="token" value="([^"]+)"', page)
     assert token is not None
     return token[1]
-
-
-def test_labels_are_saved_only_for_what_was_shown_and_from_our_own_form(tmp_path: Path) -> None:
-    file, other = tmp_path / "cases.jsonl", tmp_path / "other.jsonl"
-    for path in (file, other):
-        path.write_text('{"name": "one", "input": "1 + 1?", "reply": "2"}\n', encoding="utf-8")
-    place = f"/labels/{file_key(file)}"
-    with viewing(labelled=[file]) as viewer:
-        assert Browser(viewer).ask("/labels")[0] == 403
-        browser = Browser(viewer).enter()
-        page = browser.page(f"{place}?as=ada")
-        fields = dict(re.findall(r'name="(token|as|at|content)" value="([^"]*)"', page))
-        good = {**fields, "label": "pass"}
-        assert browser.ask(place, form={**good, "token": "guess"})[0] == 403
-        assert browser.ask(place, form=good, Origin="http://evil.example")[0] == 403
-        assert browser.ask(f"/labels/{file_key(other)}", form=good)[0] == 404
-        assert browser.ask(f"{place}/more?as=ada")[0] == 404
-        for wrong, why in (
-            ({"label": "perhaps"}, "is no answer"),
-            ({"content": "another"}, "has changed since it was shown"),
-            ({"as": " "}, "the name is empty"),
-        ):
-            status, body, _ = browser.ask(place, form={**good, **wrong})
-            assert (status, why in body) == (409, True), body
-        assert not labels_beside(file).exists()
-        with labelling(file, person="ada"):
-            assert browser.ask(place, form=good)[0] == 409, "ada labels in a terminal as well"
-        assert browser.ask(place, form=good)[0] == 303
-        assert Labels.read(file).answers() == {"ada": {"one": "pass"}}
-        file.write_text('{"name": "one", "input": "1 + 2?", "reply": "3"}\n', encoding="utf-8")
-        status, body, _ = browser.ask(f"{place}?as=ada")
-        assert (status, "labels of cases that have changed since" in body) == (409, True)

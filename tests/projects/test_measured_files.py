@@ -14,14 +14,12 @@ from burnish.models.factory import Models
 from burnish.projects.dialects import (
     Dialect,
     Document,
-    Flags,
     dialect_named,
     dialect_names,
     dialect_of,
 )
 from burnish.projects.grid_axes import GridAxes
 from burnish.projects.grids import load_grid
-from burnish.projects.judge_checks import prepare_judge_check
 from burnish.projects.measurements import (
     MeasureSettings,
     describe_measurement,
@@ -31,7 +29,6 @@ from burnish.projects.measurements import (
 )
 from burnish.runs.plugins import fitting, strategy_names, target_plugin
 from burnish.testing.doubles import ScriptedBackend
-from tests.example_copies import copy_example
 from tests.projects.graph.graph_world import optimizer, write_world
 
 _AGENT = {"model": {"provider": "openai", "name": "m"}, "instructions": {"inline": "Answer."}}
@@ -134,13 +131,3 @@ def test_a_graph_with_a_strategy_is_measured_and_compared(strategy: str, tmp_pat
     grid = load_grid(file, {}, axes, models=models, doors=measurement_doors(file))
     prepared = [each.measurement for each in grid.columns if each.measurement is not None]
     assert [each.setup.strategy.name for each in prepared] == ["measure", "measure"]
-
-
-def test_replies_are_judged_whatever_searches_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BURNISH_STRATEGY", "backprop")
-    labels = copy_example("judge_check", tmp_path / "judge_check") / "labels.csv"
-    models = Models(backends={"openai": ScriptedBackend(respond=reply)})
-    flags: Flags = {"metrics": str(labels.parent / "judged.yaml"), "judge": "openai:judge"}
-    assert prepare_judge_check(labels, flags, models=models).setup.strategy.name == "measure"

@@ -18,7 +18,6 @@ from burnish.cli.program import run as burnish
 from burnish.core.cases import Attachment
 from burnish.datasets.client_cases import read_client_cases
 from burnish.datasets.formats import read_cases
-from burnish.datasets.labels import read_labelled
 from burnish.metrics.eval_metrics import read_metrics
 from burnish.metrics.files import read_metric_file
 from burnish.models.dotenv import read_dotenv
@@ -321,9 +320,6 @@ READERS: Mapping[str, Reader] = {
         read=read_cases,
     ),
     "test_cases": Reader(file="a.yaml", seeds=_seeds(_CASES), read=read_cases),
-    "labels": Reader(
-        file="a.csv", seeds=_seeds(b"input,reply,label\nq,x,pass\nr,y,0.5\n"), read=read_labelled
-    ),
     "sent_jsonl": Reader(file="a.jsonl", seeds=_seeds(_ROWS), read=read_client_cases),
     "sent_yaml": Reader(file="a.yaml", seeds=_seeds(_CASES), read=read_client_cases),
     "sent_evalset": Reader(file="a.evalset.json", seeds=_seeds(_EVALSET), read=read_client_cases),

@@ -10,13 +10,12 @@ import typer
 from burnish.cli.options import user_name
 from burnish.cli.output import echo
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, in_shell
-from burnish.datasets.labels import Labels, Scale
 from burnish.delegation.runs import StoredDelegations
 from burnish.pages.document import BARE, write_document
 from burnish.pages.library import Library, run_key, runs_below
 from burnish.pages.run_page import Adoption, write_html
 from burnish.pages.several_runs import MOST, comparison_html
-from burnish.pages.viewer import LABELS, Viewer
+from burnish.pages.viewer import Viewer
 from burnish.projects import adopt as adoption
 from burnish.projects.adopt_files import Adopted, AdoptionState
 from burnish.projects.evaluation_setup import stored_cases
@@ -45,21 +44,9 @@ def write_comparison_page(names: Sequence[str], path: Path) -> None:
     echo(f"page     {path}")
 
 
-def serve_pages(
-    name: str,
-    *,
-    port: int,
-    browser: bool,
-    labelled: Sequence[Path] = (),
-    scale: str | None = None,
-) -> None:
+def serve_pages(name: str, *, port: int, browser: bool) -> None:
     """Serve pages until Ctrl-C."""
-    answers = None if scale is None else Scale.of(scale)
-    for path in labelled:
-        Labels.read(path)  # what is wrong with it is said here, not in the browser
     folders, start = viewed_folders(name)
-    if labelled and not name:
-        start = LABELS
     library = Library(
         folders=folders,
         cases=stored_cases,
@@ -67,7 +54,7 @@ def serve_pages(
         delegations=StoredDelegations(),
     )
     try:
-        viewer = Viewer(library, port=port, person=user_name(), labelled=labelled, scale=answers)
+        viewer = Viewer(library, port=port, person=user_name())
     except OSError as error:
         message = f"cannot listen on port {port}: {error.strerror}"
         remedy = "choose another one with --port, or leave it out"

@@ -1,4 +1,4 @@
-"""The work of `burnish data` on files of cases: import, convert, split, check and audit."""
+"""The work of `burnish data` on files of cases: import, convert, split and check."""
 
 import json
 import math
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.evaluation import read_report
 from burnish.cli.output import this_program
 from burnish.core.cases import Case, Split
 from burnish.core.content import codec
@@ -31,15 +30,12 @@ from burnish.datasets.traces import (
     sample,
     where,
 )
-from burnish.reports.cases import CaseAudit, Doubt, audit_cases
 from burnish.reports.terminal import Columns
 from burnish.system.config import near
 from burnish.system.redaction import PERSONAL, DataRedactor, Redactor
 from burnish.system.user_code import BadPattern, SlowPattern, require_pattern
 
 _BROKEN_SHOWN = 3
-
-_SHOWN = 10
 
 
 def _read(path: Path, columns: Mapping[str, str], read_as: str | None = None) -> CaseFile:
@@ -92,35 +88,6 @@ def _row(facts: SplitFacts) -> Iterator[str]:
     small = facts.smallest_difference
     yield from (facts.name, str(facts.cases), str(facts.turns), labels or "—", usual)
     yield f"{small:.2f}" if math.isfinite(small) else "nothing"
-
-
-def audit_measured_cases(names: list[str], *, as_json: bool) -> None:
-    """Read the measurements and print the cases that should be looked at."""
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError([Problem(where=name, message="named twice") for name in twice])
-    audit = audit_cases({name: read_report(name, name) for name in names})
-    if as_json:
-        typer.echo(json.dumps(codec(CaseAudit).encode(audit), indent=2, ensure_ascii=False))
-        return
-    several = counted(len(names), "measurement")
-    typer.echo(f"audited  {counted(audit.cases, 'case')} with a verdict in {several}")
-    table = Columns("case", "doubt", "evidence", cut=("case",), folded=("evidence",))
-    listed = [each for each in audit.found if each.doubt is not Doubt.NEVER_FAILS]
-    for each in listed:
-        table.add(each.case, each.doubt.value, each.evidence)
-    if listed:
-        table.show()
-    else:
-        typer.echo("no case is in doubt")
-    if easy := audit.of(Doubt.NEVER_FAILS):
-        shown = ", ".join(each.case for each in easy[:_SHOWN])
-        more = f" and {len(easy) - _SHOWN} more" if len(easy) > _SHOWN else ""
-        typer.echo(f"easy     {len(easy)} of {audit.cases} never fail here: {shown}{more}")
-        typer.echo("         they guard against regressions, and cannot show an improvement")
-    if len(names) == 1:
-        typer.echo(
-            "note     whether a case is mislabelled takes measurements of two agents or more"
-        )
 
 
 def convert_cases(

@@ -1,8 +1,7 @@
-"""The work of `burnish models`: listing models, checking what one can do, chatting with one."""
+"""The work of `burnish models`: listing models, checking what one can do."""
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -10,11 +9,7 @@ from pathlib import Path
 
 import typer
 
-from burnish.core.cases import Message
 from burnish.core.errors import BurnishError, FileTrouble
-from burnish.core.formatting import duration, money
-from burnish.core.money import to_usd
-from burnish.journal.once import DirectEffects
 from burnish.journal.outages import RetryPolicy
 from burnish.models.capabilities import (
     Capabilities,
@@ -23,7 +18,6 @@ from burnish.models.capabilities import (
     reliances,
     remember,
 )
-from burnish.models.chat import ChatRequest, Priced
 from burnish.models.embedded.backend import require_engine
 from burnish.models.embedded.files import (
     EMBEDDING,
@@ -97,87 +91,6 @@ def _print(ref: ModelRef, lines: list[Reliance]) -> None:
 
 def _home() -> Path:
     return index_folder().parent
-
-
-class Conversation:
-    """The messages so far, and the model that answers."""
-
-    def __init__(self, ref: ModelRef, *, system: str = "", models: Models | None = None) -> None:
-        # Somebody is waiting: try once more, then say what is wrong.
-        self._models = models or Models(retries=RetryPolicy(attempts=2))
-        self._client = self._models.client(ref)
-        self._messages = (Message(role="system", content=system),) if system else ()
-
-    def check(self) -> None:
-        self._client.check()
-
-    async def say(self, text: str) -> Priced:
-        """The answer to one more message; a failure leaves the conversation unchanged."""
-        messages = (*self._messages, Message(role="user", content=text))
-        request = ChatRequest(messages=messages)
-        try:
-            # The draw makes no difference in a chat: every message is said once.
-            priced = await self._client.ask(request, draw=0, effects=DirectEffects())
-        except (ModelRejected, ModelUnavailable) as error:
-            raise BurnishError(str(error)) from error
-        self._messages = (*messages, Message(role="assistant", content=priced.reply.text))
-        return priced
-
-    async def close(self) -> None:
-        await self._models.close()
-
-
-def talk(conversation: Conversation, message: str | None) -> None:
-    """One answer, or one for each line of stdin."""
-    conversation.check()
-    with asyncio.Runner() as runner:
-        try:
-            if message is None:
-                _converse(conversation, runner)
-            else:
-                _show(runner.run(conversation.say(message)))
-        finally:
-            runner.run(conversation.close())
-
-
-def _converse(conversation: Conversation, runner: asyncio.Runner) -> None:
-    """A failed answer does not end the conversation, but sets the exit code."""
-    failed = False
-    for line in _lines():
-        try:
-            _show(runner.run(conversation.say(line)))
-        except BurnishError as error:
-            failed = True
-            typer.echo(f"error: {error}", err=True)
-    if failed:
-        raise typer.Exit(1)
-
-
-def _lines() -> Iterator[str]:
-    shown = sys.stdin.isatty()
-    while True:
-        if shown:
-            typer.echo("> ", err=True, nl=False)
-        line = sys.stdin.readline()
-        if not line:
-            return
-        if line.strip():
-            yield line.rstrip("\n")
-
-
-def _show(priced: Priced) -> None:
-    reply = priced.reply
-    typer.echo(reply.text)
-    cost = None if priced.nano_usd is None else to_usd(priced.nano_usd)
-    parts = [
-        f"{reply.usage.input_tokens} in",
-        f"{reply.usage.output_tokens} out",
-        duration(reply.seconds),
-        money(cost),
-    ]
-    if reply.finish == "length":
-        parts.append("cut off: raise --max-tokens to allow more")
-    typer.echo(" · ".join(parts), err=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,12 +107,6 @@ COMMANDS = (
         "Serve project files over HTTP: PromptIter's routes, and burnish's own API.",
     ),
     Listed(
-        "mcp",
-        _SERVE,
-        "service_commands:mcp",
-        "Offer burnish to a coding agent, as tools over the Model Context Protocol on stdio.",
-    ),
-    Listed(
         "schema",
         _SET_UP,
         "setup_commands:schema",
@@ -165,7 +159,7 @@ COMMANDS = (
         "models",
         _SET_UP,
         "setup_commands:models_app",
-        "List the available models; check, download, chat with or serve one.",
+        "List the available models; check, download or serve one.",
     ),
     Listed(
         "roles",

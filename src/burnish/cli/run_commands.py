@@ -308,16 +308,6 @@ def view(
         ),
     ] = "",
     *,
-    label: Annotated[
-        list[Path] | None,
-        typer.Option("--label", metavar="FILE", help="Label these cases there; may be repeated."),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCALE", help="Of labels: pass-fail, score, or classes such as good,bad."
-        ),
-    ] = None,
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="The port; by default a free one.")
     ] = 0,
@@ -328,8 +318,8 @@ def view(
     """Look at runs in the browser: verdicts, changes, cases, trials, money.
 
     Only this machine can open the pages, with a link that works once.
-    Nothing is changed, unless you adopt a result, steer a run or label cases there. Ctrl-C ends it.
+    Nothing is changed, unless you adopt a result or steer a run there. Ctrl-C ends it.
     """
     from burnish.cli.browser_pages import serve_pages
 
-    serve_pages(run, port=port, browser=browser, labelled=label or [], scale=scale)
+    serve_pages(run, port=port, browser=browser)

@@ -1,4 +1,4 @@
-"""`burnish serve`, `tokens` and `mcp`: burnish as a service, and as tools of a coding agent."""
+"""`burnish serve` and `burnish tokens`: burnish as a service."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from burnish.cli import options
 from burnish.cli.options import AsJson, flag_group, flags_for, in_panel
 from burnish.core.errors import MissingExtra
 from burnish.system.extras import install_command
@@ -160,26 +159,7 @@ def _file(data: Path) -> "TokenFile":
     return TokenFile(path=data / FILE)
 
 
-# -- `burnish mcp` and `burnish serve` -------------------------------------------------------------
-
-
-def mcp(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Files outside it are not measured.")
-    ] = Path(),
-    *,
-    max_calls: options.MaxCalls = None,
-    max_usd: options.MaxUsd = None,
-) -> None:
-    """Offer burnish to a coding agent, as tools over the Model Context Protocol on stdio.
-
-    It may look at runs. With a limit it may also evaluate and optimise,
-    one run at a time, and all of them together within that limit.
-    It may never adopt a result.
-    """
-    from burnish.cli.mcp_tools import serve_tools
-
-    serve_tools(folder, max_calls=max_calls, max_usd=max_usd)
+# -- `burnish serve` -------------------------------------------------------------------------------
 
 
 _what, _who = in_panel("What"), in_panel("Who may ask")

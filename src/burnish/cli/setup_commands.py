@@ -265,7 +265,7 @@ def task(
 
 
 models_app = typer.Typer(
-    no_args_is_help=True, help="List the available models; check, download, chat with or serve one."
+    no_args_is_help=True, help="List the available models; check, download or serve one."
 )
 
 _USE = "Use"
@@ -318,40 +318,6 @@ def pull(
     typer.echo(f"{name}: {carried_files(name)[0].description}", err=True)
     pulled = fetch(name, force=force)
     typer.echo(f"{'fetched' if pulled.fetched else 'already here'}: {pulled.path}")
-
-
-@models_app.command(rich_help_panel=_USE)
-def chat(
-    ref: Annotated[str, typer.Argument(metavar="REF", help="A model, such as local:smollm2.")],
-    message: Annotated[
-        str | None,
-        typer.Argument(metavar="MESSAGE", help="The message; by default, each line of stdin."),
-    ] = None,
-    *,
-    system: Annotated[str, typer.Option(help="The system prompt.")] = "",
-    temperature: Annotated[
-        float | None, typer.Option(help="0 gives the same answer every time.")
-    ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="The maximum length of an answer.")] = None,
-    base_url: options.BaseUrl = "",
-    api_key_env: options.KeyVariable = "",
-) -> None:
-    """Talk to a model: one answer to MESSAGE, or a conversation, line by line."""
-    from burnish.cli.model_access import Conversation, talk
-    from burnish.core.content import MOST
-    from burnish.core.errors import ConfigError, Problem
-    from burnish.models.references import ModelRef, ModelSettings
-
-    _know_keys()
-    if max_tokens is not None and max_tokens > MOST:
-        raise ConfigError([Problem(where="--max-tokens", message=f"must be at most {MOST:,}")])
-    model = ModelRef.parse(
-        ref,
-        base_url=base_url,
-        api_key=f"${{{api_key_env}}}" if api_key_env else "",
-        settings=ModelSettings(temperature=temperature, max_tokens=max_tokens),
-    )
-    talk(Conversation(model, system=system), message)
 
 
 @models_app.command(rich_help_panel=_USE)

@@ -245,8 +245,6 @@ class Place:
     """Who has logged in, and may log out."""
     has_texts: bool = False
     """Whether experiments and policy texts of this machine are shown here."""
-    may_label: bool = False
-    """Whether there are cases to label here."""
     may_change: bool = False
     """Whether the visitor may start runs here."""
     controls: "RunControls | None" = None

@@ -13,7 +13,6 @@ from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, FileTrouble, in_shell
 from burnish.core.formatting import Drawing, duration, moment, spending, visible
 from burnish.datasets.checks import check, smallest_difference
-from burnish.metrics.agreement import CheckedJudge
 from burnish.pages.charts import (
     Chart,
     case_chart,
@@ -84,7 +83,6 @@ class EvaluationPage:
 
     report: EvalReport
     chapters: tuple[Chapter, ...] = ()
-    judges: tuple[CheckedJudge, ...] = ()
     grid: str = ""
     """The key of the page about the grid that it is a column of."""
 
@@ -374,7 +372,6 @@ class RunReportPage:
     findings: tuple[tuple[str, str], ...]
     adoption: Adoption
     delegation: DelegationPart | None = None
-    judges: tuple[CheckedJudge, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -388,7 +385,6 @@ class RunReportPage:
         cases: Dataset | None = None,
         adoption: Adoption | None = None,
         delegation: DelegationPart | None = None,
-        judges: tuple[CheckedJudge, ...] = (),
         limits: Limits | None = None,
     ) -> "RunReportPage":
         """Gather what the page shows; `cases` are the texts of the cases, if they are at hand."""
@@ -427,7 +423,6 @@ class RunReportPage:
             findings=tuple(_findings(cases)),
             adoption=adoption or _by_command(run),
             delegation=delegation,
-            judges=judges,
         )
 
     def to_html(self, place: Place = ALONE) -> str:

@@ -1,16 +1,14 @@
 """The pages that a viewer serves, each made from its address, with forms to steer a run."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlencode
 
-from burnish.core.content import Json
 from burnish.core.errors import RunNotFound
 from burnish.core.formatting import visible
 from burnish.core.surfaces import Value
-from burnish.metrics.agreement import AGREEMENT, CheckedJudge, stored_judges
 from burnish.pages.document import Place, render
 from burnish.pages.library import Library, RunSummary, grid_status, run_key
 from burnish.pages.run_details import (
@@ -27,7 +25,7 @@ from burnish.pages.run_result import REFINEMENTS, loss_chart
 from burnish.pages.several_runs import MOST, GridPage, comparison_html
 from burnish.reports.cases import CaseLine, case_lines, group_counts
 from burnish.reports.grid import GridReport, grid_home
-from burnish.runs.directory import RunRecord, look_into
+from burnish.runs.directory import RunRecord
 from burnish.runs.steering import Action, Note, pinned_in, waiting
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -80,33 +78,6 @@ def note_in(action: str, form: Mapping[str, Sequence[str]], *, by: str = "") -> 
     if action == "tell":
         return Note(action="tell", by=by, text=text)
     return Note(action="pin" if action == "pin" else "unpin", by=by, surfaces=surfaces)
-
-
-def checked_judges(run: RunRecord, folders: Iterable[Path]) -> tuple[CheckedJudge, ...]:
-    """What is known about the metrics of a run: from the checks in these folders, each once."""
-    checks = [each for each in folders if (each / AGREEMENT).is_file()]
-    if not checks:
-        return ()
-    metrics = _metrics(run)
-    found = dict.fromkeys(each for folder in checks for each in stored_judges(folder))
-    return tuple(each for each in found if (each.metric, each.fingerprint) in metrics)
-
-
-def _metrics(run: RunRecord) -> set[tuple[str, str]]:
-    """Name and fingerprint of the metrics that scored its first trials."""
-    with look_into(run.folder) as journal:
-        rows = journal.values({0, 1}, kinds=("score",))
-        return {pair for row in rows for pair in _pairs(row.request)}
-
-
-def _pairs(request: Json) -> Iterator[tuple[str, str]]:
-    metrics = request.get("metrics") if isinstance(request, dict) else None
-    for each in metrics if isinstance(metrics, list) else ():
-        match each:
-            case [str(name), str(fingerprint)]:
-                yield name, fingerprint
-            case _:
-                pass
 
 
 Query = Mapping[str, Sequence[str]]
@@ -250,19 +221,17 @@ class ServedPages:
         if (home := self.library.grid(key)) is not None:
             return self._grid(home).to_html(self.place, key=key)
         record = self.library.record(key)
-        judges = checked_judges(record, self.library.folders())
         if (report := evaluation_of(record)) is not None:
             page = EvaluationPage.of(record, report)
             home = grid_home(record.folder)
             grid = "" if home is None or self.library.grid(run_key(home)) is None else run_key(home)
-            return replace(page, judges=judges, grid=grid).to_html(self.place, key=key)
+            return replace(page, grid=grid).to_html(self.place, key=key)
         part = self.library.delegations.part(record.folder)
         page = RunReportPage.of(
             record,
             cases=self.library.cases(record),
             adoption=self.library.adopter.state(record),
             delegation=part,
-            judges=judges,
             limits=SERVED,
         )
         above = self.library.key_above(key, part)

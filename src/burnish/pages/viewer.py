@@ -1,7 +1,6 @@
-"""The server of `burnish view`, which shows pages and takes labels.
+"""The server of `burnish view`, which shows pages.
 
-It listens on loopback only, with one link that works once and then a session cookie. Labels go into
-the file that `burnish data label` writes.
+It listens on loopback only, with one link that works once and then a session cookie.
 """
 
 import hmac
@@ -9,19 +8,15 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from burnish.core.content import short_id
-from burnish.core.errors import BurnishError, ConfigError, RunNotFound
-from burnish.datasets.labels import Labels, LabelShape, Scale, labelling, shown_parts
-from burnish.metrics.agreement import RaterPair, rater_pairs
+from burnish.core.errors import BurnishError, RunNotFound
 from burnish.pages.document import (
     DOWNLOAD,
     DOWNLOADED,
@@ -38,168 +33,7 @@ from burnish.runs.directory import LOCK
 from burnish.runs.steering import person_name, send
 from burnish.system import is_held
 
-_Form = Mapping[str, Sequence[str]]
-_MOST_CHARS = 20_000
-"""Of one text on the page."""
-_KEYS = "123456789"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledFile:
-    """A file of cases, and how far its labels have come."""
-
-    key: str
-    name: str
-    cases: int
-    people: tuple[tuple[str, int], ...]
-    """Who has labelled how many."""
-    pairs: tuple[RaterPair, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledCase:
-    """One case as a person sees it who labels it."""
-
-    place: int
-    id: str
-    content: str
-    """A hash of what is shown: a label is for that, whatever the file says later."""
-    parts: tuple[tuple[str, str], ...]
-    own: LabelShape | None
-    choices: tuple[tuple[str, str], ...]
-    """Each class with its key; empty for a score."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelPages:
-    """The pages of the files that were named for labelling, and nothing else."""
-
-    files: tuple[Path, ...]
-    place: Place
-    person: str = ""
-    """Who is at the keyboard, as the form suggests it."""
-    scale: Scale | None = None
-
-    def at(self, parts: Sequence[str], query: _Form) -> str | None:
-        """The page at an address below `labels`; None if there is none."""
-        match parts:
-            case []:
-                return self._list()
-            case [key]:
-                person = " ".join(_first(query, "as").split())
-                return self._case(self._file(key), key, person, _first(query, "at"))
-            case _:
-                return None
-
-    def save(self, key: str, form: _Form) -> str:
-        """Save the answer in a form; the address of the next case."""
-        path, person = self._file(key), _first(form, "as")
-        with labelling(path, person=person, scale=self.scale) as session:
-            place = _number(_first(form, "at"), len(session.cases))
-            case = session.cases[place]
-            if case.content_id != _first(form, "content"):
-                message = "this case has changed since it was shown"
-                raise ConfigError.of(case.id, message, "look at it again")
-            answer = session.scale.read(_first(form, "label"))
-            if answer is None:
-                message = f"{_first(form, 'label')[:40]!r} is no answer"
-                raise ConfigError.of(case.id, message, f"choose from: {session.scale}")
-            session.save(place, answer, note=" ".join(_first(form, "note").split()))
-            following = session.next_open(place)
-            person = session.person
-        return self._address(key, person, following)
-
-    def _address(self, key: str, person: str, place: int | None) -> str:
-        at = {} if place is None else {"at": str(place + 1)}
-        query = urlencode({"as": person, **at}, quote_via=quote)
-        return f"{self.place.root}labels/{key}?{query}"
-
-    def _list(self) -> str:
-        about = [_about(path) for path in self.files]
-        context = {"title": "Labels", "files": about, "person": self.person}
-        return render("labels.html.j2", context, place=self.place)
-
-    def _case(self, path: Path, key: str, person: str, at: str) -> str:
-        labels = Labels.read(path)
-        own = labels.of(person)
-        opens = (n for n, case in enumerate(labels.cases) if case.id not in own)
-        place = _number(at, len(labels.cases)) if at else next(opens, None)
-        if not person:
-            raise ConfigError.of(path.name, "nobody is named", "go back, and say who you are")
-        context: dict[str, object] = {
-            "title": f"Label {path.name}",
-            "file": _about(path),
-            "person": person,
-            "done": len(own),
-            "case": None if place is None else self._shown(labels, own, place),
-            "back": self._address(key, person, place - 1) if place else "",
-            "skip": self._next(labels, key, person, place),
-        }
-        return render("label.html.j2", context, place=self.place)
-
-    def _next(self, labels: Labels, key: str, person: str, place: int | None) -> str:
-        if place is None:
-            return self._address(key, person, 0)
-        return self._address(key, person, (place + 1) % len(labels.cases))
-
-    def _shown(self, labels: Labels, own: Mapping[str, LabelShape], place: int) -> LabelledCase:
-        case, scale = labels.cases[place], labels.scale or self.scale or Scale()
-        keys = ("p", "f") if scale == Scale() else _KEYS
-        return LabelledCase(
-            place=place,
-            id=case.id,
-            content=case.content_id,
-            parts=tuple((name, _cut(text)) for name, text in shown_parts(case)),
-            own=own.get(case.id),
-            # A tenth class has no key, only its button.
-            choices=tuple(
-                (name, keys[number] if number < len(keys) else "")
-                for number, name in enumerate(scale.classes)
-            ),
-        )
-
-    def _file(self, key: str) -> Path:
-        path = next((each for each in self.files if file_key(each) == key), None)
-        if path is None:
-            remedy = "start `burnish view --label FILE`"
-            raise RunNotFound("this file was not named for labelling", remedy=remedy)
-        return path
-
-
-def file_key(path: Path) -> str:
-    """The name of a file in addresses."""
-    return short_id(str(path.resolve()))
-
-
-def _about(path: Path) -> LabelledFile:
-    labels = Labels.read(path)
-    return LabelledFile(
-        key=file_key(path),
-        name=path.name,
-        cases=len(labels.cases),
-        people=tuple((person, len(labels.of(person))) for person in labels.people),
-        pairs=rater_pairs(labels.answers()),
-    )
-
-
-def _number(text: str, most: int) -> int:
-    """A place from 0 in a list, from a number that people read."""
-    number = int(text) if text.isdecimal() and len(text) < 9 else 1
-    return min(max(1, number), most) - 1
-
-
-def _cut(text: str) -> str:
-    more = len(text) - _MOST_CHARS
-    return text if more <= 0 else f"{text[:_MOST_CHARS]} … and {more:,} more characters"
-
-
-def _first(form: _Form, name: str) -> str:
-    return next(iter(form.get(name, ())), "")
-
-
 _HOST = "127.0.0.1"
-LABELS = "/labels"
-"""What a link leads to if it is for labelling; no run has this name."""
 _FORM_LIMIT = 1_000_000
 """Bytes of a form: a text to try may be long."""
 _LISTENERS = 16
@@ -227,8 +61,6 @@ class Viewer:
         *,
         port: int = 0,
         person: str = "",
-        labelled: Sequence[Path] = (),
-        scale: Scale | None = None,
     ) -> None:
         self.person = person_name(person)
         self.closing = threading.Event()
@@ -240,12 +72,7 @@ class Viewer:
         self._form_token = secrets.token_urlsafe(24)
         self._lock = threading.Lock()
         place = Place(alone=False, token=self._form_token, has_texts=True)
-        if labelled:
-            place = replace(place, may_label=True)
         self.pages = ServedPages(library=library, place=place)
-        self.labels = LabelPages(
-            files=tuple(labelled), place=place, person=self.person, scale=scale
-        )
         handler = type("_ViewerHandler", (_Handler,), {"viewer": self})
         self._server = _Server((_HOST, port), handler)
         self.port: int = self._server.server_address[1]
@@ -356,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Adopt, undo, steer or label."""
+        """Adopt, undo or steer."""
         self._answer(self._post)
 
     def _answer(self, make: Callable[[_Address], PageAnswer | None]) -> None:
@@ -415,9 +242,6 @@ class _Handler(BaseHTTPRequestHandler):
                 return PageAnswer(body=static_file(name), kind=STATIC[name], headers=(stays,))
             case ["runs", key, "live"]:
                 return self._live(key)
-            case ["labels", *rest]:
-                page = self.viewer.labels.at(rest, query)
-                return _no_page() if page is None else PageAnswer(body=page)
             case _:
                 message, began = _MESSAGES.get(first(query, "done"), ""), time.thread_time()
                 page = pages.at(parts, query, message=message)
@@ -432,7 +256,6 @@ class _Handler(BaseHTTPRequestHandler):
             words = "this link was used before, or is not complete; start `burnish view` again"
             return _trouble(HTTPStatus.FORBIDDEN, words)
         place = f"/runs/{to}" if to.isascii() and to.isalnum() else "/"
-        place = "/labels" if to == LABELS else place
         return _to(place, ("Set-Cookie", self.viewer.session_cookie))
 
     def _post(self, address: _Address) -> PageAnswer:
@@ -457,8 +280,6 @@ class _Handler(BaseHTTPRequestHandler):
                 note = note_in(action, form, by=self.viewer.person)
                 send(record, note, cases=library.cases(record))
                 return _to(f"/runs/{key}?done=steer")
-            case ["labels", key]:
-                return _to(self.viewer.labels.save(key, form))
             case _:
                 return _no_page()
 

@@ -11,7 +11,6 @@ from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError, MissingExtra, Problem, in_shell
 from burnish.core.surfaces import AGENT_SURFACES, NumberSurface, Surface, Value
-from burnish.datasets.labels import read_labelled
 from burnish.datasets.splits import divided
 from burnish.metrics.files import MetricList, MetricsRead
 from burnish.models.references import ModelRef
@@ -128,8 +127,6 @@ class RecordedSpec(TargetSpec):
     """Replies that were recorded: the cases of the file contain them."""
 
     kind: str = "recorded"
-    labelled: bool = False
-    """Whether the cases also have labels, to check judges against."""
 
 
 class RecordedPlugin(TargetPlugin):
@@ -142,14 +139,7 @@ class RecordedPlugin(TargetPlugin):
     def build(self, building: Building, strategy: StrategyPlugin) -> TargetParts | None:
         del strategy
         path, problems = Path(building.spec.source.file), building.problems
-        spec: RecordedSpec = building.spec.target
-
-        def read() -> tuple[Case, ...]:
-            if spec.labelled:
-                return tuple(reply.case for reply in read_labelled(path))
-            return read_case_file(building, path)
-
-        cases = problems.as_raised(read, ())
+        cases = problems.as_raised(lambda: read_case_file(building, path), ())
         if problems.found:
             return None  # what is wrong with the file comes first
         file = building.path(building.spec.metrics.file or RECORDED_METRICS)

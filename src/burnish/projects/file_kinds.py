@@ -153,16 +153,6 @@ class RecordedCases(Dialect):
         draft.default("metrics.file", RECORDED_METRICS)
 
 
-class LabelledReplies(RecordedCases):
-    """A file of replies with labels, to compare judges with."""
-
-    kind: ClassVar[str] = "labels"
-
-    def translate(self, document: Document, draft: Draft, strategy: StrategyPlugin) -> None:
-        super().translate(document, draft, strategy)
-        draft.default("target.labelled", True)  # noqa: FBT003 - a value, not a switch
-
-
 class GraphFile(Dialect):
     """`kind: graph`: a graph of agents, and in `optimizer` how to improve it.
 

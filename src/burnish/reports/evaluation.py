@@ -15,8 +15,7 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.evaluations import Evaluation, mean
 from burnish.core.formatting import shorten, visible
 from burnish.core.money import NOTHING, Spend
-from burnish.core.statistics import paired_interval, pass_at_k, pass_hat_k
-from burnish.metrics.agreement import Share
+from burnish.core.statistics import Share, paired_interval, pass_at_k, pass_hat_k
 from burnish.reports.baseline import BaselineComparison, Noise, compare_rows, noise_of
 from burnish.reports.evaluation_cases import (
     CaseRow,

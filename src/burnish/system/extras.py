@@ -28,7 +28,6 @@ PURPOSES: Mapping[str, str] = {
     "google-adk": "agents of Google ADK as targets",
     "crewai": "agents and crews of CrewAI as targets",
     "dspy": "programs of DSPy as targets",
-    "gepa": "the default adapter of gepa",
     "mlflow": "runs in MLflow",
     "wandb": "runs in Weights & Biases",
     "otel": "OpenTelemetry spans and metrics of runs",

@@ -60,8 +60,6 @@ class Reflective:
     reflector: Role[ReflectRequest, Reflection]
     settings: ReflectiveSettings = field(default_factory=ReflectiveSettings)
     name: str = "reflective"
-    proposer: type[Proposer] = Proposer
-    """What asks the reflector; another one may show it other evidence."""
     unit: str = ""
     """The number of each run in whose unit the winner is judged, if that is not the score."""
 
@@ -109,7 +107,7 @@ class Reflective:
         require_splits(run.dataset, "reflective search")
         settings = self.settings
         memory = SearchMemory(objective=run.objective)
-        proposer = self.proposer(run, settings, self.reflector, memory)
+        proposer = Proposer(run, settings, self.reflector, memory)
         rounds = _Rounds(run, settings, proposer, self.fields(run.target), memory)
         await rounds.choose_holdout()
         if run.stop_reason(rounds.baseline_cost) is not None:
