@@ -28,7 +28,7 @@ PLAIN = {
     *("calls", "stopped", "#", "project", "strategy", "result", "folder", "trials", "holdout loss"),
     *("best", "share of cases that pass", "equality", "reflection"),
 }
-"""Labels that say what they mean, are two words of the glossary, or a metric's or proposer's name."""
+"""Labels that say what they mean, and the names of a metric and a proposer."""
 
 
 def _explained() -> list[str]:
