@@ -15,6 +15,7 @@ TESTED_EXAMPLES = (
     "config_tuning",
     "fast_code",
     "http_service",
+    "killed",
     "multi_agent_pipeline",
     "multi_metric_with_judges",
     "own_strategy",
