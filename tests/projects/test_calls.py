@@ -11,7 +11,7 @@ import burnish
 from burnish import Case, Evaluated, Result, aoptimize, evaluate, optimize, optimize_text
 from burnish.core.errors import ConfigError, NotImproved, ResumeRefused, WrongArgument
 from burnish.models.factory import Models
-from burnish.projects.calls import budget_keys
+from burnish.projects.call_arguments import budget_keys
 from burnish.system.code_hash import code_hash
 from burnish.targets.callables.texts import unit_score
 from burnish.testing import ScriptedBackend, reflection_world
@@ -191,7 +191,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"texts": {}}, "there is no text"),
     ({"texts": {"instructions": 3}}, "each must be a text with a name"),
     ({"texts": {"instruction": "Answer."}}, "did you mean 'instructions'"),
-    ({"agent": 7}, "cannot be optimised"),
+    ({"agent": 7}, "cannot be called"),
     ({"cases": None}, "there are no cases"),
     ({"cases": 7}, "expected rows or a file, found int"),
     ({"cases": ROWS, "train": ROWS}, "pass cases, or train, not both"),
