@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from burnish.core.cases import Case, Dataset, Split
 from burnish.core.content import Json
-from burnish.core.errors import WrongArgument
+from burnish.core.errors import ConfigError, Problem, WrongArgument
 from burnish.core.formatting import listed
 from burnish.core.protocols import Metric, Target
 from burnish.datasets.agent_cases import CaseFile
@@ -22,6 +22,7 @@ from burnish.datasets.columns import cases_of_rows, columns_words
 from burnish.datasets.formats import read_cases
 from burnish.datasets.splits import divided
 from burnish.journal.limits import Budget
+from burnish.metrics.eval_factory import metric_kinds
 from burnish.metrics.files import (
     MetricList,
     RagBlock,
@@ -64,17 +65,24 @@ def blocking(
 
     For an argument that is misspelled, the error names the nearest.
     """
-    names = list(signature(asynchronous).parameters)
+    own = signature(asynchronous)
+    names = list(own.parameters)
 
     def decorate(documented: Callable[..., T]) -> Callable[P, T]:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             for name in kwargs:
                 if name not in names:
                     message = f"{documented.__name__}() has no argument '{name}'"
-                    raise TypeError(f"{message}: {near(name, names)}")
+                    raise WrongArgument([Problem(message=message, remedy=near(name, names))])
+            try:
+                own.bind(*args, **kwargs)
+            except TypeError as error:
+                remedy = "all but the first two are passed by name, such as cases=…"
+                message = f"{documented.__name__}(): {error}"
+                raise WrongArgument([Problem(message=message, remedy=remedy)]) from None
             return run_to_end(asynchronous(*args, **kwargs))
 
-        call.__signature__ = signature(asynchronous)  # pyright: ignore[reportFunctionMemberAccess]
+        call.__signature__ = own  # pyright: ignore[reportFunctionMemberAccess]
         call.__name__ = call.__qualname__ = documented.__name__
         call.__module__, call.__doc__ = documented.__module__, documented.__doc__
         return call
@@ -91,6 +99,9 @@ def file_of(agent: object, texts: Texts | None) -> Path | None:
         return None
     if texts is not None and is_reference(str(agent)):
         return None
+    if not Path(agent).exists() and not is_reference(str(agent)):
+        remedy = "pass a function, the path of a file, or module:name of an agent"
+        raise WrongArgument.of("agent", f"there is no file {agent}", remedy)
     if texts is not None:
         message = f"{agent} is a file, which has its own texts"
         raise WrongArgument.of("texts", message, "leave them out")
@@ -121,7 +132,11 @@ def target_of(
     if is_rewritten:
         remedy = 'name them: {"instructions": "Answer."}'
         raise WrongArgument.of("texts", "there is nothing that may be rewritten", remedy)
-    return CallableTarget(agent=agent, user=user, name=name)
+    try:
+        return CallableTarget(agent=agent, user=user, name=name)
+    except ConfigError as error:
+        remedy = 'pass its texts, such as {"instructions": "Answer."}, if it has any'
+        raise WrongArgument.of("texts", error.message, remedy) from None
 
 
 def _without_texts(target: Target, texts: Texts | None) -> Target:
@@ -234,9 +249,12 @@ class CallCases:
         if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
             message = f"expected rows or a file, found {type(cast('object', rows)).__name__}"
             raise WrongArgument.of(name, message, 'such as [{"input": "2 + 2", "expected": "4"}]')
-        return cases_of_rows(
+        file = cases_of_rows(
             cast("Iterable[object]", rows), source=name, input=self.input, expected=self.expected
         )
+        if not file.cases:
+            raise WrongArgument.of(name, "there are no rows", "pass some, or a file that has them")
+        return file
 
 
 def columns_note(name: str, file: CaseFile) -> tuple[str, ...]:
@@ -278,7 +296,7 @@ def describe_call(
         "target": {"kind": kind, **({"agent": {"call": name}} if kind == "framework" else {})},
         "execution": {
             "seed": seed,
-            "concurrency": concurrency or DEFAULT_CONCURRENCY,
+            "concurrency": DEFAULT_CONCURRENCY if concurrency is None else concurrency,
         },
     }
     model = spec_type(target_plugin(kind).Spec, strategy_plugin(strategy).Settings)
@@ -288,6 +306,8 @@ def describe_call(
             ("budget",): "budget",
             ("roles", "reflector"): "reflector",
             ("strategy",): "strategy",
+            ("execution", "seed"): "seed",
+            ("execution", "concurrency"): "concurrency",
         },
     )
     return RunDescription(spec=validate_config(data, model, source="the call"), places=places)
@@ -348,8 +368,12 @@ def _own_metric(metric: Any) -> Metric:
 def _block(name: str) -> Json:
     if name in get_args(StandardName):
         return {"type": "standard", "metric": name}
-    if name in get_args(RagBlock.model_fields["metric_type"].annotation):
+    rag = get_args(RagBlock.model_fields["metric_type"].annotation)
+    if name in rag:
         return {"type": "rag", "metric_type": name}
     if is_reference(name):
         return {"type": "code", "grader": name}
+    names = [*get_args(StandardName), *rag, *metric_kinds()]
+    if name not in names:
+        raise WrongArgument.of("metric", f"there is no metric '{name}'", near(name, names))
     return {"metric_name": name}

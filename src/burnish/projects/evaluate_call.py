@@ -33,6 +33,7 @@ from burnish.projects.call_arguments import (
     reference_of,
     target_of,
 )
+from burnish.projects.call_errors import check_kinds, refuse_another_call, words_of_call
 from burnish.projects.evaluation_setup import player_for
 from burnish.projects.measurements import (
     RESULTS,
@@ -90,20 +91,26 @@ async def aevaluate(
     models: Models | None = None,
 ) -> Evaluated:
     """`burnish.evaluate`, to be awaited in a program with a running event loop."""
-    options = MeasureOptions(
-        repeats=repeats,
-        concurrency=concurrency,
-        judge=judge,
-        user_simulator=user_simulator,
-        policy=policy,
-        budget=budget,
-        seed=seed,
-        models=models,
-        input=input,
-        expected=expected,
-    )
-    measurement = measurement_of(agent, texts, cases=cases, metric=metric, options=options)
-    return await measured(measurement, None if folder is None else Path(folder))
+    with words_of_call() as words:
+        check_kinds(folder=folder)
+        options = MeasureOptions(
+            repeats=repeats,
+            concurrency=concurrency,
+            judge=judge,
+            user_simulator=user_simulator,
+            policy=policy,
+            budget=budget,
+            seed=seed,
+            models=models,
+            input=input,
+            expected=expected,
+        )
+        measurement = measurement_of(agent, texts, cases=cases, metric=metric, options=options)
+        home = None if folder is None else Path(folder)
+        if home is not None:
+            refuse_another_call(measurement.setup, home)
+            words.folder = home
+        return await measured(measurement, home)
 
 
 @blocking(aevaluate)
@@ -139,6 +146,7 @@ def measurement_of(
 ) -> PreparedMeasurement:
     """A measurement of an agent with cases and metrics; reports call it `subject`."""
     options, texts = options or MeasureOptions(), read_texts(texts)
+    check_kinds(**{name: value for name, value in vars(options).items() if name != "budget"})
     given = CallCases(cases, {}, options.input, options.expected)
     if (file := file_of(agent, texts)) is not None and not _is_function(file):
         return _measured_file(file, given, metric, options)
@@ -159,8 +167,9 @@ def measurement_of(
         dataset=Dataset(train=train),
         metrics=make_metrics(metric, train, models, options.judge),
     )
+    repeats = 1 if options.repeats is None else options.repeats
     spec: dict[str, JsonValue] = {
-        "strategy": {"name": Measure.name, "settings": {"repeats": options.repeats or 1}},
+        "strategy": {"name": Measure.name, "settings": {"repeats": repeats}},
         "budget": {} if options.budget is None else budget_keys(options.budget),
     }
     seed = DEFAULT_SEED if options.seed is None else options.seed

@@ -14,8 +14,7 @@ from pydantic import JsonValue
 
 from burnish.core.cases import Case, Split
 from burnish.core.content import Json
-from burnish.core.errors import NotImproved, ResumeRefused, WrongArgument
-from burnish.core.formatting import listed
+from burnish.core.errors import NotImproved, WrongArgument
 from burnish.datasets.splits import divided
 from burnish.journal.limits import Budget
 from burnish.models.callables import PROVIDER, CallableBackend, reference_to
@@ -40,23 +39,25 @@ from burnish.projects.call_arguments import (
     reference_of,
     target_of,
 )
+from burnish.projects.call_errors import CallWords, check_kinds, refuse_another_call, words_of_call
 from burnish.projects.launch import launched, load_project, start_or_resume, write_page
 from burnish.projects.result import Result
 from burnish.projects.starters.detection import offered_models
 from burnish.runs.build import build
 from burnish.runs.claims import require_improved
 from burnish.runs.directory import NAME as HEADER
-from burnish.runs.directory import Header, index_folder
+from burnish.runs.directory import index_folder
 from burnish.runs.events import Listener
-from burnish.runs.plugins import LiveParts, strategy_plugin
+from burnish.runs.plugins import LiveParts, strategy_names, strategy_plugin
 from burnish.runs.progress import opening_words
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, refuse_without_proof, start
 from burnish.runs.spec import DEFAULT_SEED
+from burnish.strategies.measure import Measure
 from burnish.system.config import near
 from burnish.system.shutdown import notebook_display
 from burnish.system.user_code import is_reference
-from burnish.targets.callables.functions import only_text
+from burnish.targets.callables.functions import FunctionTarget, only_text
 from burnish.targets.callables.texts import TEXT, ScoredText, UnitScore
 from burnish.targets.frameworks.adapters import FrameworkTarget
 
@@ -92,24 +93,36 @@ async def aoptimize(
     models: Models | None = None,
 ) -> Result:
     """`burnish.optimize`, to be awaited in a program with a running event loop."""
-    splits = {"train": train, "holdout": holdout, "test": test}
-    search = _Search(
-        agent=agent,
-        texts=read_texts(texts),
-        cases=CallCases(cases, splits, input, expected),
-        metric=metric,
-        reflector=reflector,
-        budget=budget,
-        goal=goal,
-        strategy=strategy,
-        seed=seed,
-        concurrency=concurrency,
-        judge=judge,
-        models=models,
-        only=only_text(agent) if isinstance(texts, str) and callable(agent) else "",
-    )
-    home = None if folder is None else Path(folder)
-    return await _searched(search, home, progress=progress, require=require)
+    with words_of_call() as words:
+        check_kinds(
+            seed=seed,
+            concurrency=concurrency,
+            judge=judge,
+            strategy=strategy,
+            input=input,
+            expected=expected,
+            folder=folder,
+            progress=progress,
+            models=models,
+        )
+        splits = {"train": train, "holdout": holdout, "test": test}
+        search = _Search(
+            agent=agent,
+            texts=read_texts(texts),
+            cases=CallCases(cases, splits, input, expected),
+            metric=metric,
+            reflector=reflector,
+            budget=budget,
+            goal=goal,
+            strategy=strategy,
+            seed=seed,
+            concurrency=concurrency,
+            judge=judge,
+            models=models,
+            only=only_text(agent) if isinstance(texts, str) and callable(agent) else "",
+        )
+        home = None if folder is None else Path(folder)
+        return await _searched(search, home, words, progress=progress, require=require)
 
 
 @blocking(aoptimize)
@@ -172,30 +185,36 @@ async def aoptimize_text(
     models: Models | None = None,
 ) -> Result:
     """`burnish.optimize_text`, to be awaited in a program with a running event loop."""
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may
-        message = f"expected a text, found {type(text).__name__}"
-        raise WrongArgument.of("text", message)
-    if not callable(score):
-        raise WrongArgument.of("score", "expected a function", "such as def score(text): …")
-    splits, given = _scored_cases(cases, DEFAULT_SEED if seed is None else seed)
-    search = _Search(
-        agent=ScoredText.of(text, score, given),
-        texts=None,
-        cases=CallCases(None, splits),
-        metric=UnitScore(),
-        reflector=reflector,
-        budget=budget,
-        goal=None,
-        strategy="reflective",
-        seed=seed,
-        concurrency=concurrency,
-        judge=None,
-        models=models,
-        only=TEXT,
-        repeats=REPEATS if cases is None else 1,
-    )
-    home = None if folder is None else Path(folder)
-    return await _searched(search, home, progress=progress, require=require)
+    with words_of_call() as words:
+        check_kinds(
+            seed=seed, concurrency=concurrency, folder=folder, progress=progress, models=models
+        )
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may
+            message = f"expected a text, found {type(text).__name__}"
+            raise WrongArgument.of("text", message)
+        if not text.strip():
+            raise WrongArgument.of("text", "the text is empty", "start with something")
+        if not callable(score):
+            raise WrongArgument.of("score", "expected a function", "such as def score(text): …")
+        splits, given = _scored_cases(cases, DEFAULT_SEED if seed is None else seed)
+        search = _Search(
+            agent=ScoredText.of(text, score, given),
+            texts=None,
+            cases=CallCases(None, splits),
+            metric=UnitScore(),
+            reflector=reflector,
+            budget=budget,
+            goal=None,
+            strategy="reflective",
+            seed=seed,
+            concurrency=concurrency,
+            judge=None,
+            models=models,
+            only=TEXT,
+            repeats=REPEATS if cases is None else 1,
+        )
+        home = None if folder is None else Path(folder)
+        return await _searched(search, home, words, progress=progress, require=require)
 
 
 @blocking(aoptimize_text)
@@ -231,6 +250,9 @@ def _scored_cases(
         message = f"expected a list, found {type(cast('object', given_cases)).__name__}"
         raise WrongArgument.of("cases", message, "pass what score(text, case) gets, one by one")
     items: list[Any] = list(cases)
+    if not items:
+        message, remedy = "there are none", "leave them out to score the text alone"
+        raise WrongArgument.of("cases", message, remedy)
     made = [Case.single(_spelled(each)) for each in items]
     given = {case.id: each for case, each in zip(made, items, strict=True)}
     dataset = divided(made, seed=seed, source="cases").dataset
@@ -275,10 +297,22 @@ class _Search:
             raise WrongArgument.of(
                 "goal", f"unknown goal '{self.goal}'", near(str(self.goal), goals)
             )
+        self._check_strategy()
         file = file_of(self.agent, self.texts)
         load_dotenv(Path.cwd() if file is None else file.resolve().parent, os.environ)
         models, writer = self._writer()
         return self._of_file(file, models, writer) if file else self._of_agent(models, writer)
+
+    def _check_strategy(self) -> None:
+        if self.strategy is None:
+            return
+        names = [name for name in strategy_names() if strategy_plugin(name).proposes]
+        if self.strategy == Measure.name:
+            remedy = "burnish.evaluate(…) measures"
+            raise WrongArgument.of("strategy", f"'{self.strategy}' searches for nothing", remedy)
+        if self.strategy not in names:
+            message = f"there is no strategy '{self.strategy}'"
+            raise WrongArgument.of("strategy", message, near(self.strategy, names))
 
     def _alone(self, setup: Setup) -> Setup:
         """A setup describes the whole run, so nothing may be passed beside it."""
@@ -301,6 +335,10 @@ class _Search:
 
     def _of_agent(self, models: Models, writer: ModelRef | None) -> Setup:
         target = target_of(self.agent, self.texts, is_rewritten=True)
+        texts = target.texts if isinstance(target, FunctionTarget) else dict[str, str]()
+        if blank := next((name for name, text in texts.items() if not text.strip()), ""):
+            remedy = "start with a few words"
+            raise WrongArgument.of(f"texts[{blank!r}]", "the text is empty", remedy)
         seed = DEFAULT_SEED if self.seed is None else self.seed
         dataset, notes = self.cases.dataset(seed)
         cases = cases_in(dataset)
@@ -376,7 +414,12 @@ def _usual_writer() -> tuple[ModelRef, str]:
 
 
 async def _searched(
-    search: _Search, folder: Path | None, *, progress: bool | None, require: Require | None
+    search: _Search,
+    folder: Path | None,
+    words: CallWords,
+    *,
+    progress: bool | None,
+    require: Require | None,
 ) -> Result:
     setup, only = search.setup(), search.only
     if require is not None:
@@ -386,7 +429,7 @@ async def _searched(
         refuse_without_proof(setup, resumed=there)
     with ExitStack() as open_views:
         listeners = [open_views.enter_context(each) for each in _views(setup, progress=progress)]
-        ending = await launched(partial(_opened, setup, folder), listeners)
+        ending = await launched(partial(_opened, setup, folder, words), listeners)
     write_page(ending.folder, setup.dataset, only_again=ending.interrupted)
     result = Result(folder=ending.folder, ending=ending, dataset=setup.dataset, only=only)
     if result.interrupted and progress is not False:
@@ -422,28 +465,10 @@ def _views(setup: Setup, *, progress: bool | None) -> Iterator[AbstractContextMa
             yield nullcontext(LineView(lambda line: print(line, file=sys.stderr), opening=opening))  # noqa: T201
 
 
-_INPUTS = {
-    "target": "agent",
-    "baseline": "texts",
-    "data": "cases",
-    "metrics": "metric",
-    "role prompts": "reflector",
-    "strategy": "strategy",
-    "seed": "seed",
-}
-"""What run.json has hashes of, as arguments of a call."""
-
-
-def _opened(setup: Setup, folder: Path | None) -> Run:
+def _opened(setup: Setup, folder: Path | None, words: CallWords) -> Run:
     """Start the run in a folder, or continue the one that is there."""
-    if folder is None:
-        return start(setup)
-    if (folder / HEADER).exists():
-        before, now = Header.read(folder).inputs, setup.inputs()
-        others = [word for name, word in _INPUTS.items() if before.get(name) != now.get(name)]
-        if others:
-            raise ResumeRefused(
-                f"the run in {folder} was started with another {listed(others)}",
-                remedy="name another folder, or call it as before",
-            )
-    return start_or_resume(setup, folder)
+    if folder is not None:
+        refuse_another_call(setup, folder)
+    run = start(setup) if folder is None else start_or_resume(setup, folder)
+    words.folder = run.directory.folder
+    return run
