@@ -47,15 +47,9 @@ if TYPE_CHECKING:
     )
     from burnish.core.trials import SplitResult, Trial
     from burnish.journal.limits import Budget
-    from burnish.projects.calls import (
-        aevaluate,
-        aoptimize,
-        aoptimize_text,
-        evaluate,
-        optimize,
-        optimize_text,
-    )
+    from burnish.projects.evaluate_call import aevaluate, evaluate
     from burnish.projects.measurements import Evaluated
+    from burnish.projects.optimize_call import aoptimize, aoptimize_text, optimize, optimize_text
     from burnish.projects.result import Result
     from burnish.runs.case_work import CasePolicy
     from burnish.runs.driver import Ending
@@ -110,15 +104,9 @@ _HOMES = {
     ),
     "core.trials": ("SplitResult", "Trial"),
     "journal.limits": ("Budget",),
-    "projects.calls": (
-        "aevaluate",
-        "aoptimize",
-        "aoptimize_text",
-        "evaluate",
-        "optimize",
-        "optimize_text",
-    ),
+    "projects.evaluate_call": ("aevaluate", "evaluate"),
     "projects.measurements": ("Evaluated",),
+    "projects.optimize_call": ("aoptimize", "aoptimize_text", "optimize", "optimize_text"),
     "projects.result": ("Result",),
     "runs.driver": ("Ending",),
     "runs.evaluation": ("CasePolicy",),

@@ -105,7 +105,7 @@ class PytestEvaluator:
         return self.request.path.parent / cases
 
     def _measured(self, agent: Any, settings: dict[str, Any]) -> "Evaluated":
-        from burnish.projects.calls import MeasureOptions, measurement_of
+        from burnish.projects.evaluate_call import MeasureOptions, measurement_of
         from burnish.projects.measurements import measured
         from burnish.system.shutdown import run_to_end
 

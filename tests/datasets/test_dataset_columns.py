@@ -316,7 +316,7 @@ def test_columns_of_rows_are_named() -> None:
     ("rows", "words"),
     [
         ({"train": [], "test": []}, "this is one mapping — pass a list of rows, or one of 'train'"),
-        (["a text"], r"cases \[0\]: expected a mapping, found 'a text'"),
+        (["a text"], r"cases\[0\]: expected a row or a pair, found 'a text'"),
         ([{"input": "a", "image": object()}], r"cases \[0\]: this value cannot be kept as JSON"),
         ([{"Nr": 1}], "no column is plainly the question"),
     ],

@@ -6,8 +6,8 @@ import pytest
 
 from burnish import Case, evaluate
 from burnish.core.errors import ConfigError
-from burnish.projects.calls import measurement_of
 from burnish.projects.dialects import Flags
+from burnish.projects.evaluate_call import measurement_of
 from burnish.projects.measurements import load_measurement
 from tests.projects.graph.graph_world import write_world as write_graph
 

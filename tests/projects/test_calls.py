@@ -5,13 +5,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, assert_type
 
+import pydantic_ai
 import pytest
 
 import burnish
 from burnish import Case, Evaluated, Result, aoptimize, evaluate, optimize, optimize_text
-from burnish.core.errors import ConfigError, NotImproved, ResumeRefused, WrongArgument
+from burnish.core.errors import (
+    ConfigError,
+    NotImproved,
+    ProposerFailed,
+    ResumeRefused,
+    WrongArgument,
+)
 from burnish.models.factory import Models
-from burnish.projects.calls import budget_keys
+from burnish.projects.call_arguments import budget_keys
+from burnish.projects.call_errors import CallWords
 from burnish.system.code_hash import code_hash
 from burnish.targets.callables.texts import unit_score
 from burnish.testing import ScriptedBackend, reflection_world
@@ -184,16 +192,20 @@ def paid_agent(question: str, instructions: str) -> str:
 
 SETUP = reflection_world.setup()
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"metrc": exact}, "no argument 'metrc': did you mean 'metric'"),
+    ({"metrc": exact}, "no argument 'metrc' — did you mean 'metric'"),
     ({"texts": ["Answer."]}, "cases are passed by name: cases="),
     ({"texts": Path("prompt.md")}, "expected a text, or texts by name"),
     ({"texts": None}, "there is nothing that may be rewritten"),
     ({"texts": {}}, "there is no text"),
+    ({"texts": " "}, "the text is empty"),
     ({"texts": {"instructions": 3}}, "each must be a text with a name"),
     ({"texts": {"instruction": "Answer."}}, "did you mean 'instructions'"),
-    ({"agent": 7}, "cannot be optimised"),
+    ({"agent": 7}, "cannot be called"),
     ({"cases": None}, "there are no cases"),
     ({"cases": 7}, "expected rows or a file, found int"),
+    ({"cases": []}, "there are no rows"),
+    ({"cases": ["2 + 2"]}, r"cases\[0\]: expected a row or a pair, found '2 \+ 2'"),
+    ({"cases": [("2 + 2", "4", "easy")]}, r"cases\[0\]: expected a row or a pair, found tuple"),
     ({"cases": ROWS, "train": ROWS}, "pass cases, or train, not both"),
     ({"cases": None, "train": ROWS}, "there is no holdout"),
     ({"cases": ROWS[:1]}, "too few to divide"),
@@ -201,7 +213,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cases": [{"inptu": "?"}] * 50}, "no column is plainly the question"),
     ({"metric": None}, "nothing says how good an answer is"),
     ({"metric": 7}, "expected a function or a name, found int"),
-    ({"metric": "eqality"}, "there is no such metric"),
+    ({"metric": "eqality"}, "did you mean 'equality'"),
+    ({"metric": "faithfulness"}, 'name one: judge="openai:gpt-5-mini"'),
+    ({"metric": "faithfulness", "judge": rewrite}, "expected a model's name, .* found a function"),
     ({"metric": lambda gold, pred: gold == pred}, "asks for 'gold', which is not known"),
     ({"reflector": 7}, "expected a model's name or a function"),
     ({"reflector": "gpt-5"}, "not a reference to a model"),
@@ -209,10 +223,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"budget": "2 dollars"}, "is no budget"),
     ({"budget": 0}, "is no budget"),
     ({"budget": 5}, "cannot finish one round"),
+    ({"budget": "$2"}, 'limit runs of cases, or time: budget=300, or budget="30 min"'),
+    ({"seed": "7"}, "seed: expected a whole number, found '7'"),
+    ({"concurrency": 0}, "concurrency: expected a whole number from 1, found 0"),
+    ({"folder": 7}, "folder: expected a path, found 7"),
+    ({"folder": __file__}, "exists already\nname another folder$"),
+    ({"progress": "no"}, "progress: expected True or False, found 'no'"),
+    ({"models": {"openai": never}}, "models: expected"),
     ({"goal": "best"}, "unknown goal 'best'"),
-    ({"strategy": "atuo"}, "atuo"),
+    ({"strategy": "atuo"}, "did you mean 'auto'"),
+    ({"strategy": "measure"}, r"burnish\.evaluate\(…\) measures"),
     ({"agent": SETUP}, "a Setup says this itself"),
-    ({"agent": "agent.yaml"}, "is a file, which has its own texts"),
+    ({"agent": __file__}, "is a file, which has its own texts"),
+    ({"agent": "answer"}, "there is no file answer — pass a function"),
 ]
 
 
@@ -221,8 +244,84 @@ def test_a_wrong_argument_is_one_clear_error(
     changes: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("BURNISH_HOME", str(tmp_path / "home"))
-    with pytest.raises((ConfigError, TypeError, burnish.BurnishError), match=words):
+    with pytest.raises(burnish.BurnishError, match=words) as raised:
         run(**{"agent": paid_agent, "reflector": never, **changes})
+    assert "--" not in str(raised.value)
+
+
+WRONG_MEASUREMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"reflector": never}, "evaluate\\(\\) has no argument 'reflector'"),
+    ({"texts": None}, "no value is known for its parameter instructions .* pass its texts"),
+    ({"cases": None}, "cases: there are none"),
+    ({"cases": []}, "there are no rows"),
+    ({"metric": None}, "nothing says how good an answer is"),
+    ({"metric": "relevance"}, 'name one: judge="openai:gpt-5-mini"'),
+    ({"repeats": 0}, "repeats: expected a whole number from 1, found 0"),
+    ({"policy": 7}, "policy: expected a burnish.CasePolicy"),
+    ({"budget": "$2"}, "limit runs of cases, or time"),
+    ({"user_simulator": never}, "user_simulator: expected a model's name"),
+    (
+        {"cases": [{"input": "hi", "scenario": {"plan": "ask"}}]},
+        'set a model to simulate it: user_simulator="openai',
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), WRONG_MEASUREMENTS)
+def test_a_wrong_measurement_is_one_clear_error(changes: dict[str, Any], words: str) -> None:
+    arguments: dict[str, Any] = {"texts": START, "cases": ROWS, "metric": exact, **changes}
+    with pytest.raises(burnish.BurnishError, match=words) as raised:
+        evaluate(paid_agent, **arguments)
+    assert "--" not in str(raised.value)
+
+
+def test_arguments_by_position_are_the_agent_and_its_texts() -> None:
+    call: Any = optimize
+    with pytest.raises(TypeError, match="too many positional arguments — all but the first two"):
+        call(paid_agent, START, ROWS)
+    with pytest.raises(TypeError, match="missing a required argument: 'agent'"):
+        call()
+
+
+def test_an_agent_of_a_framework_without_a_model_names_the_keyword() -> None:
+    agent = pydantic_ai.Agent(system_prompt="Answer.")
+    with pytest.raises(ConfigError, match=r'name one: reflector="openai:gpt-5-mini"$'):
+        optimize(agent, cases=ROWS, metric=exact, progress=False)
+
+
+def test_a_reflector_that_answers_nothing_ends_in_words_of_the_call() -> None:
+    with pytest.raises(ProposerFailed, match=r"call it again with another folder$"):
+        run(reflector=lambda messages: "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("resume the run (`burnish runs resume a-1`)", "make the same call with folder='runs/a'"),
+        ("restore it, or fork it with --fork: the new run marks its test as spent", "restore it, "
+         "or call it again with another folder"),
+        ("give a price, or use --goal faster", 'give a price, or use goal="faster"'),
+        ("the agent said: unknown option --verbose", "the agent said: unknown option --verbose"),
+    ],
+)  # fmt: skip
+def test_what_the_command_line_would_be_told(text: str, words: str) -> None:
+    in_words = CallWords()
+    in_words.folder = Path("runs/a")
+    assert in_words(text).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"cases": ROWS[1:]}, "cases"), ({"texts": {"instructions": "?"}}, "texts")],
+)
+def test_a_measurement_of_another_call_is_refused(
+    tmp_path: Path, changes: dict[str, Any], word: str
+) -> None:
+    arguments: dict[str, Any] = {"texts": START, "cases": ROWS, "metric": exact}
+    evaluate(add, **arguments, folder=tmp_path / "run")
+    with pytest.raises(ResumeRefused, match=rf"another .*{word}") as raised:
+        evaluate(add, **{**arguments, **changes}, folder=tmp_path / "run")
+    assert "--" not in str(raised.value)
 
 
 def test_a_parameter_that_nothing_is_known_for() -> None:

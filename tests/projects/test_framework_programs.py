@@ -156,7 +156,7 @@ def test_a_role_needs_a_model_where_that_of_the_agent_cannot_be_told(
 
 
 def test_what_is_no_agent_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"builtins\.dict cannot be optimised"):
+    with pytest.raises(ConfigError, match=r"builtins\.dict cannot be called"):
         optimize({}, cases="cases.csv")
 
 

@@ -97,7 +97,7 @@ class TestKernel:
         assert "best score" in cell.outputs[-1]
 
     async def test_what_fails_is_raised_in_the_cell(self, cell: Cell, tmp_path: Path) -> None:
-        with pytest.raises(BurnishError, match="cannot be optimised"):
+        with pytest.raises(BurnishError, match="cannot be called"):
             optimize({}, folder=tmp_path / "run")
         assert cell.outputs == []
 

@@ -34,7 +34,8 @@ from burnish.metrics.judges import MetricMaking
 from burnish.metrics.turns import EPSILON
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
-from burnish.projects.calls import MeasureOptions, measurement_of, reference_of
+from burnish.projects.call_arguments import reference_of
+from burnish.projects.evaluate_call import MeasureOptions, measurement_of
 from burnish.projects.evaluation_setup import player_for
 from burnish.projects.measurements import (
     Evaluated,

@@ -34,7 +34,7 @@ BurnishError
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 from burnish.core.money import NOTHING, Spend
@@ -61,6 +61,11 @@ class BurnishError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Say it in other words, for another door than the one it was written for."""
+        self.message, self.remedy = change(self.message), change(self.remedy)
+        self.args = (self.message,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +127,18 @@ class ConfigError(BurnishError):
     def __init__(self, problems: Sequence[Problem], *, remedy: str = "") -> None:
         self.problems = _shortened(problems)
         super().__init__("\n".join(map(str, self.problems)), remedy=remedy)
+
+    def reword(self, change: Callable[[str], str]) -> None:
+        super().reword(change)
+        self.problems = tuple(
+            replace(
+                each,
+                where=change(each.where),
+                message=change(each.message),
+                remedy=change(each.remedy),
+            )
+            for each in self.problems
+        )
 
     @classmethod
     def of(cls, where: str, message: str, remedy: str = "") -> Self:

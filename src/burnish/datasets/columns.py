@@ -494,10 +494,9 @@ def cases_of_rows(
     Raises ConfigError with all problems.
     """
     complaints = Complaints(source=source)
-    given = [*_rows_of(rows, source)]
     held = [
-        _Row(values=each if isinstance(each, Case) else _row(each), at=(number,))
-        for number, each in enumerate(given)
+        _Row(values=each if isinstance(each, Case) else _row(each, source, number), at=(number,))
+        for number, each in enumerate(_rows_of(rows, source))
     ]
     held = [row for row in held if not isinstance(row.values, dict) or row.is_json(complaints)]
     return _read_rows(held, complaints, "jsonl", input, expected)
@@ -517,12 +516,17 @@ def _rows_of(given: Iterable[object], source: str) -> Iterable[object]:
     return given
 
 
-def _row(value: Any) -> Json:
+def _row(value: Any, source: str, number: int) -> Json:
     """A row of a program as a file has it; a pair is an input with its answer."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, list | tuple) and len(pair := cast("Sequence[object]", value)) == 2:
         value = dict(zip(("input", "expected"), pair, strict=True))
+    if not isinstance(value, Mapping):
+        remedy = 'such as {"input": "2 + 2", "expected": "4"}, or ("2 + 2", "4")'
+        found = repr(shorten(value, 80)) if isinstance(value, str) else type(value).__name__
+        message = f"expected a row or a pair, found {found}"
+        raise ConfigError.of(f"{source}[{number}]", message, remedy)
     return _plain(value)
 
 

@@ -15,6 +15,7 @@ from burnish.core.protocols import Effects
 from burnish.metrics.turns import Exchange, TurnMetric, Verdict
 from burnish.system.code_hash import code_hash
 from burnish.system.config import near
+from burnish.system.user_code import function_name
 
 _OFFERED: Mapping[str, Callable[[Exchange], Any]] = {
     "output": lambda turn: turn.reply if turn.data is None else turn.data,
@@ -39,7 +40,7 @@ class FunctionMetric(TurnMetric):
     @classmethod
     def of(cls, function: Callable[..., Any], name: str = "") -> "FunctionMetric":
         """The metric; raises WrongArgument for parameters that nothing is known for."""
-        own = name_of(function).replace("<lambda>", "metric")
+        own = function_name(function).replace("<lambda>", "metric")
         try:
             parameters = inspect.signature(function).parameters
         except (TypeError, ValueError):
@@ -89,12 +90,6 @@ class FunctionMetric(TurnMetric):
             )
         passed = bool(answer) if is_boolean(answer) else None
         return Verdict(value=value, passed=passed, reason=str(reason or ""))
-
-
-def name_of(function: Any) -> str:
-    """The name of a function, of what a partial one calls, or of an object's class."""
-    inner: Any = function.func if isinstance(function, partial) else function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

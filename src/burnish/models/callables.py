@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from burnish.journal.executors import is_infrastructure, status_of
@@ -11,6 +10,7 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.errors import ModelRefused, ModelUnavailable
 from burnish.models.references import ModelRef
 from burnish.system.code_hash import code_hash
+from burnish.system.user_code import function_name
 
 PROVIDER = "python"
 """The provider of models that are functions of a program."""
@@ -18,9 +18,7 @@ PROVIDER = "python"
 
 def reference_to(function: Callable[..., Any]) -> ModelRef:
     """The name of a function as a model."""
-    inner: Any = function.func if isinstance(function, partial) else function  # pyright: ignore[reportUnknownMemberType]
-    name = getattr(inner, "__name__", type(inner).__name__)
-    return ModelRef(provider=PROVIDER, name=name)
+    return ModelRef(provider=PROVIDER, name=function_name(function))
 
 
 class CallableBackend:

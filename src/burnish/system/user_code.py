@@ -102,6 +102,13 @@ def _installing(error: BaseException, module_name: str) -> str:
     return f"install the package that has the module '{root}' in the environment of burnish"
 
 
+def function_name(function: Any) -> str:
+    """The name of a function, of what a partial one calls, or of an object's class."""
+    while isinstance(function, partial):
+        function = cast("Any", function).func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
 def is_standard(reference: str) -> bool:
     """Whether a reference names a module of the standard library."""
     return reference.partition(":")[0].partition(".")[0] in sys.stdlib_module_names

@@ -30,7 +30,7 @@ from burnish.models.chat import ChatReply, ChatRequest, ModelClient
 from burnish.models.errors import ModelRejected, ModelUnavailable
 from burnish.models.factory import Models, ModelUse
 from burnish.models.references import ModelRef, ModelSettings
-from burnish.projects.calls import MeasureOptions, measured_target, reference_of
+from burnish.projects.call_arguments import reference_of, target_of
 from burnish.projects.evaluation_setup import unfit_cases
 from burnish.projects.measurements import threshold_of
 from burnish.system import write_atomic
@@ -540,5 +540,5 @@ class _Loading:
     def _taught(self, metrics: Sequence[Metric]) -> tuple[Metric, ...]:
         if self._request.teacher is None:
             return tuple(metrics)
-        teacher = measured_target(self._request.teacher, None, (), MeasureOptions(), self._models)
+        teacher = target_of(self._request.teacher, None)
         return tuple(_TaughtMetric(metric=metric, teacher=teacher) for metric in metrics)

@@ -31,7 +31,7 @@ from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef, ModelSettings
 from burnish.models.roles import RolePrompt, in_force
-from burnish.projects.calls import reference_of
+from burnish.projects.call_arguments import reference_of
 from burnish.runs.plugins import reached
 from burnish.strategies.backprop import prompts
 from burnish.strategies.backprop.packets import Severity, shown_value

@@ -15,8 +15,9 @@ from burnish.core.evaluations import Score
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Description, Effects, Receipt
 from burnish.core.surfaces import Candidate, Origin, Surface, TextSurface
-from burnish.metrics.functions import as_number, name_of
+from burnish.metrics.functions import as_number
 from burnish.system.code_hash import code_hash
+from burnish.system.user_code import function_name
 from burnish.targets.callables.programs import CallableTarget
 from burnish.targets.callables.target import CallingTarget, Reply
 from burnish.targets.user_code import is_async
@@ -46,7 +47,7 @@ class ScoredText(CallingTarget):
             inspect.signature(score).bind(*([text, None] if given else [text]))
         except (TypeError, ValueError):
             takes = "text and the case" if given else "text alone"
-            message = f"{name_of(score)}() cannot be called with the {takes}"
+            message = f"{function_name(score)}() cannot be called with the {takes}"
             remedy = "write score(text, case) with cases, and score(text) without"
             raise WrongArgument.of("score", message, remedy) from None
         return cls(text=text, score=score, given=given)
@@ -58,7 +59,7 @@ class ScoredText(CallingTarget):
     @property
     def call(self) -> str:
         """Where the function is, for who looks for the text near it."""
-        return f"{getattr(self.score, '__module__', '')}:{name_of(self.score)}"
+        return f"{getattr(self.score, '__module__', '')}:{function_name(self.score)}"
 
     @property
     def surfaces(self) -> Sequence[Surface]:
@@ -100,7 +101,7 @@ class ScoredText(CallingTarget):
             return self._read(await self.score(*passed))
 
         agent = awaited if is_async(self.score) else scored
-        return CallableTarget(agent=agent, name=name_of(self.score), usd_per_call=0.0)
+        return CallableTarget(agent=agent, name=function_name(self.score), usd_per_call=0.0)
 
     def export(self, candidate: Candidate, home: Path) -> Mapping[str, bytes]:
         del home
@@ -113,7 +114,7 @@ class ScoredText(CallingTarget):
         number, feedback = as_number(given[0]), str(given[1] or "")
         if number is None:
             raise ConfigError.of(
-                name_of(self.score),
+                function_name(self.score),
                 f"it gave {type(given[0]).__name__} instead of a finite number",
                 "return a number, higher is better, or a number and feedback in words",
             )
