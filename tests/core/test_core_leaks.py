@@ -169,9 +169,3 @@ def test_code_is_given_away_by_longer_runs_only() -> None:
     watch = held_file(" ".join(words), run=CODE_RUN)
     assert watch.leaked(" ".join(words[: CODE_RUN - 1])) is None
     assert watch.leaked(" ".join(words[3 : CODE_RUN + 3])) == "held/cases.json"
-
-
-def test_older_runs_leave_out_records_and_newer_ones_show_them() -> None:
-    data = Dataset(train=(asked(0, "x"),), holdout=(Case.single(LETTER, name="h"),))
-    assert not LeakWatch(data, drops=True).shows(LETTER)
-    assert LeakWatch(data).shows(LETTER)

@@ -523,7 +523,7 @@ async def test_the_results_reach_no_decision(tmp_path: Path) -> None:
     assert {row.kind for row in rows} == {"run", "score"}
 
 
-async def test_an_older_run_is_not_measured_again(tmp_path: Path) -> None:
+async def test_a_run_that_began_without_it_is_not_measured_again(tmp_path: Path) -> None:
     coin = Coin(rates=helpful)
     folder = tmp_path / "run"
     await driven(setup_of(coin, count=3, confirm=False), folder)

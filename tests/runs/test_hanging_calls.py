@@ -134,17 +134,6 @@ async def test_a_time_limit_that_is_set_replaces_the_usual_one(tmp_path: Path) -
     assert only_result(found, "t0").scores[0].value == 1
 
 
-async def test_a_run_from_before_the_limit_goes_on_without_one(tmp_path: Path) -> None:
-    first = small(steps=add_letters, budget=Budget(max_trials=1))
-    await driven(first, tmp_path / "run")
-    _set_call_limit(tmp_path / "run", None)
-    again = small(steps=add_letters, budget=Budget(max_trials=2))
-    ending = await driven(again, tmp_path / "run")
-    assert ending.reason.code == "max_trials"
-    assert ending.spent.calls == 3 * len(TRAIN)
-    assert Header.read(tmp_path / "run").call_limit is None
-
-
 @pytest.mark.parametrize("way", ["stop_file", "signal"])
 async def test_a_hanging_call_does_not_keep_a_run_from_stopping(tmp_path: Path, way: str) -> None:
     folder = tmp_path / "run"

@@ -14,11 +14,11 @@ from burnish.core.leaks import WITHHELD, HeldText, HeldTexts
 from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate
 from burnish.core.trials import SplitResult, Trial
-from burnish.runs.directory import Header, RunRecord
+from burnish.runs.directory import RunRecord
 from burnish.runs.events import TextWithheld, Warned, read_all
 from burnish.runs.report_sections import headline
 from burnish.runs.run import Run
-from burnish.runs.setup import Setup, start
+from burnish.runs.setup import Setup
 from burnish.testing import ScriptedRole, ScriptedTarget
 from burnish.testing.doubles import FreeMetric
 from tests.runs.small import Plan, driven, longer, small
@@ -128,15 +128,6 @@ async def test_a_strategy_that_shows_holdout_itself_is_stopped(tmp_path: Path) -
     with pytest.raises(HoldoutLeak, match="'lamp'"):
         await driven(setup, tmp_path / "run")
     assert critic.seen == []
-
-
-async def test_an_older_run_still_raises(tmp_path: Path) -> None:
-    """Its journal has requests without these records: it must not ask anything else."""
-    critic, folder = Critic(), tmp_path / "run"
-    await start(made(critic, agent=parrot), folder=folder).close()
-    replace(Header.read(folder), withholds=False).write(folder)
-    with pytest.raises(HoldoutLeak, match="'lamp'"):
-        await driven(made(critic, agent=parrot), folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Textual phases: what critic and applier are told, what counts, and how they end."""
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +17,8 @@ from burnish.core.protocols import Effects
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.journal.limits import Budget
 from burnish.projects.agent.axes import TextAxis
-from burnish.runs.directory import Header, RunRecord
-from burnish.runs.setup import Setup, start
+from burnish.runs.directory import RunRecord
+from burnish.runs.setup import Setup
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import (
     CoordinateSettings,
@@ -341,18 +340,6 @@ def test_what_an_agent_says_of_holdout_reaches_no_proposer_and_ends_nothing(tmp_
     assert all("case q1" in r.failing_traces for r in roles.critiques)
     assert all(f"replied: {WITHHELD}" in r.failing_traces for r in roles.critiques)
     assert not any(SECRET in str(r) for r in roles.critiques)
-
-
-def test_in_older_runs_the_phase_ends_where_no_failure_may_be_shown(tmp_path: Path) -> None:
-    def respond(candidate: Candidate, case: Case, draw: int) -> str:
-        return SECRET
-
-    setup, folder = made(talk(), respond), tmp_path / "run"
-    hidden = (Case.single("where is it?", SECRET, name="h0"),)
-    setup = replace(setup, dataset=replace(setup.dataset, holdout=hidden))
-    asyncio.run(start(setup, folder=folder).close())
-    replace(Header.read(folder), withholds=False).write(folder)
-    assert driven(setup, folder).ends() == {(1, "textual"): "failures_not_to_show"}
 
 
 def test_a_text_that_holds_holdout_text_is_never_sent(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from burnish.core.cases import (
     Case,
-    Dataset,
     Failure,
     FailureKind,
     Outcome,
@@ -16,7 +15,6 @@ from burnish.core.cases import (
 )
 from burnish.core.content import Json
 from burnish.core.evaluations import CaseResult, Evaluation, Score
-from burnish.core.leaks import LeakWatch
 from burnish.strategies.partial_evaluations import Reply, SearchMemory
 from burnish.strategies.reflective.reflection import MOST_IN_ALL, RecordWriter, worst_runs
 from tests.strategies.reflective_parts import ONE, result
@@ -28,16 +26,14 @@ WEATHER = Case(
         Turn(input="And tomorrow?", expected=None),
     ),
 )
-SECRET = Case.single("What will the gate number of flight 0937 be?", "gate twenty-two", name="held")
 
 
-def recorder(*cases: Case, drops: bool = False) -> RecordWriter:
+def recorder(*cases: Case) -> RecordWriter:
     train = cases or (WEATHER,)
     return RecordWriter(
         cases={case.id: case for case in train},
         objective=ONE,
         thresholds={"m": 1.0},
-        secrets=LeakWatch(Dataset(train=train, holdout=(SECRET,)), drops=drops),
     )
 
 
@@ -125,14 +121,6 @@ def test_a_long_text_loses_its_middle() -> None:
     assert len(text) < 2500
     assert "begin" in text
     assert text.rstrip().endswith(" end") or " end\n" in text
-
-
-def test_in_older_runs_what_a_holdout_case_says_is_left_out_and_counted() -> None:
-    leaking = said("I was once asked: What will the gate number of flight 0937 be?")
-    records, left_out = recorder(drops=True).records([leaking, said("fine")], {})
-    assert left_out == 1
-    assert "0937" not in records
-    assert "fine" in records
 
 
 def test_what_has_no_room_is_left_out_and_counted_but_never_everything() -> None:

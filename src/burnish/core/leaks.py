@@ -74,11 +74,7 @@ class LeakWatch:
     or more, and every ten words in a row. What a train case says too, or is a label, is not.
     """
 
-    def __init__(
-        self, dataset: Dataset, *, held: HeldTexts | None = None, drops: bool = False
-    ) -> None:
-        """`drops` is the rule of runs before text was withheld: a record is shown or left out."""
-        self.drops = drops
+    def __init__(self, dataset: Dataset, *, held: HeldTexts | None = None) -> None:
         held = held or HeldTexts()
         self._secrets: dict[_Words, str] = {}
         """Runs of words that are secret, each with the name of its case or file."""
@@ -93,14 +89,14 @@ class LeakWatch:
         # A prompt may list every label of a classifier. Longer answers that recur stay secret.
         labels = {label for label in labels_of(everyone) if _LABEL.fullmatch(label)}
         for case in (*dataset.holdout, *dataset.test):
-            for text in _texts(case, all_of_it=not self.drops):
+            for text in _texts(case):
                 if squeeze(text) not in labels:
                     self._secrets |= dict.fromkeys(_pieces(text), case.id)
         for each in held.secret:
             pieces = _pieces(each.text) if each.run is None else _stretches(each.text, each.run)
             self._secrets |= dict.fromkeys(pieces, each.name)
         self._lengths = self._by_first_word()
-        shown = (text for case in dataset.train for text in _texts(case, all_of_it=not self.drops))
+        shown = (text for case in dataset.train for text in _texts(case))
         public = {run for text in (*shown, *held.public) for run, _ in self._hits(_words(text))}
         for run in public:
             del self._secrets[run]
@@ -118,10 +114,6 @@ class LeakWatch:
     def leaks(self, value: Json) -> tuple[str, ...]:
         """All of them."""
         return tuple(dict.fromkeys(self._names_in(value)))
-
-    def shows(self, value: Json) -> bool:
-        """Whether a record may be part of a request; what is secret in it is withheld later."""
-        return not self.drops or self.leaked(value) is None
 
     def withhold(self, value: _Value) -> _Value:
         """The same value with a marker in place of held-out text, wherever a string has it."""
@@ -166,14 +158,13 @@ class LeakWatch:
         return {word: sorted(sizes, reverse=True) for word, sizes in lengths.items()}
 
 
-def _texts(case: Case, *, all_of_it: bool) -> Iterator[str]:
+def _texts(case: Case) -> Iterator[str]:
     for turn in case.turns:
         yield turn.input
         yield turn.expected or ""
-    if all_of_it:
-        yield from (message.content for message in case.history if message.role == "user")
-        if case.scenario is not None:
-            yield case.scenario.plan
+    yield from (message.content for message in case.history if message.role == "user")
+    if case.scenario is not None:
+        yield case.scenario.plan
 
 
 def _pieces(text: str) -> Iterator[_Words]:

@@ -62,7 +62,7 @@ from burnish.system.redaction import Shapes
 NAME = "run.json"
 AFTER_SEARCH = 2**31 - 1
 """In place of a trial, for effects of a winner that is measured again."""
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,20 +98,16 @@ class Header:
     """The number of cases in each split."""
     forked_from: str = ""
     call_limit: float | None = None
-    """Seconds for one call of a Python function if no time limit is set; None in runs from before
-    there was such a limit."""
+    """Seconds for one call of a Python function if no time limit is set."""
     confirm: bool = False
-    """Whether the winner is measured again at the end; False in runs from before there was that."""
-    withholds: bool = False
-    """Whether held-out text is withheld from requests; runs from before left out whole records."""
+    """Whether the winner is measured again at the end."""
     steering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What people may send to it, each with the surfaces that it may name; empty if nothing, and
     in runs from before there was that."""
     sealed_test: str = "unread"
     """`spent` if the run that this one was forked from had read it."""
-    redact: Shapes = "earlier"
-    """What is removed from the files of the run; `earlier` in runs from before there was a choice,
-    which must be replayed as they were stored."""
+    redact: Shapes = "known-keys"
+    """What is removed from the files of the run."""
     audit: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Fields that are written for readers, at the top of run.json; they are not read again."""
 
@@ -126,12 +122,13 @@ class Header:
 
     @classmethod
     def read(cls, folder: Path) -> "Header":
-        """Read run.json, also of earlier schemas."""
+        """Read run.json."""
         try:
             header = codec(Header).decode(from_json(read_bytes(folder / NAME)))
-            if header.schema > _SCHEMA:
+            if header.schema != _SCHEMA:
                 raise JournalTrouble(
-                    f"{folder / NAME} was written by a newer burnish", remedy="upgrade burnish"
+                    f"{folder / NAME} was written by another version of burnish",
+                    remedy="read it with that version, or start a new run",
                 )
         except ValueError as error:
             raise JournalTrouble(

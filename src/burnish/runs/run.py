@@ -153,9 +153,6 @@ class Run:
     @cached_property
     def secrets(self) -> LeakWatch:
         """Text that no proposer may see."""
-        # Older runs left out whole records, and must ask the same again when they are resumed.
-        if not self.directory.header.withholds:
-            return LeakWatch(self.setup.dataset, drops=True)
         return self.setup.leak_watch
 
     @cached_property

@@ -377,7 +377,6 @@ def _begin(
         forked_from=forked_from,
         call_limit=CALL_LIMIT,
         confirm=setup.confirm,
-        withholds=True,
         steering=_steerable(setup),
         sealed_test=sealed_test,
         redact=setup.redact,

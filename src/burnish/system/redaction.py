@@ -18,9 +18,9 @@ from burnish.system.user_code import replace_all
 from burnish.system.variables import LEAST_SECRET
 
 MARKER = "[redacted]"
-Shapes: TypeAlias = Literal["known-keys", "own-secrets", "earlier"]
-"""What is removed besides the values of secrets: whatever looks like one, nothing (`own-secrets`),
-or what did so before the keys of services were known (`earlier`, for runs from that time)."""
+Shapes: TypeAlias = Literal["known-keys", "own-secrets"]
+"""What is removed besides the values of secrets: whatever looks like one, or nothing
+(`own-secrets`)."""
 
 _WORD = r"(?-i:[A-Z]{1,15}|[A-Za-z]?[a-z]{0,14})"
 _PROSE = rf"{_WORD}(?:[-/.]{_WORD})*+(?![\w~+/=-])"
@@ -139,13 +139,13 @@ def _written_forms(secret: str) -> Iterator[str]:
     yield from _base64_forms(raw)
 
 
-def _without_shapes(text: str, *, known_keys: bool, spared: str) -> str:
+def _without_shapes(text: str, *, spared: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         secret = match[0].removeprefix(match[1])
         is_spared = spared and secret.rstrip(".-_") in spared
         return match[0] if is_spared else f"{match[1]}{MARKER}"
 
-    if known_keys and _may_have_keys(text):
+    if _may_have_keys(text):
         text = _replace_keys(text, replaced)
     lowered = text.lower()
     if not _has(lowered, _CUES):
@@ -207,12 +207,11 @@ class Redactor:
         """The text without secrets; idempotent. What looks like one and is in `spared` stays."""
         if self.shapes == "own-secrets":
             return self.without_known(value)
-        known_keys = self.shapes == "known-keys"
         # What is left after a replacement may have become a shape of its own. Each round takes
         # characters away and never touches a marker, so there is a last one.
         while True:
             known = self.without_known(value)
-            redacted = _without_shapes(known, known_keys=known_keys, spared=spared)
+            redacted = _without_shapes(known, spared=spared)
             if redacted == value:
                 return value
             value = redacted
@@ -227,11 +226,7 @@ class Redactor:
         if self.shapes == "own-secrets":
             return True
         lowered = document.lower()
-        return not (
-            (self.shapes == "known-keys" and _may_have_keys(document))
-            or _has(lowered, _CUES)
-            or _names_a_secret(lowered)
-        )
+        return not (_may_have_keys(document) or _has(lowered, _CUES) or _names_a_secret(lowered))
 
     def json(self, value: JsonValue, *, spared: str = "") -> JsonValue:
         """Redact every string in a JSON value, including keys."""

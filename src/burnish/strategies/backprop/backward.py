@@ -57,10 +57,6 @@ async def ask_each(
 async def _ask_one(
     run: Run, role: Role[_Request, _Answer], request: _Request, *, draw: int
 ) -> Asked[_Answer]:
-    """The reply; in older runs, a request that would show held-out text was not sent."""
-    if run.secrets.drops and (case := run.secrets.leaked(role.encode(request))) is not None:
-        why = f"not asked: it would show text of case '{case}', which no proposer may see"
-        return Asked(answer=None, proposal=Proposal(role=role.name, error=why))
     (reply,) = await run.ask_together(role, [request], draw=draw)
     return reply
 

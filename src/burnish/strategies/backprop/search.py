@@ -207,7 +207,7 @@ class Search:
         self._run = run
         self._settings = settings
         self._watch = watch
-        self._rejected = RejectedPatches(secrets=run.secrets)
+        self._rejected = RejectedPatches()
         self._judge = _Judge(run, settings)
         self._learner = Learner(
             run, settings, backwarder, aggregator, targets=targets, structure=structure

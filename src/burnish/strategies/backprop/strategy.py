@@ -129,7 +129,7 @@ class BackpropProposer:
     def __init__(self, run: Run, *, strategy: Backprop) -> None:
         structure = run.target.structure if isinstance(run.target, Structured) else None
         self._run = run
-        self._rejected = RejectedPatches(secrets=run.secrets)
+        self._rejected = RejectedPatches()
         self._learner = Learner(
             run,
             strategy.settings,

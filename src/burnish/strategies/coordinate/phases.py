@@ -514,9 +514,7 @@ class TextualPhase(Phase):
     def nothing_left(self, incumbent: Incumbent) -> str:
         if not self._texts:
             return PINNED
-        if self._traces(incumbent):
-            return ""
-        return "failures_not_to_show" if with_room(incumbent.train, self.metrics) else "no_failures"
+        return "" if with_room(incumbent.train, self.metrics) else "no_failures"
 
     def need(self, incumbent: Incumbent) -> Spend:
         critique = self.critic.estimate(self._critique(self._axis, incumbent))
@@ -568,7 +566,7 @@ class TextualPhase(Phase):
 
     def _traces(self, incumbent: Incumbent) -> list[str]:
         failures = with_room(incumbent.train, self.metrics)
-        return trace_texts(failures, self.run.dataset.train, secrets=self.run.secrets)
+        return trace_texts(failures, self.run.dataset.train)
 
     def _edit_request(self, axis: str, incumbent: Incumbent, gradient: str) -> EditRequest:
         surface = self.surfaces[axis]

@@ -39,7 +39,6 @@ ENDS = {
     "dead_axes": "no axis of this phase reaches a request",
     "pinned": "everything of this phase is pinned",
     "no_failures": "no failing case is left to diagnose",
-    "failures_not_to_show": "the remaining failures may not be shown to a critic",
     "nothing_to_gain": "the loss on train is 0",
     "stopped": "the run was stopped",
     "dry_cycle": "a whole cycle brought no gain",

@@ -5,7 +5,6 @@ A candidate is measured on train and, by policy, on holdout; then the gate decid
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import AliasChoices, ConfigDict, Field, GetJsonSchemaHandler, model_validator
@@ -18,7 +17,6 @@ from burnish.core.content import AtLeastOne, NotNegative, Repeats, Share
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation
 from burnish.core.gates import sigma
-from burnish.core.leaks import LeakWatch
 from burnish.core.money import Spend, total
 from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, value_key
 from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, Verdict
@@ -238,13 +236,10 @@ def _has_room(result: CaseResult, metrics: Sequence[str]) -> bool:
     return result.passed(metrics) is False or any(value < 1 - EPSILON for value in present)
 
 
-def trace_texts(
-    results: Sequence[CaseResult], cases: Sequence[Case], *, secrets: LeakWatch
-) -> list[str]:
+def trace_texts(results: Sequence[CaseResult], cases: Sequence[Case]) -> list[str]:
     """Failing runs as the critic reads them, up to ten."""
     by_id = {case.id: case for case in cases}
-    traces = (transcript(result, by_id[result.case]) for result in results)
-    return list(islice((trace for trace in traces if secrets.shows(trace)), 10))
+    return [transcript(result, by_id[result.case]) for result in results[:10]]
 
 
 @dataclass(frozen=True, kw_only=True)

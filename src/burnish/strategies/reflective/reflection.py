@@ -19,7 +19,6 @@ from burnish.core.cases import (
 from burnish.core.content import canonical, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import CaseResult, Evaluation, Objective, Score
-from burnish.core.leaks import LeakWatch
 from burnish.core.money import Spend, total
 from burnish.core.protocols import Role
 from burnish.core.surfaces import NO_LIMIT, Candidate, Origin, TextSurface
@@ -64,7 +63,6 @@ class RecordWriter:
     objective: Objective
     thresholds: Mapping[str, float]
     """By metric, if it has one."""
-    secrets: LeakWatch
 
     def records(
         self, results: Sequence[CaseResult], history: Mapping[str, Sequence[Reply]]
@@ -74,7 +72,7 @@ class RecordWriter:
         for result in results:
             record = self.record(result, history.get(result.case, ()))
             fits = sum(map(len, records)) + len(record) <= MOST_IN_ALL or not records
-            if fits and self.secrets.shows(record):
+            if fits:
                 records.append(record)
         return "\n\n".join(records), len(results) - len(records)
 
@@ -280,7 +278,6 @@ class Proposer:
                 for metric in run.setup.metrics
                 if isinstance(bar := getattr(metric, "threshold", None), float | int)
             },
-            secrets=run.secrets,
         )
         self._labels = closed_labels(run.dataset.train)
         self._form = "" if self._labels else answer_form(run.dataset.train)
@@ -333,8 +330,7 @@ class Proposer:
         if error := next(errors, ""):
             why = f"{why}; with it the agent failed: {_cut(error)}"
         for name, diagnosis in attempt.diagnosis.items():
-            if self._run.secrets.shows(diagnosis):
-                self._memory.rejected[attempt.parent.id, name].append(f"- {diagnosis} → {why}")
+            self._memory.rejected[attempt.parent.id, name].append(f"- {diagnosis} → {why}")
 
     def _prepared(
         self, attempt: ReflectiveAttempt
