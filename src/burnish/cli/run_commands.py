@@ -74,10 +74,8 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the result, trials and costs of a run; with --calls its journal."""
-    from burnish.cli.stored_runs import print_calls, print_run, print_trial, show_old_delegation
+    from burnish.cli.stored_runs import print_calls, print_run, print_trial
 
-    if show_old_delegation(run, as_json=as_json):
-        return
     if calls:
         print_calls(run, trial=trial, as_json=as_json)
     elif trial is not None:

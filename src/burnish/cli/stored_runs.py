@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from textwrap import fill
 
@@ -26,12 +26,6 @@ from burnish.core.formatting import (
     visible_json,
 )
 from burnish.core.money import NOTHING, Spend
-from burnish.delegation.record import is_of_burnish
-from burnish.delegation.refine.gradients import COMPLETION, MANIFEST, mapping, read_json, text
-from burnish.delegation.refine.sessions import SESSIONS, Session, SessionFiles, best_so_far
-from burnish.delegation.refine.sessions import loss_of as loss_of_best
-from burnish.delegation.result import ending_words
-from burnish.delegation.runs import PAGE, outcome
 from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.pages.library import grid_status
@@ -58,9 +52,6 @@ from burnish.runs.directory import (
     known_runs,
     look_into,
     whole_loss,
-)
-from burnish.runs.directory import (
-    NAME as HEADER,
 )
 from burnish.runs.events import Claim
 from burnish.runs.ledger import trial_lines
@@ -456,55 +447,3 @@ def _not_of_grid(folder: Path) -> str:
     remove_stale_temporaries(folder)  # nothing writes here now
     others = sorted(each.name for each in folder.iterdir() if each.name not in GRID_FILES)
     return f"the folder has more in it than the grid: {listed(others)}" if others else ""
-
-
-_NOT_RESUMABLE = "it was started by an earlier version and cannot be resumed"
-
-
-def show_old_delegation(name: str, *, as_json: bool) -> bool:
-    """Show what lies in this folder; False where it is none of these."""
-    folder = Path(name).resolve()
-    if (folder / HEADER).is_file():
-        return False
-    if is_of_burnish(folder):
-        data = mapping(read_json(folder / COMPLETION) or read_json(folder / MANIFEST))
-        lines = _delegation(folder, data)
-    else:
-        sessions = SessionFiles(folder=folder.parent).sessions() if folder.is_dir() else ()
-        session = next((each for each in sessions if each.session_id == folder.name), None)
-        if session is None:
-            return False
-        data, lines = session.to_json(), _refinement(folder, session)
-    if as_json:
-        echo_json(dict(data))
-        return True
-    for line in lines:
-        echo(line)
-    return True
-
-
-def _delegation(folder: Path, data: Mapping[str, Json]) -> Iterator[str]:
-    status, name = text(data.get("status")), in_shell(folder)
-    ending = f"{status}: {ending_words(text(data.get('reason')))}" if status else "not finished"
-    yield f"{text(data.get('run_id')) or folder.name} · delegation · {ending}"
-    if status in ("", "aborted"):
-        yield f"! {_NOT_RESUMABLE}"
-        return
-    yield f"loss     {number(data.get('loss_total'))}"
-    sessions = SessionFiles(folder=folder / SESSIONS).sessions()
-    if sessions:
-        best = best_so_far(folder)
-        result = "" if best is None else f", BEST has loss {number(loss_of_best(best))}"
-        yield f"refined  {counted(len(sessions), 'session')}{result}"
-    yield f"report   {folder / 'RUN_SUMMARY.md'}"
-    yield from (f"         {folder / SESSIONS / each.session_id / PAGE}" for each in sessions)
-    yield f"next     {this_program()} refine {name}"
-
-
-def _refinement(folder: Path, session: Session) -> Iterator[str]:
-    yield f"{session.session_id} · refinement of {session.seed_run_id} · {outcome(session)}"
-    best = f"iteration {session.best_iter}" if session.best_iter else "the seed"
-    yield f"loss     {number(session.seed_loss)} → {number(session.best_loss)}, best is {best}"
-    yield f"report   {folder / PAGE}"
-    if session.unfinished:
-        yield f"! {_NOT_RESUMABLE}"

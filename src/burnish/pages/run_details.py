@@ -145,7 +145,7 @@ def _answered(run: RunRecord, rows: Sequence[TrialRow]) -> Iterator[tuple[str, s
 def _outcome(value: Json) -> Outcome | None:
     try:
         return codec(Outcome).decode(value)
-    except ValueError:  # of an earlier version
+    except ValueError:  # a damaged journal still has a page
         return None
 
 

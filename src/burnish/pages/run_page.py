@@ -264,7 +264,7 @@ def _traces(run: RunRecord) -> Iterator[Trace]:
     with look_into(run.folder) as journal:
         results = [*journal.values({run.baseline.number}, kinds=("run",))]
     for result in results[:_RUNS]:
-        with suppress(ValueError):  # of an earlier version
+        with suppress(ValueError):  # a damaged journal still has a page
             yield codec(Outcome).decode(result.value).trace
 
 

@@ -44,11 +44,6 @@ def described_again(
     drops what should happen at the end of the old one.
     """
     header = Header.read(folder)
-    if not header.project.spec and header.project.kind != "python":
-        raise ResumeRefused(
-            f"run {header.id} was made by an earlier version of burnish, without a description",
-            remedy="start it again; the old run can still be shown and compared",
-        )
     if not header.project.spec:
         raise ResumeRefused(
             f"run {header.id} was started from a Python program",

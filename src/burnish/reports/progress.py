@@ -546,7 +546,7 @@ def _reference(kind: type[Any], definitions: _Schema) -> _Schema:
     adapter = TypeAdapter(kind)
     schema = adapter.json_schema(mode="serialization", ref_template="#/$defs/{model}")
     definitions |= schema.pop("$defs", {})
-    # A field may be left out if it is None, and files of an earlier version may lack it.
+    # A field may be left out if it is None.
     optional: frozenset[str] = getattr(kind, "optional", frozenset())
     schema["required"] = [name for name in schema.get("required", ()) if name not in optional]
     schema["additionalProperties"] = True

@@ -52,8 +52,8 @@ from burnish.system import Redactor, read_text, update_inside
 from burnish.system.redaction import MARKER
 
 OPTIMIZER = "optimizer"
-"""Where `Project.config` keeps the optimizer.json of a run that a program or version 0.1.0 started:
-secrets out, `${VAR}` kept. Other runs keep it in their description."""
+"""Where `Project.config` keeps the optimizer.json of a run that a program started: secrets out,
+`${VAR}` kept. Other runs keep it in their description."""
 
 
 @dataclass(frozen=True, kw_only=True)
