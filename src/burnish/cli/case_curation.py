@@ -30,6 +30,7 @@ from burnish.datasets.labels import (
     Scale,
     forget_stale,
     labelling,
+    person_name,
     shown_parts,
 )
 from burnish.datasets.proposals import Acceptance, source_of, sources_beside
@@ -39,7 +40,6 @@ from burnish.projects.dialects import Flags
 from burnish.projects.growth import CaseKind, Grower, Growth, GrowthOptions
 from burnish.projects.judge_checks import Disagreement, JudgeChecked, prepare_judge_check
 from burnish.reports.terminal import Columns
-from burnish.runs.steering import person_name
 from burnish.system.config import near
 
 _MOST_CHARS = 4_000

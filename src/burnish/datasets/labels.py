@@ -4,6 +4,7 @@ Also replies with their labels, from that file or from a column, for comparing j
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -391,3 +392,11 @@ def _label(labels: tuple[str, ...]) -> bool | float:
     if not 0 <= value <= 1:
         raise ValueError(f"the label '{labels[0]}' is neither pass nor fail nor a number in [0, 1]")
     return value
+
+
+_MOST_NAME = 60
+
+
+def person_name(name: str) -> str:
+    """The name of a person in one line, as files and pages show it."""
+    return " ".join(re.sub(r"[^\w .@+-]", " ", name).split())[:_MOST_NAME] or "somebody"

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from burnish.core.content import short_id
 from burnish.core.errors import BurnishError, ConfigError, RunNotFound
-from burnish.datasets.labels import Labels, LabelShape, Scale, labelling, shown_parts
+from burnish.datasets.labels import Labels, LabelShape, Scale, labelling, person_name, shown_parts
 from burnish.metrics.agreement import RaterPair, rater_pairs
 from burnish.pages.document import (
     DOWNLOAD,
@@ -33,9 +33,8 @@ from burnish.pages.document import (
 )
 from burnish.pages.library import Library
 from burnish.pages.run_status import rest_after
-from burnish.pages.served import ACTIONS, Query, ServedPages, first, joined, note_in
+from burnish.pages.served import Query, ServedPages, first, joined
 from burnish.runs.directory import LOCK
-from burnish.runs.steering import person_name, send
 from burnish.system import is_held
 
 _Form = Mapping[str, Sequence[str]]
@@ -356,7 +355,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Adopt, undo, steer or label."""
+        """Adopt, undo or label."""
         self._answer(self._post)
 
     def _answer(self, make: Callable[[_Address], PageAnswer | None]) -> None:
@@ -452,11 +451,6 @@ class _Handler(BaseHTTPRequestHandler):
             case ["runs", key, "undo"]:
                 library.adopter.undo(library.record(key))
                 return _to(f"/runs/{key}?done=undo")
-            case ["runs", key, action] if action in ACTIONS:
-                record = library.record(key)
-                note = note_in(action, form, by=self.viewer.person)
-                send(record, note, cases=library.cases(record))
-                return _to(f"/runs/{key}?done=steer")
             case ["labels", key]:
                 return _to(self.viewer.labels.save(key, form))
             case _:
@@ -503,7 +497,6 @@ class _Handler(BaseHTTPRequestHandler):
 _MESSAGES = {
     "adopt": "Adopted: your files have the best candidate now.",
     "undo": "Undone: your files are as they were before.",
-    "steer": "Sent: the run takes it in between two trials.",
 }
 
 

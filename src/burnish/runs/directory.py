@@ -104,9 +104,6 @@ class Header:
     """Whether the winner is measured again at the end; False in runs from before there was that."""
     withholds: bool = False
     """Whether held-out text is withheld from requests; runs from before left out whole records."""
-    steering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """What people may send to it, each with the surfaces that it may name; empty if nothing, and
-    in runs from before there was that."""
     sealed_test: str = "unread"
     """`spent` if the run that this one was forked from had read it."""
     redact: Shapes = "earlier"

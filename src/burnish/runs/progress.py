@@ -54,7 +54,6 @@ from burnish.runs.events import (
     SearchEnded,
     SecondOpinion,
     SessionBegun,
-    Steered,
     Stopping,
     TrialRecorded,
     Warned,
@@ -328,8 +327,6 @@ class ProgressLines:
             return [line for part in parts for line in wrapped(visible(part), width)]
         if luck := event.read(ByLuck):
             return wrapped(f"by luck: {luck.words}", width)
-        if steered := event.read(Steered):
-            return wrapped(f"» {visible(steered.words)}", width)
         if event.read(Stopping):
             return wrapped(self.stopping(), width)
         if sealed := event.read(SealedResult):

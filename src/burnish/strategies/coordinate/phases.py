@@ -32,7 +32,7 @@ from burnish.core.trials import TrialDetails
 from burnish.datasets.checks import smallest_difference
 from burnish.models.roles import ModelRole
 from burnish.runs.candidate_checks import Probed
-from burnish.runs.events import PERSON, Event, EventData, read_all
+from burnish.runs.events import Event, EventData, read_all
 from burnish.runs.progress import asking, shown_by
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.trials import (
@@ -315,7 +315,7 @@ def dead_axes(events: Sequence[Event]) -> Iterator[str]:
 
 _AxisType = TypeVar("_AxisType", bound=Surface)
 
-DEAD_AXES, NOTHING_TO_GAIN, PINNED = "dead_axes", "nothing_to_gain", "pinned"
+DEAD_AXES, NOTHING_TO_GAIN = "dead_axes", "nothing_to_gain"
 STOPPED = "stopped"
 """Some of the reasons why a phase ends."""
 _REMEMBERED = 3
@@ -370,25 +370,6 @@ class Phase(ABC):
         if reason := self.nothing_left(incumbent):
             return reason
         return "" if self.run.stop_reason(self.need(incumbent)) is None else STOPPED
-
-    async def steered(self, incumbent: Incumbent) -> AttemptResult | None:
-        """Take in what people sent; the result of a person's own candidate, if there is one.
-
-        It counts for the limits of the run, and not for those of the phase.
-        """
-        suggestion = await self.run.steering.next()
-        if suggestion is None:
-            return None
-        attempt = CoordinateAttempt(
-            values=suggestion.changes(incumbent.candidate),
-            note=suggestion.origin.note,
-            details=suggestion.details,
-            origin=suggestion.origin,
-        )
-        runner = TrialRunner(
-            self.run, self.settings, cycle=self.cycle, phase=PERSON, memory=self.memory
-        )
-        return await runner.attempt(attempt, incumbent)
 
     def count(self, result: AttemptResult) -> None:
         self.trials += 1
@@ -493,27 +474,16 @@ class TextualPhase(Phase):
         if not self._alive:
             return incumbent, DEAD_AXES
         while not (reason := self.over(incumbent)):
-            if (own := await self.steered(incumbent)) is not None:
-                incumbent = own.incumbent
-                continue
-            if not self._texts:
-                continue  # the last one was pinned just now
             result = await self._edit(self._axis, incumbent)
             incumbent = result.incumbent
             self.count(result)
         return incumbent, reason
 
     @property
-    def _texts(self) -> list[str]:
-        return self.run.steering.free(self._alive)
-
-    @property
     def _axis(self) -> str:
-        return self._texts[self.trials % len(self._texts)]
+        return self._alive[self.trials % len(self._alive)]
 
     def nothing_left(self, incumbent: Incumbent) -> str:
-        if not self._texts:
-            return PINNED
         if self._traces(incumbent):
             return ""
         return "failures_not_to_show" if with_room(incumbent.train, self.metrics) else "no_failures"
@@ -563,7 +533,6 @@ class TextualPhase(Phase):
             failing_traces="\n\n".join(self._traces(incumbent)),
             previous_gradients="\n".join(rejected),
             labels=", ".join(closed_labels(self.run.dataset.train)),
-            hints=self.run.steering.hints,
         )
 
     def _traces(self, incumbent: Incumbent) -> list[str]:
@@ -578,7 +547,6 @@ class TextualPhase(Phase):
             current_text=str(incumbent.candidate.values[axis]),
             gradient=gradient,
             max_chars=surface.max_chars or NO_LIMIT,
-            hints=self.run.steering.hints,
         )
 
 

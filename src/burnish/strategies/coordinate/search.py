@@ -133,15 +133,6 @@ class Coordinate:
         }
         return {"optimizer_config": config, "subagents": agents}
 
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run; a hint needs somebody who writes."""
-        settings, kinds = self.settings, {surface.id: surface for surface in target.surfaces}
-        demos = (settings.demonstrations,) if settings.demonstrations else ()
-        axes = [*demos, *settings.numbers, *settings.texts]
-        own = [name for name in axes if not isinstance(kinds.get(name), DemosSurface)]
-        hints: dict[str, Sequence[str]] = {"tell": ()} if settings.texts else {}
-        return {"try": own, **hints, "pin": axes}
-
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """The surfaces in the settings must exist, be of the right kind and within bounds."""
         surfaces = {surface.id: surface for surface in target.surfaces}

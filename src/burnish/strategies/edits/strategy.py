@@ -1,6 +1,6 @@
 """The strategy `edits`, the artifact loop: eight stages, always in this order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from burnish.runs.evaluation import Conditions
 from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded, Warned
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
-from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.attempts import (
     CRASH,
     HOLDOUT,
@@ -138,11 +137,6 @@ class Edits:
         )
         return f"if the number is noisy, {false_accepts(runs, settings.accept_sigma).words}"
 
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run."""
-        files = [each.id for each in target.surfaces if isinstance(each, FileSurface)]
-        return {"try": files, "tell": (), "pin": files}
-
     def mismatch(self, target: Target) -> Sequence[Problem]:
         if any(isinstance(surface, FileSurface) for surface in target.surfaces):
             return []
@@ -260,10 +254,6 @@ class _Loop:
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
         self.number += 1
-        if (suggestion := await self._run.steering.next()) is not None:
-            own = await self._own(self._incumbent, suggestion)
-            await self._settle(0, await self._trained(0, own))
-            return
         parents = self._parents(await self._width())
         for slot, (parent, _) in enumerate(parents):
             self.stage("mutate_artifacts", slot, parent=parent.id)
@@ -280,18 +270,6 @@ class _Loop:
         self._idle = 0 if any(each.train for each in measured) else self._idle + 1
         for slot, attempt in enumerate(measured):
             await self._settle(slot, attempt)
-
-    async def _own(self, parent: Candidate, suggestion: Suggestion) -> EditAttempt:
-        """A person's own edit, checked; the bounds of an edit are for editors."""
-        attempt = EditAttempt(
-            iteration=self.number,
-            parent=parent,
-            sent=suggestion,
-            rationale=suggestion.origin.note,
-            candidate=suggestion.on(parent),
-        )
-        problems = await self._run.check(suggestion.on(parent), parent=parent)
-        return replace(attempt, problems=tuple(problems))
 
     async def _width(self) -> int:
         """How many edits this iteration makes: no more than there are trials left.
