@@ -349,15 +349,6 @@ class SecondOpinion(EventData):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByLuck(EventData):
-    """How often the run would accept an edit that changes nothing, as it begins."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("by_luck",)
-
-    words: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TextWithheld(EventData):
     """Held-out text was about to reach a role, and was withheld."""
 

@@ -30,7 +30,6 @@ from burnish.runs.events import (
     BASELINE,
     BEST,
     CANDIDATES,
-    ByLuck,
     TextWithheld,
     Warned,
     read_all,
@@ -142,11 +141,6 @@ def result_rows(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
     yield from alarm_rows(run)
     losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
     yield "holdout loss", " → ".join(losses)
-
-
-def luck_points(run: RunRecord) -> Iterator[str]:
-    """How often the run would accept an edit that changes nothing."""
-    yield from (f"by luck: {luck.words}" for luck in read_all(run.events, ByLuck))
 
 
 def changes_made(run: RunRecord) -> Iterator[Section]:

@@ -12,7 +12,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Metric, Role, Target
 from burnish.core.surfaces import Structured
 from burnish.models.references import ModelRef
-from burnish.runs.events import ByLuck, SearchEnded
+from burnish.runs.events import SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
@@ -108,7 +108,6 @@ class Backprop:
         if run.stop_reason(run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)) is not None:
             return
         ended = await search.baseline()
-        run.tell(ByLuck(words=self.settings.by_luck(data)), "by_luck")
         while not ended and run.stopped is None and run.stop_reason(search.need) is None:
             ended = await search.next()
         if ended:

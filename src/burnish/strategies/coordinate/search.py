@@ -52,7 +52,6 @@ from burnish.strategies.coordinate.phases import (
     Expected,
     Phase,
     TextualPhase,
-    accepted_by_luck,
     costs_ahead,
     expected,
     headroom_of,
@@ -270,7 +269,6 @@ def _cases(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     held = len(data.holdout) if settings.uses_holdout else "not used"
     yield f"cases     train {len(data.train)}, holdout {held}, {progress.sealed_cases(setup)}"
     yield f"repeats   {settings.repeats}; a gain counts from {settings.accept_sigma:g} × its noise"
-    yield f"by luck   {accepted_by_luck(settings, data).words}"
     if data.holdout and settings.uses_holdout:
         yield f"can show  {progress.shown_by(len(data.holdout))}"
 

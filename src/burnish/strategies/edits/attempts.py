@@ -10,7 +10,7 @@ from burnish.core.comparisons import Pair, broken_constraint, decide
 from burnish.core.content import AboveZero, AtLeastOne, Json, NotNegative
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective, Score
-from burnish.core.gates import Direction, is_less_broken, strict, sweep_means
+from burnish.core.gates import Direction, is_less_broken, strict
 from burnish.core.protocols import Target, surfaces_of
 from burnish.core.surfaces import Candidate, FileSurface, Origin, diff
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
@@ -202,12 +202,6 @@ def decision_of(
         accept_sigma=settings.accept_sigma,
         max_missing=MAX_MISSING,
     )
-
-
-def may_be_noisy(evaluation: Evaluation, primary: str) -> bool:
-    """Whether a number differs between repeats, or might: one run alone shows no noise."""
-    means = sweep_means(evaluation, primary)
-    return len(means) < 2 or len(set(means)) > 1
 
 
 def _less_broken(
