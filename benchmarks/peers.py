@@ -47,12 +47,12 @@ def _ours(calls: int, folder: str) -> int:
         count += 1
         return text
 
-    train, holdout = ([{"input": each, "expected": "x"} for each in _CASES[name]] for name in _CASES)
+    rows = {name: [{"input": each, "expected": "x"} for each in _CASES[name]] for name in _CASES}
     burnish.optimize(
         agent,
         {"text": "x"},
-        train=train,
-        holdout=holdout,
+        train=rows["train"],
+        holdout=rows["holdout"],
         metric=lambda output: _score(output),  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         reflector=_longer(),
         budget=calls,

@@ -32,7 +32,7 @@ _FILES = (
     "adopted.json",
     "adopt.lock",
 )
-_FOLDERS = ("candidates", "processes", "steering")
+_FOLDERS = ("candidates", "processes")
 _ESCAPES = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 
 

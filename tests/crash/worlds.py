@@ -33,7 +33,6 @@ from burnish.testing import CallCounter, reflection_world, toy, tuning_world
 from burnish.testing.doubles import story
 from burnish.testing.toy import Climb, MeasuredCandidate, proposer
 from tests.crash import delegation_worlds
-from tests.runs.steered import note, steered_run
 from tests.strategies import auto_runs, backprop_world, edit_world
 
 Told = dict[str, Any]
@@ -245,21 +244,6 @@ def _refine(folder: Path, counter: CallCounter, _: argparse.Namespace) -> Told:
     return delegation_worlds.refine(folder, counter)
 
 
-# -- People who steer ------------------------------------------------------------------------------
-
-_NOTES = {
-    1: [note("tell", text="State every rule."), note("pin", "planner")],
-    2: [note("try", writer="You are the writer of a support desk.\nAlways include [r01].")],
-}
-
-
-def _steered(folder: Path, counter: CallCounter, options: argparse.Namespace) -> Told:
-    """Reflective search; notes come in as soon as a trial is recorded."""
-    made = reflection_world.setup(_REFLECTION, counter=counter)
-    made = replace(made, concurrency=options.concurrency, budget=Budget(max_trials=5))
-    return told_of(asyncio.run(steered_run(made, folder, _NOTES)))
-
-
 WORLDS = {
     "toy": _of(toy_setup),
     "auto": _of(_auto),
@@ -269,7 +253,6 @@ WORLDS = {
     "reflective-merge": _reflective(_MERGING),
     "backprop": _of(_backprop),
     "edits": _of(_edits),
-    "steered": World(launch=_steered),
     "epochs": World(
         launch=_epochs,
         prepare=delegation_worlds.prepare_training,

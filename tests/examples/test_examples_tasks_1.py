@@ -50,7 +50,7 @@ def test_the_skill_gets_better_by_a_scorer_and_by_metrics_alone(tmp_path: Path) 
 
 
 def test_the_template_keeps_its_placeholders_and_learns_nothing_by_heart(tmp_path: Path) -> None:
-    start, done, *steered = run_readme("prompt_template", tmp_path)
+    start, done = run_readme("prompt_template", tmp_path)
     assert done.sources == start.sources
     rows = done.rows("examples/prompt_template/work/results.jsonl")
     words = [row["decision"] for row in rows]
@@ -61,5 +61,3 @@ def test_the_template_keeps_its_placeholders_and_learns_nothing_by_heart(tmp_pat
     best = rows[8]
     assert (best["score"], best["holdout"]["score"]) == (1.0, 1.0)
     assert all(row["metrics"]["placeholders_kept"] for row in rows if row["decision"] == "keep")
-    assert "Ada tells the proposer: Name the billing words." in steered[-1].out
-    assert "No case has a score of its own" in steered[-1].out

@@ -90,7 +90,7 @@ def viewing(*folders: Path, cases: Dataset | None = None) -> Generator[Viewer]:
         adopter=ProjectAdopter(),
         delegations=StoredDelegations(),
     )
-    viewer = Viewer(library, person="ada")
+    viewer = Viewer(library)
     thread = threading.Thread(target=viewer.serve, daemon=True)
     thread.start()
     try:

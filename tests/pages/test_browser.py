@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,11 @@ import pytest
 from burnish.pages.library import run_key
 from burnish.pages.run_page import EvaluationPage, html_report
 from burnish.runs.directory import RunRecord
-from burnish.runs.setup import start
 from burnish.runs.spec import set_tags
-from burnish.runs.steering import waiting
 from tests.axe import barriers, tab_to
 from tests.pages.shown_runs import DATASET, delegated_work, viewing
 from tests.projects.adopting_runs import TEMPERATURE, agent_run
 from tests.reports.measured import report, scored
-from tests.strategies import backprop_world
 from tests.targets.agent_world import write_agent
 
 if TYPE_CHECKING:
@@ -81,39 +77,6 @@ def test_a_result_is_adopted_and_undone_in_the_browser(
         assert agent.read_text(encoding="utf-8") == before
         page.get_by_role("link", name="Runs").click()
         page.get_by_role("link", name=run.header.id, exact=True).wait_for()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def live(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
-    """A run over two texts that this process seems to drive, before its first trial."""
-    folder = tmp_path_factory.mktemp("live") / "run"
-    roles = backprop_world.Roles(patch=backprop_world.add_words)
-    run = start(backprop_world.world(roles=roles), folder=folder)
-    yield folder
-    run.directory.close()
-
-
-def test_a_live_run_is_steered_in_the_browser(page: "Page", live: Path) -> None:
-    cases = backprop_world.world().dataset
-    with viewing(live, cases=cases) as viewer:
-        page.goto(viewer.link(run_key(live)))
-        for text, answer in (
-            (f"Remember: {cases.holdout[0].input}", "which is held out"),
-            ("Say it in\none sentence.", "Sent: the run takes it in between two trials."),
-        ):
-            page.goto(f"{viewer.origin}/runs/{run_key(live)}")
-            page.get_by_text("Steer this run").click()
-            page.get_by_label("A hint for the proposers").fill(text)
-            page.get_by_role("button", name="Tell them").click()
-            page.get_by_text(answer).first.wait_for()
-        page.get_by_text("Steer this run").click()
-        page.get_by_role("checkbox", name=backprop_world.PLANNER).check()
-        page.get_by_role("button", name="Freeze").click()
-        page.get_by_text("Steer this run").click()
-        page.get_by_role("button", name="Free again").wait_for()
-        assert barriers(page) == []
-    notes = [(note.action, note.by, note.text) for note in waiting(live)]
-    assert notes == [("tell", "ada", "Say it in\none sentence."), ("pin", "ada", "")]
 
 
 def test_what_keeps_people_from_using_a_page_is_found(page: "Page") -> None:

@@ -28,7 +28,6 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
     (f"{API}/apps/desk/runs", {"kind": "promptiter", "promptiter": {**RUN, **unknown(20_000)}}),
     (f"{API}/evaluations", {"app": "toy", "settings": unknown(20_000)}),
     (f"{API}/grids", {"app": "toy", "values": unknown(20_000)}),
-    (f"{API}/apps/toy/runs/x/try", {"values": unknown(20_000)}),
     ("/api/experiments/x/refine", unknown(20_000)),
     ("/promptiter/v1/apps/desk/async-runs", {"run": {**RUN, **unknown(20_000)}}),
     ("/promptiter/v1/apps/desk/async-runs", {"run": {**RUN, "burnish": unknown(20_000)}}),
@@ -57,11 +56,11 @@ async def test_some_unknown_settings_are_named_and_the_others_counted(tmp_path: 
             assert len(problems) == 11
             assert all("unknown_setting_" in each["where"] for each in problems[:10])
             assert problems[10]["message"] == "and 890 more problems"
-        surfaces = {"surfaces": list(range(5_000))}
-        pinned = await client.post(f"{API}/apps/toy/runs/x/pin", json=surfaces)
+        tags = {"tags": list(range(5_000))}
+        tagged = await client.put(f"{API}/apps/toy/runs/x/tags", json=tags)
         refined = await client.post("/api/experiments/x/refine", json={"x": 1, **unknown(3)})
         long = await client.post(f"{API}/apps/toy/runs", json={"k" * 1_000_000: 1})
-    assert (pinned.status_code, len(pinned.json()["error"]["problems"])) == (422, 1)
+    assert (tagged.status_code, len(tagged.json()["error"]["problems"])) == (422, 1)
     assert refined.status_code == 404
     assert (long.status_code, len(long.content) < MOST_BYTES) == (422, True)
 

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from burnish.server import RunManager, Security, TokenBook, create_app
 from burnish.server.tokens import FILE, TokenFile, TokenScope
 from burnish.server.work import App
 from tests.axe import barriers, tab_to
-from tests.compat.promptiter.desk import PLAN, WRITE
 from tests.server.gated import HARM, gated_app
-from tests.server.world import RUN, Door, desk_app, listening, manager_of
+from tests.server.world import Door, listening, manager_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -138,34 +136,6 @@ def test_a_run_is_stopped_and_resumed_with_more_budget(page: "Page", tmp_path: P
         page.get_by_role("button", name="Resume", exact=True).click()
         page.locator("#now .tag.succeeded").wait_for()
         page.locator("#verdict .facts").get_by_text("5, ").first.wait_for()
-
-
-def test_a_run_is_steered_from_its_page(page: "Page", tmp_path: Path) -> None:
-    door = Door()
-    with served(tmp_path, door, app=desk_app(tmp_path, door)) as home:
-        home.log_in(page, "ada", TokenScope.ADMIN)
-        headers = {"Authorization": f"Bearer {home.tokens.add('starter')}"}
-        request = {**RUN, "TargetSurfaceIDs": [PLAN, WRITE]}
-        body = {"id": "mine", "kind": "promptiter", "promptiter": request}
-        httpx.post(f"{home.url}/api/v1/apps/desk/runs", json=body, headers=headers)
-        assert door.knocked.wait(120)
-        page.goto(f"{home.url}/runs/desk/mine")
-        tab_to(page, page.locator("#steer > summary"))
-        page.keyboard.press("Enter")
-        page.get_by_label("A hint for the proposers").fill("Sources matter.")
-        assert barriers(page) == []
-        page.get_by_role("button", name="Tell them").click()
-        page.get_by_text("Sent: the run takes it in between two trials.").wait_for()
-        page.locator("#steer > summary").click()
-        page.get_by_text("Not taken in yet: 1 note.").wait_for()
-        page.get_by_role("checkbox", name=PLAN).check()
-        page.get_by_role("button", name="Freeze").click()
-        page.get_by_text("Sent: the run takes it in between two trials.").wait_for()
-        door.open.set()
-        page.locator("#now .tag.succeeded").wait_for()
-        page.get_by_text("Steered by people").first.click()
-        page.get_by_text("ada tells the proposer: Sources matter.").first.wait_for()
-        assert page.locator("#steer").count() == 0
 
 
 def test_a_token_for_reading_has_no_buttons_and_an_agent_no_scripts(

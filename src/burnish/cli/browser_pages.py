@@ -7,7 +7,6 @@ from pathlib import Path
 
 import typer
 
-from burnish.cli.options import user_name
 from burnish.cli.output import echo
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, in_shell
 from burnish.delegation.runs import StoredDelegations
@@ -54,7 +53,7 @@ def serve_pages(name: str, *, port: int, browser: bool) -> None:
         delegations=StoredDelegations(),
     )
     try:
-        viewer = Viewer(library, port=port, person=user_name())
+        viewer = Viewer(library, port=port)
     except OSError as error:
         message = f"cannot listen on port {port}: {error.strerror}"
         remedy = "choose another one with --port, or leave it out"

@@ -12,18 +12,11 @@ from burnish.core.errors import ConfigError
 
 app = typer.Typer(invoke_without_command=True)
 
-_LOOK, _GO_ON, _STEER, _CLEAN_UP = "Look", "Go on", "Steer", "Clean up"
+_LOOK, _GO_ON, _CLEAN_UP = "Look", "Go on", "Clean up"
 _HOW_TO_NAME = "The id of a run, the beginning of its id, or its folder."
 
 _RunName = Annotated[
     str, typer.Argument(metavar="RUN", autocompletion=options.run_ids, help=_HOW_TO_NAME)
-]
-
-_By = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Who you are; your user name if not set.")
-]
-_Surfaces = Annotated[
-    list[str], typer.Argument(metavar="SURFACE...", help="The parts, by their names.")
 ]
 
 
@@ -194,60 +187,6 @@ def resume(
     )
 
 
-@app.command("try", rich_help_panel=_STEER)
-def try_candidate(
-    run: _RunName,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="The new text of one surface."
-        ),
-    ],
-    *,
-    surface: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What the text is for, if the run has several."),
-    ] = None,
-    by: _By = None,
-) -> None:
-    """Put a candidate of your own into the search of a run.
-
-    It is the next trial, and is decided on like any other.
-    """
-    from burnish.cli.stored_runs import send_file
-
-    send_file(run, file, surface=surface, by=by)
-
-
-@app.command(rich_help_panel=_STEER)
-def tell(
-    run: _RunName,
-    hint: Annotated[str, typer.Argument(metavar="TEXT", help="A rule, in a sentence.")],
-    *,
-    by: _By = None,
-) -> None:
-    """Give the proposers of a run a hint, from the next trial on."""
-    from burnish.cli.stored_runs import send_hint
-
-    send_hint(run, hint, by=by)
-
-
-@app.command(rich_help_panel=_STEER)
-def pin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
-    """Freeze parts of what a run searches over, from the next trial on."""
-    from burnish.cli.stored_runs import send_pins
-
-    send_pins(run, surfaces, by=by, pin=True)
-
-
-@app.command(rich_help_panel=_STEER)
-def unpin(run: _RunName, surfaces: _Surfaces, *, by: _By = None) -> None:
-    """Let a run change pinned parts again."""
-    from burnish.cli.stored_runs import send_pins
-
-    send_pins(run, surfaces, by=by, pin=False)
-
-
 @app.command(rich_help_panel=_CLEAN_UP)
 def tag(
     run: _RunName,
@@ -316,7 +255,7 @@ def view(
     """Look at runs in the browser: verdicts, changes, cases, trials, money.
 
     Only this machine can open the pages, with a link that works once.
-    Nothing is changed, unless you adopt a result or steer a run there. Ctrl-C ends it.
+    Nothing is changed, unless you adopt a result there. Ctrl-C ends it.
     """
     from burnish.cli.browser_pages import serve_pages
 

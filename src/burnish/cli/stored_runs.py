@@ -1,16 +1,15 @@
-"""Stored runs on the command line: shown, compared, explained, exported, steered, removed."""
+"""Stored runs on the command line: shown, compared, explained, exported, removed."""
 
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from textwrap import fill
 
 import typer
 from rich.console import Console
 
-from burnish.cli.options import user_name
-from burnish.cli.output import as_typed, echo, echo_json, this_program
+from burnish.cli.output import as_typed, echo, echo_json
 from burnish.cli.progress import resume_command
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError, FileTrouble, Problem, RunLocked, in_shell
@@ -29,7 +28,6 @@ from burnish.core.money import NOTHING, Spend
 from burnish.journal.journal import EffectRow
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
 from burnish.pages.library import grid_status
-from burnish.projects.evaluation_setup import stored_cases
 from burnish.projects.grids import GRID_FILES, find_grid
 from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.grid import GridReport, grid_home
@@ -58,59 +56,7 @@ from burnish.runs.ledger import trial_lines
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.progress import WIDTH
 from burnish.runs.spec import TrackingSpec, tags_of
-from burnish.runs.steering import MOST_CHARS, Note, person_name, send, waiting
-from burnish.system import is_held, read_text, remove_stale_temporaries
-
-
-def send_file(run: str, file: Path, *, surface: str | None, by: str | None) -> None:
-    """Let a run try the text of a file."""
-    folder = find_run(run)
-    if file.is_file() and file.stat().st_size > 4 * MOST_CHARS:
-        size = f"{file} has {file.stat().st_size:,} bytes"
-        raise FileTrouble(size, remedy=f"{MOST_CHARS:,} characters are the most that can be tried")
-    text = read_text(file).removeprefix("\ufeff")
-    name = surface or _surface_of(file, Header.read(folder).steering.get("try", ()))
-    _send(folder, Note(action="try", by=_name(by), values={name: text}))
-
-
-def send_hint(run: str, text: str, *, by: str | None) -> None:
-    """Tell the proposers of a run something."""
-    _send(find_run(run), Note(action="tell", by=_name(by), text=text))
-
-
-def send_pins(run: str, surfaces: Sequence[str], *, by: str | None, pin: bool) -> None:
-    """Freeze surfaces of a run, or free them again."""
-    action = "pin" if pin else "unpin"
-    _send(find_run(run), Note(action=action, by=_name(by), surfaces=tuple(surfaces)))
-
-
-def _surface_of(file: Path, surfaces: Sequence[str]) -> str:
-    """The surface that a file is for: the only one, or the one that has its name."""
-    names = {file.name, file.stem}
-    alike = [each for each in surfaces if names & {each, PurePath(each).name, PurePath(each).stem}]
-    fitting = alike if len(alike) == 1 else surfaces
-    if len(fitting) > 1:
-        message = f"'{file.name}' could be for any of: {', '.join(surfaces)}"
-        raise ConfigError.of("--surface", message, "name one with --surface NAME")
-    return next(iter(fitting), file.stem)
-
-
-def _name(by: str | None) -> str:
-    return person_name(user_name() if by is None else by)
-
-
-def _send(folder: Path, note: Note) -> None:
-    record = RunRecord.read(folder)
-    send(record, note, cases=stored_cases(record))
-    when = "between two trials" if record.driven else "when the run is resumed"
-    echo(f"sent to {record.header.id}: it is taken in {when}")
-    left = len(waiting(folder))
-    if left > 1:
-        typer.echo(f"{counted(left, 'note')} wait now; the first one sent comes first")
-    if not record.driven:
-        at_limit = record.status == "finished" and record.ending is not None
-        limit = f", with a limit above {record.ending.reason}" if at_limit and record.ending else ""
-        echo(f"resume it with `{this_program()} runs resume {in_shell(record.header.id)}`{limit}")
+from burnish.system import is_held, remove_stale_temporaries
 
 
 def print_list(*, tags: Sequence[str] = (), as_json: bool) -> None:

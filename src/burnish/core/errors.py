@@ -12,7 +12,6 @@ BurnishError
 ├── RunLocked           another process drives this run
 ├── ResumeRefused       what the run was started with has changed
 ├── ReplayDiverged      the strategy does not do what the journal recorded
-├── SteeringRefused     the run cannot take what a person sends to it
 ├── SealedTestRead      the sealed test was read; more search would spoil it
 ├── JournalTrouble      the journal is damaged or from a newer burnish
 │   └── JournalIncomplete   it has lost something that was on disk
@@ -194,10 +193,6 @@ class ResumeRefused(BurnishError):
 
 class ReplayDiverged(BurnishError):
     """The strategy does not do what the journal recorded."""
-
-
-class SteeringRefused(BurnishError):
-    """The run cannot take what a person sends to it."""
 
 
 class SealedTestRead(BurnishError):

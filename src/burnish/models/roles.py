@@ -51,7 +51,6 @@ _AS_TEXT = (
 )
 _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _SECTION = re.compile(r"\{\{#\s*(\w+)\s*\}\}\n?(.*?)\{\{/\s*\1\s*\}\}\n?", re.DOTALL)
-_HINTS = "The people who watch over this work say, and you follow it:\n\n"
 _WARMER, _WARMEST = 0.4, 1.0
 """How much is added to the temperature for a second answer, and up to where."""
 _MOST_TOOL_ROUNDS = 10
@@ -64,13 +63,6 @@ class RoleMessage(BaseModel):
     """A request to a role, or its answer."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
-
-
-class HintedRequest(RoleMessage):
-    """A request to a role that writes, with what people say about the search."""
-
-    hints: Annotated[str, Field(exclude_if=lambda hints: not hints)] = ""
-    """A line each. A prompt without `{{ hints }}` has them at its end."""
 
 
 class _SettingsBlock(BaseModel):
@@ -390,12 +382,7 @@ class ModelRole(Generic[Request, Answer]):
         return reply.form == "prompt" and is_text
 
     def _messages(self, request: Request) -> tuple[Message, ...]:
-        messages = self.prompt.messages(cast("dict[str, Json]", request.model_dump(mode="json")))
-        hints = request.hints if isinstance(request, HintedRequest) else ""
-        if not hints or "hints" in self.prompt.fields:
-            return messages
-        *before, last = messages
-        return (*before, replace(last, content=f"{last.content.rstrip()}\n\n{_HINTS}{hints}\n"))
+        return self.prompt.messages(cast("dict[str, Json]", request.model_dump(mode="json")))
 
     def _validated(
         self, reply: ChatReply, request: Request, *, strict: bool, notes: tuple[str, ...]

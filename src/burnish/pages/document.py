@@ -274,7 +274,6 @@ def render(template: str, context: Mapping[str, object], *, place: Place = ALONE
         "key": "",
         "above": "",
         "message": "",
-        "steering": None,
         **context,
         "place": place,
     }

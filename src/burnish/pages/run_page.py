@@ -60,7 +60,6 @@ from burnish.reports.evaluation_page import (
 )
 from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.report_sections import steered_by
 from burnish.runs.spec import tags_of
 from burnish.system import place_inside
 
@@ -415,9 +414,7 @@ class RunReportPage:
             trial_details=tuple(trial_detail(run, line) for line in telling)
             if limits.trial_details
             else (),
-            chapters=chapters(
-                [*strategy_plugin(run.header.strategy).report(run), *steered_by(run)]
-            ),
+            chapters=chapters(strategy_plugin(run.header.strategy).report(run)),
             costs=RunCosts.read(run, most=limits.effects),
             splits=tuple(_splits(run)),
             findings=tuple(_findings(cases)),

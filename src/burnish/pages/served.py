@@ -1,14 +1,12 @@
-"""The pages that a viewer serves, each made from its address, with forms to steer a run."""
+"""The pages that a viewer serves, each made from its address."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
 from urllib.parse import urlencode
 
 from burnish.core.errors import RunNotFound
 from burnish.core.formatting import visible
-from burnish.core.surfaces import Value
 from burnish.pages.document import Place, render
 from burnish.pages.library import Library, RunSummary, grid_status, run_key
 from burnish.pages.run_details import (
@@ -26,59 +24,6 @@ from burnish.pages.several_runs import MOST, GridPage, comparison_html
 from burnish.reports.cases import CaseLine, case_lines, group_counts
 from burnish.reports.grid import GridReport, grid_home
 from burnish.runs.directory import RunRecord
-from burnish.runs.steering import Action, Note, pinned_in, waiting
-
-ACTIONS: tuple[Action, ...] = get_args(Action)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteeringForm:
-    """What a page offers for a run that goes on."""
-
-    texts: tuple[tuple[str, str], ...] = ()
-    """The surfaces of which another value can be tried, each with what leads now."""
-    takes_hints: bool = False
-    free: tuple[str, ...] = ()
-    """Surfaces that can be pinned."""
-    pinned: tuple[str, ...] = ()
-    waiting: int = 0
-    """Notes that the run has not taken in yet."""
-
-    @classmethod
-    def of(cls, run: RunRecord) -> "SteeringForm | None":
-        """None for a run that takes no notes, or that has ended."""
-        takes = run.header.steering
-        if not takes or not run.driven:
-            return None
-        notes = waiting(run.folder)
-        pinned = pinned_in(run.events, notes)
-        best = run.best_candidate
-        values: Mapping[str, Value] = {} if best is None else best.values
-        leading = {name: values.get(name, "") for name in takes.get("try", ())}
-        return cls(
-            texts=tuple(
-                (name, str(value))
-                for name, value in leading.items()
-                if name not in pinned and isinstance(value, str | int | float)
-            ),
-            takes_hints="tell" in takes,
-            free=tuple(name for name in takes.get("pin", ()) if name not in pinned),
-            pinned=tuple(sorted(pinned)),
-            waiting=len(notes),
-        )
-
-
-def note_in(action: str, form: Mapping[str, Sequence[str]], *, by: str = "") -> Note:
-    """The note that a form of an action makes."""
-    surfaces = tuple(form.get("surface", ()))
-    # Browsers send every line end as two characters.
-    text = "".join(form.get("text", ())[:1]).replace("\r\n", "\n")
-    if action == "try":
-        return Note(action="try", by=by, values=dict.fromkeys(surfaces[:1], text))
-    if action == "tell":
-        return Note(action="tell", by=by, text=text)
-    return Note(action="pin" if action == "pin" else "unpin", by=by, surfaces=surfaces)
-
 
 Query = Mapping[str, Sequence[str]]
 FIRST_PARTS = frozenset({"", "compare", "experiments", "policy", "runs"})
@@ -235,15 +180,7 @@ class ServedPages:
             limits=SERVED,
         )
         above = self.library.key_above(key, part)
-        steering = SteeringForm.of(record) if self._may_steer() else None
-        return self._of_run(
-            "run.html.j2", key, page, message=message, above=above, steering=steering
-        )
-
-    def _may_steer(self) -> bool:
-        """Whoever may stop a run may steer it; in a viewer, that is its only visitor."""
-        controls = self.place.controls
-        return controls.action == "stop" if controls is not None else self.place.has_texts
+        return self._of_run("run.html.j2", key, page, message=message, above=above)
 
     def _grid(self, home: Path) -> GridPage:
         """The page about a grid, with the pages about its columns."""

@@ -28,9 +28,8 @@ from burnish.pages.document import (
 )
 from burnish.pages.library import Library
 from burnish.pages.run_status import rest_after
-from burnish.pages.served import ACTIONS, Query, ServedPages, first, joined, note_in
+from burnish.pages.served import Query, ServedPages, first, joined
 from burnish.runs.directory import LOCK
-from burnish.runs.steering import person_name, send
 from burnish.system import is_held
 
 _HOST = "127.0.0.1"
@@ -55,14 +54,7 @@ class PageAnswer:
 class Viewer:
     """Serves pages about local runs until it is closed."""
 
-    def __init__(
-        self,
-        library: Library,
-        *,
-        port: int = 0,
-        person: str = "",
-    ) -> None:
-        self.person = person_name(person)
+    def __init__(self, library: Library, *, port: int = 0) -> None:
         self.closing = threading.Event()
         self.listeners = threading.BoundedSemaphore(_LISTENERS)
         self.page_seconds: dict[str, float] = {}
@@ -183,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._get)
 
     def do_POST(self) -> None:
-        """Adopt, undo or steer."""
+        """Adopt or undo."""
         self._answer(self._post)
 
     def _answer(self, make: Callable[[_Address], PageAnswer | None]) -> None:
@@ -275,11 +267,6 @@ class _Handler(BaseHTTPRequestHandler):
             case ["runs", key, "undo"]:
                 library.adopter.undo(library.record(key))
                 return _to(f"/runs/{key}?done=undo")
-            case ["runs", key, action] if action in ACTIONS:
-                record = library.record(key)
-                note = note_in(action, form, by=self.viewer.person)
-                send(record, note, cases=library.cases(record))
-                return _to(f"/runs/{key}?done=steer")
             case _:
                 return _no_page()
 
@@ -324,7 +311,6 @@ class _Handler(BaseHTTPRequestHandler):
 _MESSAGES = {
     "adopt": "Adopted: your files have the best candidate now.",
     "undo": "Undone: your files are as they were before.",
-    "steer": "Sent: the run takes it in between two trials.",
 }
 
 

@@ -23,7 +23,7 @@ from burnish.reports.cases import GROUPS, CaseLine, case_lines, group_counts
 from burnish.runs.claims import LOOKED_AT_BEFORE, NO_SPREAD, claim_words, forgeable_words
 from burnish.runs.directory import RunRecord, result_of, whole_loss
 from burnish.runs.events import BASELINE
-from burnish.runs.report_sections import SPLITS, steered_points, why
+from burnish.runs.report_sections import SPLITS, why
 
 _MOST = 8
 """Cases that are named; the rest is counted."""
@@ -77,8 +77,6 @@ class Explanation:
     trials: int
     refused: tuple[Refusals, ...]
     next: tuple[NextStep, ...]
-    steered: tuple[str, ...] = ()
-    """What people sent to the run, in the order in which it was taken in."""
 
 
 def explain(run: RunRecord, *, resume: str = "") -> Explanation:
@@ -94,7 +92,6 @@ def explain(run: RunRecord, *, resume: str = "") -> Explanation:
         trials=sum(1 for _ in _searched(run)),
         refused=refused,
         next=tuple(_next_steps(run, refused, unsolved, resume)),
-        steered=steered_points(run),
     )
 
 
@@ -392,7 +389,6 @@ def explanation_sections(found: Explanation) -> Iterator[Section]:
     yield Heading(f"Why {found.run} ended as it did", level=1)
     yield Text.of(f"{found.verdict[:1].upper()}{found.verdict[1:]}.")
     yield from _winner_section(found)
-    yield from [Listing(found.steered, lead="People steered it:")] if found.steered else []
     yield from _case_section(found)
     yield from _refusal_section(found)
     yield Heading("What to do next")

@@ -30,7 +30,6 @@ from burnish.core.surfaces import diff
 from burnish.core.trials import ASKED_AGAIN, Proposal, SplitResult, TrialRow
 from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.plugins import strategy_plugin
-from burnish.runs.report_sections import steered_by
 from burnish.system import write_inside
 
 NAME = "report.md"
@@ -93,7 +92,7 @@ def write_report(folder: Path) -> Path:
 
 def render(run: RunRecord) -> str:
     """The report as Markdown."""
-    return to_markdown([*strategy_plugin(run.header.strategy).report(run), *steered_by(run)])
+    return to_markdown(strategy_plugin(run.header.strategy).report(run))
 
 
 # -- Pages -----------------------------------------------------------------------------------------

@@ -101,9 +101,6 @@ class Header:
     """Seconds for one call of a Python function if no time limit is set."""
     confirm: bool = False
     """Whether the winner is measured again at the end."""
-    steering: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """What people may send to it, each with the surfaces that it may name; empty if nothing, and
-    in runs from before there was that."""
     sealed_test: str = "unread"
     """`spent` if the run that this one was forked from had read it."""
     redact: Shapes = "known-keys"

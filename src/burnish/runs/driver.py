@@ -17,7 +17,7 @@ from burnish.core.errors import (
     in_shell,
 )
 from burnish.core.evaluations import html_table
-from burnish.core.formatting import counted, spending
+from burnish.core.formatting import spending
 from burnish.core.money import Spend
 from burnish.core.protocols import Summarized
 from burnish.core.surfaces import Candidate
@@ -264,7 +264,6 @@ async def _work(run: Run, watch: _Watch) -> tuple[StopReason, FinalResults]:
     _require_baseline(run, reason)
     if not run.closing.by_user(reason):
         _require_answers(run)
-        _tell_left_notes(run)
     return reason, await measure_winner(run, reason)
 
 
@@ -306,13 +305,6 @@ def _require_answers(run: Run) -> None:
             raise run.answering.failed(role)
         message = f"{run.answering.words(role)}. What it should have proposed was not tried"
         run.tell(Warned(message=message), f"{ALARM}:{role}")
-
-
-def _tell_left_notes(run: Run) -> None:
-    """Warn about what people sent when the search was over."""
-    if left := run.steering.left_over():
-        message = f"{counted(left, 'note')} came too late, and had no effect: the search was over"
-        run.tell(Warned(message=message), f"session:{run.directory.journal.session}:notes")
 
 
 def _beginning(run: Run, session: type[SessionBegun]) -> SessionBegun:

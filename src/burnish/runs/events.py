@@ -349,15 +349,6 @@ class SecondOpinion(EventData):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByLuck(EventData):
-    """How often the run would accept an edit that changes nothing, as it begins."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("by_luck",)
-
-    words: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TextWithheld(EventData):
     """Held-out text was about to reach a role, and was withheld."""
 
@@ -387,38 +378,6 @@ class Warned(EventData):
     kinds: ClassVar[tuple[str, ...]] = ("warning",)
 
     message: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steered(EventData):
-    """A person's note was taken in between two trials, or refused."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("steered",)
-
-    action: str = ""
-    """`try`, `tell`, `pin` or `unpin`."""
-    by: str = ""
-    sent_at: str = ""
-    trial: int = 0
-    """The next trial, the first one that it has an effect on."""
-    surfaces: tuple[str, ...] = ()
-    text: str = ""
-    """The hint."""
-    refused: str = ""
-    """Why it has no effect; empty if it has one."""
-
-    @property
-    def what(self) -> str:
-        """What the person did, without a name."""
-        names = ", ".join(self.surfaces)
-        own = {"try": f"tries an own {names}", "tell": f"tells the proposer: {self.text}"}
-        return own.get(self.action) or f"{self.action}s {names}"
-
-    @property
-    def words(self) -> str:
-        """Who did what, in one sentence."""
-        end = f"; refused: {self.refused}" if self.refused else ""
-        return f"{self.by} {self.what}{end}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,8 +453,6 @@ ALARM = "silent"
 """The beginning of the key of a warning that every summary repeats."""
 BASELINE = "baseline"
 """The phase of the trial that measures the start."""
-PERSON = "person"
-"""The origin of a candidate that a person sent to the run, and the phase of its trial."""
 
 
 def after(standing: Standing, trial: Trial) -> Standing:

@@ -44,7 +44,6 @@ from burnish.runs.case_work import CALL_LIMIT
 from burnish.runs.claims import claim_words, opinion_words, sealed_words
 from burnish.runs.events import (
     BASELINE,
-    ByLuck,
     Claim,
     Event,
     PhaseEnded,
@@ -54,7 +53,6 @@ from burnish.runs.events import (
     SearchEnded,
     SecondOpinion,
     SessionBegun,
-    Steered,
     Stopping,
     TrialRecorded,
     Warned,
@@ -89,11 +87,6 @@ def agent_line(setup: Setup) -> Iterator[str]:
     """What is optimised, if the target describes itself."""
     if isinstance(setup.target, Summarized):
         yield f"agent     {setup.target.plan_summary}"
-
-
-def luck_line(words: str) -> str:
-    """How often a run would accept edits that change nothing, as a line of a plan."""
-    return f"by luck   {words}"
 
 
 def notes(setup: Setup) -> Iterator[str]:
@@ -326,10 +319,6 @@ class ProgressLines:
         if warning := event.read(Warned):
             parts = f"! {warning.message}".splitlines()
             return [line for part in parts for line in wrapped(visible(part), width)]
-        if luck := event.read(ByLuck):
-            return wrapped(f"by luck: {luck.words}", width)
-        if steered := event.read(Steered):
-            return wrapped(f"» {visible(steered.words)}", width)
         if event.read(Stopping):
             return wrapped(self.stopping(), width)
         if sealed := event.read(SealedResult):

@@ -20,7 +20,6 @@ from burnish.core.formatting import (
     number,
     sparkline,
     spending,
-    visible,
 )
 from burnish.core.surfaces import diff
 from burnish.core.trials import SplitResult, Trial, TrialRow
@@ -31,8 +30,6 @@ from burnish.runs.events import (
     BASELINE,
     BEST,
     CANDIDATES,
-    ByLuck,
-    Steered,
     TextWithheld,
     Warned,
     read_all,
@@ -144,26 +141,6 @@ def result_rows(run: RunRecord, reason: str) -> Iterator[tuple[str, str]]:
     yield from alarm_rows(run)
     losses = (number(loss_of(row, "holdout")) for row in (run.baseline, run.best))
     yield "holdout loss", " → ".join(losses)
-
-
-def luck_points(run: RunRecord) -> Iterator[str]:
-    """How often the run would accept an edit that changes nothing."""
-    yield from (f"by luck: {luck.words}" for luck in read_all(run.events, ByLuck))
-
-
-def steered_points(run: RunRecord) -> tuple[str, ...]:
-    """Who steered the run, how and when."""
-    return tuple(
-        f"before trial {each.trial}, {visible(each.words)} (sent {each.sent_at})"
-        for each in read_all(run.events, Steered)
-    )
-
-
-def steered_by(run: RunRecord) -> Iterator[Section]:
-    """The same as a chapter; nothing if nobody did."""
-    if items := steered_points(run):
-        yield Heading("Steered by people")
-        yield Listing(items)
 
 
 def changes_made(run: RunRecord) -> Iterator[Section]:

@@ -47,7 +47,6 @@ from burnish.runs.events import (
 )
 from burnish.runs.recorder import Announcer, Recorder, summary
 from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
-from burnish.runs.steering import Steering
 from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, RETRY_MISSING, Breakers, Outages
 
 Request = TypeVar("Request")
@@ -115,15 +114,6 @@ class Run:
         self._recorder = Recorder(directory, baseline=setup.target.baseline)
         self._announcer = Announcer(directory)
         self.offers = Offers(setup)
-        self.steering = Steering(
-            directory,
-            self._effects,
-            setup.target,
-            watch=lambda: self.secrets,
-            tell=self.tell,
-            trial=lambda: self.trial,
-        )
-        """What people send to the run while it goes on."""
 
     def evaluating(self, metrics: Sequence[Metric]) -> Evaluator:
         """Runs and scores cases of this run, by these metrics."""
@@ -473,7 +463,6 @@ class Run:
         )
         # A text that contains what no proposer may see would be shown to it the next time.
         problems = problems or self._guard.problems_of(candidate)
-        problems = problems or self.steering.problems(candidate, parent)
         if problems:
             return problems
         checked = await self.remember(

@@ -377,7 +377,6 @@ def _begin(
         forked_from=forked_from,
         call_limit=CALL_LIMIT,
         confirm=setup.confirm,
-        steering=_steerable(setup),
         sealed_test=sealed_test,
         redact=setup.redact,
         audit=_audited(setup),
@@ -388,19 +387,6 @@ def _begin(
     remember_run(home)
     directory = RunDirectory(home, redactor=redactor)
     return Run(setup, directory, search=setup.strategy.search, cache=cache)
-
-
-@runtime_checkable
-class _Steerable(Protocol):
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]: ...
-
-
-def _steerable(setup: Setup) -> dict[str, tuple[str, ...]]:
-    """What people may send to the run, as its strategy says."""
-    if not isinstance(setup.strategy, _Steerable):
-        return {}
-    takes = setup.strategy.steerable(setup.target)
-    return {action: tuple(names) for action, names in takes.items()}
 
 
 @runtime_checkable

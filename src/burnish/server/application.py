@@ -49,14 +49,11 @@ from burnish.server.routes import docs, pages, runs
 from burnish.server.routes.grids import grids_router
 from burnish.server.routes.promptiter import PromptIterRoutes, SubPaths
 from burnish.server.routes.refinement import Refinements, refinement_router
-from burnish.server.routes.runs import DETAILED, ERRORS, get_run, list_runs, steering_router
+from burnish.server.routes.runs import DETAILED, ERRORS, get_run, list_runs
 from burnish.server.security import NAME, NameRefused, Security, public
 from burnish.server.shapes import (
-    NewCandidate,
     NewEvaluation,
-    NewHint,
     NewRun,
-    PinnedSurfaces,
     RunQuery,
 )
 from burnish.server.tokens import ServiceRole
@@ -305,7 +302,7 @@ def _add_routes(app: FastAPI, manager: RunManager, security: Security, sessions:
     role = manager.launcher.role
     # The guard asks for tokens; this only says so in the document.
     documented = [] if security.tokens is None else [Depends(HTTPBearer(auto_error=False))]
-    answered = (*runs.ROUTERS, grids_router(manager), steering_router(manager))
+    answered = (*runs.ROUTERS, grids_router(manager))
     if role.answers:
         app.router.routes.extend(_shortcuts(_API))
     for each in answered if role.answers else runs.WORKER_ROUTERS:
@@ -407,7 +404,7 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
     *above, key = loc[1:]
     if gone := way_out(str(key)):
         return gone
-    for body in (NewRun, NewEvaluation, NewCandidate, NewHint, PinnedSurfaces):
+    for body in (NewRun, NewEvaluation):
         place = SchemaPosition.of(body)
         for step in above:
             place = place.below(step)

@@ -34,7 +34,6 @@ from burnish.core.errors import (
     RunNotFound,
     SealedTestRead,
     SeedRefused,
-    SteeringRefused,
     TargetMismatch,
 )
 from burnish.models.errors import ModelRefused
@@ -265,7 +264,6 @@ _KNOWN: tuple[tuple[type[BurnishError], int, str], ...] = (
     (RunSucceeded, 409, "run_succeeded"),
     (RunLocked, 409, "run_locked"),
     (ResumeRefused, 409, "resume_refused"),
-    (SteeringRefused, 409, "steering_refused"),
     (SealedTestRead, 409, "sealed_test_read"),
     (SeedRefused, 409, "seed_refused"),
     (NotHere, 409, "not_here"),

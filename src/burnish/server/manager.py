@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypeAlias, cast
 
@@ -16,18 +16,14 @@ from burnish.compat.promptiter import RunRequest
 from burnish.core.content import Json
 from burnish.core.errors import BurnishError, ConfigError, ResumeRefused
 from burnish.journal.database_store import DatabaseJournals
-from burnish.projects.evaluation_setup import stored_cases
 from burnish.projects.resuming import require_same_file
-from burnish.runs.directory import RunRecord
 from burnish.runs.setup import refuse_spent_test
-from burnish.runs.steering import Note, person_name, send, waiting
 from burnish.server.accounting import Accounting
 from burnish.server.apps import EngineApp
 from burnish.server.launcher import Launcher, ServiceLimits
 from burnish.server.runs import (
     AppMissing,
     AppUnfit,
-    FileMissing,
     ManagerClosed,
     RunPlace,
     RunPlaces,
@@ -279,26 +275,6 @@ class RunManager:
             await self.accounting.settle_finished()
         self.tails.announce(app_name, run_id)
         return status
-
-    async def steer(
-        self, app_name: str, run_id: str, note: Note, *, client: Client | None = None
-    ) -> int:
-        """Send a note to a run, in the name of the client; how many the run has not taken in."""
-        self._check_open()
-        record = await self.store.get(app_name, run_id, result=False)
-        if client is not None:
-            await self.accounting.check_owner(client, (app_name, run_id))
-        note = replace(note, by=person_name(note.by if client is None else client.account))
-        place = self.places.steered(record)
-
-        def leave() -> int:
-            if not place.begun:
-                raise FileMissing("this run has not begun", remedy="try again when it is running")
-            run = replace(RunRecord.read(place.folder), driven=not record.status.finished)
-            send(run, note, cases=stored_cases(run))
-            return len(waiting(place.folder))
-
-        return await asyncio.to_thread(leave)
 
     async def resume(
         self,

@@ -400,23 +400,6 @@ class RunPlaces:
         """Look again for the next list: they were changed here."""
         self._recent.pop(_named(record), None)
 
-    def steered(self, record: StoredRun) -> RunPlace:
-        """The place where a run looks for notes of people; NotHere if this process has no part.
-
-        Notes are files. A journal in a database does not carry them, so the folder must be that of
-        the process that drives the run.
-        """
-        place, where = self.of(record), record.where
-        if where.journal == "files":
-            return place
-        if record.status.finished or where.host != socket.gethostname():
-            at = f"on {where.host}" if where.host and not record.status.finished else "nowhere now"
-            raise NotHere(
-                f'run "{record.run_id}" cannot be steered from here: it is driven {at}',
-                remedy="send the note to a service on the machine that drives it, while it runs",
-            )
-        return RunPlace(folder=Path(where.folder), journals=place.journals, name=place.name)
-
 
 _HIDDEN = (JOURNAL, COUNT, POINTER, LOCK, PROCESSES, "blobs")
 """Internal files, which may change at any time."""

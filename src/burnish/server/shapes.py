@@ -148,37 +148,6 @@ class GridShape(_ResponseModel):
     """Scores, paired differences, cost, and the frontier, as in the file of a grid."""
 
 
-class NewCandidate(_RequestModel):
-    """A candidate of your own for a run to try."""
-
-    values: Annotated[dict[str, str], BeforeValidator(refuse_many_keys)]
-    """By surface, what to try, as text; the rest is as in whatever leads."""
-
-
-class NewHint(_RequestModel):
-    """What the proposers of a run should know."""
-
-    text: str
-
-
-class PinnedSurfaces(_RequestModel):
-    """Surfaces to freeze, or to free again."""
-
-    surfaces: Annotated[list[str], Field(max_length=MOST_KEYS)]
-
-
-class NoteShape(_ResponseModel):
-    """A note that was sent to a run, which takes it in between two trials."""
-
-    id: str
-    action: str
-    by: str
-    """The name of the token."""
-    at: str
-    waiting: int
-    """Notes that the run has not taken in yet."""
-
-
 class RunShape(_ResponseModel):
     """A run."""
 

@@ -17,10 +17,10 @@ REMOVED: Mapping[str, str] = {
     "burnish data label": "label cases in a tool of your own, in a column `labels`",
     "burnish mcp": "run its commands, with `--json` where a program reads the answer",
     "burnish models chat": "run `burnish models check`, or `burnish models serve` for a client",
-    "burnish runs pin": "put the candidate into your files, and run `burnish eval --baseline`",
-    "burnish runs tell": "put it into the text or the settings of a new run",
+    "burnish runs pin": "name what may change in the file, and start a new run with --fork",
+    "burnish runs tell": "write it into the text that is searched, and start a new run",
     "burnish runs try": "put the candidate into your files, and run `burnish eval --baseline`",
-    "burnish runs unpin": "leave the surface out of a new run's `surfaces`, or name it there",
+    "burnish runs unpin": "name what may change in the file, and start a new run with --fork",
     "burnish watch": "import a sample with `burnish data import`, and measure it: `burnish eval`",
 }
 """By the key of a file, which is also the field of a request and, with dashes, the flag; commands

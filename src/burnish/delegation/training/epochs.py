@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from burnish.core.cases import Dataset, Split
+from burnish.core.cases import Split
 from burnish.core.comparisons import Pair
 from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
@@ -23,11 +23,11 @@ from burnish.delegation.training.setup import EpochSettings, step_words
 from burnish.metrics.text_matching import without_middle
 from burnish.models.chat import ModelClient
 from burnish.models.roles import ModelRole, RewrittenText, RolePrompt
-from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded
+from burnish.runs.events import BASELINE, EventData, SearchEnded
 from burnish.runs.plugins import RoleNeed
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
-from burnish.strategies.requirements import NullRuns, false_accepts, require_baseline
+from burnish.strategies.requirements import require_baseline
 
 ROLE = "textgrad"
 _SHOWN_UPDATES = 6
@@ -497,16 +497,6 @@ class Epochs:
             return ()
         return [Problem(message="there is no text to train")]
 
-    def by_luck(self, data: Dataset) -> str:
-        """How often a run would accept texts that change nothing."""
-        runs = NullRuns(
-            train=len(data.train),
-            holdout=len(data.holdout),
-            repeats=self.settings.repeats,
-            trials=max(1, self.settings.epochs - 1),
-        )
-        return false_accepts(runs, self.settings.accept_sigma).words
-
     async def search(self, run: Run) -> None:
         settings, suite = self.settings, _Suite(run=run, settings=self.settings)
         if run.stop_reason(suite.cost) is not None:
@@ -516,7 +506,6 @@ class Epochs:
         most = settings.max_errored_fraction
         require_baseline(run, start.train, start.holdout, max_missing=most)
         if self.proposer is not None:
-            run.tell(ByLuck(words=self.by_luck(run.dataset)), "by_luck")
             epoch, reason = await _Training(suite, self.proposer, start).go()
         else:
             # The same texts under other draws: what is left is noise.

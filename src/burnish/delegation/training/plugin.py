@@ -47,7 +47,6 @@ from burnish.runs.progress import (
     all_sweeps,
     asking,
     first_round,
-    luck_line,
     notes,
     reserved,
     role_label,
@@ -58,7 +57,6 @@ from burnish.runs.report_sections import (
     changes_made,
     cost_rows,
     headline,
-    luck_points,
     provenance,
     started_with,
     status_rows,
@@ -88,7 +86,6 @@ def _plan_lines(setup: Setup, strategy: Epochs) -> Iterator[str]:
         yield f"step      learning rate {rate:g}: {step_words(rate)}"
         stays = f"a gain of {settings.accept_sigma:g} × its noise over the best mean"
         yield f"stays     {stays}{'' if settings.rollback else ', and all others too'}"
-        yield luck_line(strategy.by_luck(data))
 
     parts = [sweeps(setup, split, settings.repeats) for split in (Split.TRAIN, Split.HOLDOUT)]
     epoch = parts[0] + parts[1]
@@ -238,7 +235,6 @@ def _method(run: RunRecord) -> Iterator[str]:
         "the loss weighs metrics, critique, rejections by gates, budget and ending; a task that\n"
         "failed or delivered nothing counts as 1, one that could not be run is missing"
     )
-    yield from luck_points(run)
     yield "every result was graded by the initial critique rubric, even if the rubric changed"
     warnings = dict.fromkeys(each.message for each in read_all(run.events, Warned))
     yield from (each for each in warnings if not each.startswith("policy registry"))

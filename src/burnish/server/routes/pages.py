@@ -24,7 +24,7 @@ from burnish.pages.document import (
 )
 from burnish.pages.run_result import REFINEMENTS, is_refinement
 from burnish.pages.run_status import LivePanel, RunControls
-from burnish.pages.served import ACTIONS, FIRST_PARTS, Query, ServedPages, first, joined, note_in
+from burnish.pages.served import FIRST_PARTS, Query, ServedPages, first, joined
 from burnish.projects.clients import NotAllowed
 from burnish.runs.directory import LOCK
 from burnish.runs.stoppers import STOP_FILE
@@ -73,7 +73,6 @@ _MESSAGES = {
     "resume": "It goes on.",
     "start": "The run is started.",
     "refine": "The refinement is started.",
-    "steer": "Sent: the run takes it in between two trials.",
 }
 _ELSEWHERE = "This process drives no runs; refine on the machine of a worker."
 
@@ -101,7 +100,6 @@ def pages_router(
         ("/runs/{app}/{run_id}/stop", pages.stop),
         ("/runs/{app}/{run_id}/resume", pages.resume),
         ("/runs/{app}/{run_id}/refine", pages.refine),
-        *((f"/runs/{{app}}/{{run_id}}/{action}", pages.steer) for action in ACTIONS),
         ("/runs/{app}/{run_id}/refinements/{session}/stop", pages.stop_refinement),
         ("/runs/{app}/{run_id}/refinements/{session}/resume", pages.resume_refinement),
     ):
@@ -336,14 +334,6 @@ class _Pages:
         client = known_visitor(request).client
         await self.manager.resume(app, run_id, client=client, limits=limits)
         return led_to(request, f"runs/{app}/{run_id}", done="resume")
-
-    async def steer(self, request: Request) -> Response:
-        """Send a note to a run, in the name of the visitor."""
-        form, client = await own_form(request), known_visitor(request).client
-        app, run_id = named_run(request)
-        note = note_in(parts_of(request)[-1], form)
-        await self.manager.steer(app, run_id, note, client=client)
-        return led_to(request, f"runs/{app}/{run_id}", done="steer")
 
     async def refine(self, request: Request) -> Response:
         """Start a refinement of a delegation that has ended."""

@@ -1,4 +1,4 @@
-"""The routes of runs and steering them, apps, datasets, evaluations, events and health."""
+"""The routes of runs, apps, datasets, evaluations, events and health."""
 
 import asyncio
 import json
@@ -20,7 +20,6 @@ from burnish.datasets.agent_cases import CaseFile
 from burnish.projects.clients import DATASET_NAME
 from burnish.reports.rendering import write_report
 from burnish.runs.spec import set_tags
-from burnish.runs.steering import Note, person_name
 from burnish.server import runs
 from burnish.server.guards import CLIENT
 from burnish.server.manager import CONTENT_TYPE, RunManager, exposition
@@ -43,13 +42,9 @@ from burnish.server.shapes import (
     Health,
     JobRequest,
     LeftRun,
-    NewCandidate,
     NewEvaluation,
-    NewHint,
     NewRun,
     NewTags,
-    NoteShape,
-    PinnedSurfaces,
     ProcessShape,
     Readiness,
     RunList,
@@ -559,45 +554,3 @@ async def get_evaluation(app: _AppName, run_id: _RunId, manager: _Manager) -> di
         message = f"run '{run_id}' has no evaluation: it is {record.status.value}"
         raise FileMissing(message, remedy="ask again when it has succeeded")
     return evaluation
-
-
-def steering_router(manager: RunManager) -> APIRouter:
-    """The routes, each of which sends a note to a run in the name of the token."""
-    router = APIRouter(prefix="/apps/{app}/runs/{run_id}", tags=["runs"])
-
-    async def sent(client: Client, app: str, run_id: str, note: Note) -> NoteShape:
-        waiting = await manager.steer(app, run_id, note, client=client)
-        by = person_name(client.account)
-        return NoteShape(id=note.id, action=note.action, by=by, at=note.at, waiting=waiting)
-
-    @router.post("/try", status_code=202)
-    async def try_candidate(
-        app: _AppName, run_id: _RunId, new: NewCandidate, client: _Client
-    ) -> NoteShape:
-        """Let a run try your own candidate: the next trial, with the same check and gate."""
-        return await sent(client, app, run_id, Note(action="try", values=new.values))
-
-    @router.post("/tell", status_code=202)
-    async def tell_proposers(
-        app: _AppName, run_id: _RunId, new: NewHint, client: _Client
-    ) -> NoteShape:
-        """Give the proposers of a run a hint. Text of held-out cases is refused."""
-        return await sent(client, app, run_id, Note(action="tell", text=new.text))
-
-    @router.post("/pin", status_code=202)
-    async def pin_surfaces(
-        app: _AppName, run_id: _RunId, new: PinnedSurfaces, client: _Client
-    ) -> NoteShape:
-        """Freeze surfaces: no candidate may change them any more."""
-        note = Note(action="pin", surfaces=tuple(new.surfaces))
-        return await sent(client, app, run_id, note)
-
-    @router.post("/unpin", status_code=202)
-    async def unpin_surfaces(
-        app: _AppName, run_id: _RunId, new: PinnedSurfaces, client: _Client
-    ) -> NoteShape:
-        """Free surfaces that were pinned."""
-        note = Note(action="unpin", surfaces=tuple(new.surfaces))
-        return await sent(client, app, run_id, note)
-
-    return router

@@ -23,7 +23,7 @@ from burnish.core.trials import Trial, TrialRow
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import BASELINE, PERSON, Event, TrialRecorded, read_all
+from burnish.runs.events import BASELINE, Event, TrialRecorded, read_all
 from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     Building,
@@ -70,7 +70,6 @@ _ENDS = {
 }
 _STOPS = {
     NOT_PAID: "too many tries in a row without an accept",
-    "pinned": "people pinned everything that it may change",
     "reflector_failed": "the reflector no longer gives usable answers",
     "patcher_failed": "the models that walk losses back no longer give usable answers",
     "dead_axes": "no change of its surfaces reaches the agent",
@@ -343,7 +342,7 @@ def _proposers(run: RunRecord) -> list[str]:
     """Who proposed something or stopped, in this order."""
     names = [row.trial.phase for row in run.rows]
     names += [each.proposer for each in read_all(run.events, ProposerStopped)]
-    return [n for n in dict.fromkeys(names) if n not in (BASELINE, PERSON)]
+    return [n for n in dict.fromkeys(names) if n != BASELINE]
 
 
 def _proposer_row(run: RunRecord, name: str) -> tuple[str, ...]:

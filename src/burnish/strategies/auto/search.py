@@ -5,7 +5,7 @@ minibatch form a trail, on whose tip holdout decides now and then.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -17,9 +17,9 @@ from burnish.core.evaluations import Evaluation
 from burnish.core.gates import OfferRule, improves_on_minibatch
 from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
-from burnish.core.surfaces import Candidate, DemosSurface, Origin
+from burnish.core.surfaces import Candidate, Origin
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, TrialDetails, Verdict
-from burnish.runs.events import BASELINE, PERSON, EventData, SearchEnded
+from burnish.runs.events import BASELINE, EventData, SearchEnded
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.runs.setup import Proposed, ProposerEvidence, ProposerOffer, Tried
@@ -246,13 +246,6 @@ class Auto:
         """What any proposer may change."""
         return list(dict.fromkeys(name for offer in self.offers for name in offer.surfaces))
 
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run; a hint needs somebody who writes."""
-        demos = [each.id for each in target.surfaces if isinstance(each, DemosSurface)]
-        own = [name for name in self.surfaces if name not in demos]
-        hints: dict[str, Sequence[str]] = {"tell": ()} if self.roles else {}
-        return {"try": own, **hints, "pin": self.surfaces}
-
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """There must be a proposer, and what it changes must be within its bounds."""
         if not self.offers:
@@ -385,7 +378,7 @@ class _Rounds:
         if self._holdout.is_solved(self._held):
             return "nothing_to_gain"
         self.number += 1
-        if await self._steered() or await self._decided_in_time():
+        if await self._decided_in_time():
             return ""
         used, screened_on = self._run.runs_used, await self._screening()
         order = self._bandit.order(self._run.rng("bandit", self.number))
@@ -414,28 +407,6 @@ class _Rounds:
 
         whole = self._round_cost() + self._holdout.least
         return await short_round(self._run, whole, known=known, cost=self._short_cost)
-
-    async def _steered(self) -> bool:
-        """Whether a person sent a candidate of their own, which holdout decides on."""
-        suggestion = await self._run.steering.next()
-        if suggestion is None:
-            return False
-        parent = self._leader
-        trial = Trial(
-            candidate=suggestion.on(parent),
-            phase=PERSON,
-            cycle=self.number,
-            touched=tuple(suggestion.values),
-            details=suggestion.details.to_json(),
-        )
-        if problems := await self._run.check(trial.candidate, parent=parent):
-            self._run.record(replace(trial, problems=tuple(problems)))
-            return True
-        trial, heat = await self._raced(trial)
-        self._run.record(trial)
-        if trial.accepted:
-            self._advance(trial.candidate, heat, gain=None)
-        return True
 
     # -- A round -------------------------------------------------------------------------------
 

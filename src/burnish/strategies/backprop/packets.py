@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field
 
-from burnish.core.cases import Case, Dataset, Split, Step, Trace
+from burnish.core.cases import Case, Split, Step, Trace
 from burnish.core.content import AtLeastOne, Json, NoneOrMore, NotNegative, Share
 from burnish.core.evaluations import CaseResult, Evaluation, Score
 from burnish.core.gates import Guards
@@ -26,7 +26,6 @@ from burnish.core.trials import Proposal
 from burnish.metrics.text_matching import without_middle
 from burnish.metrics.turns import FailureClass
 from burnish.runs.spec import StrategySettings
-from burnish.strategies.requirements import NullRuns, false_accepts
 from burnish.system.settings import Access, Door, Settings, Text
 
 
@@ -307,22 +306,6 @@ class BackpropSettings(StrategySettings):
     def deciding(self) -> tuple[Split, ...]:
         """Where a candidate is run before it is decided on."""
         return (Split.TRAIN, Split.HOLDOUT) if self.gate == "sigma" else (Split.HOLDOUT,)
-
-    def by_luck(self, data: Dataset) -> str:
-        """How often a run would accept patches that change nothing."""
-        runs = NullRuns(
-            train=len(data.train) if self.gate == "sigma" else 0,
-            holdout=len(data.holdout),
-            repeats=self.repeats,
-            trials=self.max_rounds * self.candidates_per_round,
-            holdout_gains=self.gate != "sigma",
-            unit="score" if self.gate == "min_gain" else "noise",
-        )
-        if self.gate != "min_gain":
-            return false_accepts(runs, self.accept_sigma).words
-        # This bar knows nothing of noise, so the rate depends on how large it is.
-        words = false_accepts(runs, self.min_score_gain).words
-        return f"where every case is as noisy as a coin, {words}; with less noise fewer are"
 
 
 WHOLE = "agent"

@@ -86,7 +86,6 @@ def _plan_lines(setup: Setup, strategy: Backprop) -> Iterator[str]:
         yield f"  {mark} {surface.kind:<7} {surface.id}: {words}"
     yield from progress.case_lines(setup, strategy.settings.repeats)
     yield from _decision(strategy.settings)
-    yield progress.luck_line(strategy.settings.by_luck(setup.dataset))
     yield f"limits    {', '.join([*_search_limits(setup, strategy), *progress.time_limits(setup)])}"
     yield from _costs(setup, strategy)
     yield from progress.notes(setup)
@@ -261,7 +260,7 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
     yield from _lost_answers(run)
     yield from sections.adoption(run)
     yield Heading("Method")
-    points = (*_method(run), *sections.luck_points(run), *sections.provenance(run))
+    points = (*_method(run), *sections.provenance(run))
     yield Listing((*points, *sections.CAVEATS))
 
 

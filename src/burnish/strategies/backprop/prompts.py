@@ -14,7 +14,6 @@ from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText
 from burnish.models.chat import ModelClient
 from burnish.models.roles import (
-    HintedRequest,
     ModelRole,
     RewrittenText,
     RoleMessage,
@@ -130,7 +129,7 @@ class MergeAnswer(RoleMessage):
     gradients: list[MergedRemark] = Field(default_factory=list[MergedRemark])
 
 
-class PatchRequest(HintedRequest):
+class PatchRequest(RoleMessage):
     """A surface, what should change about it, and what was tried."""
 
     surface: ShownSurface

@@ -142,7 +142,6 @@ class Patcher:
             ),
             rejected=self._rejected.of(name),
             limits=surface,
-            hints=self._run.steering.hints,
         )
 
     def _set(
@@ -239,8 +238,6 @@ class Attempt:
     """Whether it is one patch of a candidate that was rejected."""
     whole: bool = True
     """Whether all of holdout was run, if any."""
-    source: Mapping[str, Json] | None = None
-    """Who sent it, if a person did."""
 
     @property
     def all_proposals(self) -> tuple[Proposal, ...]:
@@ -294,7 +291,6 @@ class Attempt:
             },
             changes=self.changes(objective),
             alone=True if self.alone else None,
-            proposal_source=self.source,
             whole_holdout=None if self.whole else False,
         )
         if self.first:

@@ -16,7 +16,6 @@ from burnish.core.trials import MAX_MISSING, Decision, SplitResult, Trial, Verdi
 from burnish.runs.events import BASELINE, EventData, Warned
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
-from burnish.runs.steering import Suggestion
 from burnish.strategies.backprop.backward import Learner
 from burnish.strategies.backprop.packets import BackpropSettings, Round, shown_value
 from burnish.strategies.backprop.prompts import (
@@ -249,10 +248,7 @@ class Search:
         """One round; why the search is over after it, if it is. Stopped inside, it is dropped."""
         self.number += 1
         self._show("round_started", None)
-        suggestion = await self._run.steering.next()
         current = await self._with_losses()
-        if suggestion is not None:
-            return await self._own(current, suggestion)
         if not current.losses:
             self._show("round_completed", current)
             return self._without_losses(current)
@@ -270,27 +266,6 @@ class Search:
         self._without_accept = 0 if accepted else self._without_accept + 1
         self._run.answering.require(*self._needed, after=GIVE_UP_AFTER)
         return self._over(attempts)
-
-    async def _own(self, current: Round, suggestion: Suggestion) -> str:
-        """A round with a person's own candidate; why the search is over after it, if it is."""
-        parent, source = current.parent, suggestion.details.proposal_source
-        changes = suggestion.changes(parent).items()
-        reason = suggestion.origin.note
-        attempt = Attempt(
-            round=current,
-            candidate=suggestion.on(parent),
-            patches=tuple(Patch(surface=name, value=v, reason=reason) for name, v in changes),
-            first=False,
-            source=source,
-        )
-        problems = await self._run.check(attempt.candidate, parent=parent)
-        attempt = replace(attempt, problems=tuple(problems))
-        self._show("round_patch_set", attempt)
-        if await self._tried(attempt) is None:
-            return ""
-        if self._good_enough():
-            return "target_score"
-        return "max_rounds" if self.number >= self._settings.max_rounds else ""
 
     async def _with_losses(self) -> Round:
         train = await self._run.evaluate(
@@ -323,7 +298,6 @@ class Search:
     async def _attempts(self, current: Round) -> list[Attempt]:
         """The candidates of the patches, each checked before anything is spent on it."""
         merged = current.merged or {}
-        merged = {name: merged[name] for name in self._run.steering.free(merged)}
         sets = await self._patcher.patched(
             merged,
             current.parent,

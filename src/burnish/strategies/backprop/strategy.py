@@ -1,6 +1,6 @@
 """The strategy `backprop`: its settings checked, its roles, its search."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,9 @@ from burnish.core.errors import ConfigError, Problem
 from burnish.core.gates import OfferRule
 from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Metric, Role, Target
-from burnish.core.surfaces import DemosSurface, Structured
+from burnish.core.surfaces import Structured
 from burnish.models.references import ModelRef
-from burnish.runs.events import ByLuck, SearchEnded
+from burnish.runs.events import SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
@@ -78,13 +78,6 @@ class Backprop:
         targets = self.settings.targets
         return [s.id for s in target.surfaces if s.id in targets or not targets]
 
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run."""
-        targets = self.targets(target)
-        kinds = {surface.id: surface for surface in target.surfaces}
-        own = [name for name in targets if not isinstance(kinds[name], DemosSurface)]
-        return {"try": own, "tell": (), "pin": targets}
-
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """The target must have surfaces, and the surfaces and nodes that are named."""
         problems = [each.problem for each in _unknown_parts(self.settings, target)]
@@ -115,7 +108,6 @@ class Backprop:
         if run.stop_reason(run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)) is not None:
             return
         ended = await search.baseline()
-        run.tell(ByLuck(words=self.settings.by_luck(data)), "by_luck")
         while not ended and run.stopped is None and run.stop_reason(search.need) is None:
             ended = await search.next()
         if ended:
@@ -169,8 +161,7 @@ class BackpropProposer:
         current = await self._learner.walked(current, draw=draw)
         current = await self._learner.merged(current, draw=draw)
         merged = current.merged or {}
-        free = {name: merged[name] for name in self._run.steering.free(merged)}
-        (self._last,) = await self._patcher.patched(free, evidence.parent, sets=1, draw=draw)
+        (self._last,) = await self._patcher.patched(merged, evidence.parent, sets=1, draw=draw)
         return self._proposed(current)
 
     def _proposed(self, current: Round) -> Proposed:

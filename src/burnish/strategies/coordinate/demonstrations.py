@@ -30,14 +30,12 @@ from burnish.strategies.coordinate.numeric import (
     SearchSpace,
     best_expected_improvement,
 )
-from burnish.strategies.coordinate.phases import DEAD_AXES, PINNED, Phase
+from burnish.strategies.coordinate.phases import DEAD_AXES, Phase
 from burnish.strategies.coordinate.trials import CoordinateAttempt, Incumbent
 from burnish.system.redaction import MARKER
 
 _Chooser: TypeAlias = Literal["start", "chance", "model"]
 """Who chose a point: the phase for its start, chance, or TPE."""
-_STEERED = "steered"
-"""Why a study ends after which the phase goes on with a new one."""
 _POOL = 16
 """Examples to choose from: enough for variety, few enough to learn which are good."""
 _COUNT = "count"
@@ -72,11 +70,6 @@ class PointPhase(Phase):
         self.study = f"{self.name}-phase-{self.cycle}"
         self._warm_up = numeric.warm_up(min(self.limits.patience, self.limits.max_trials))
 
-    @property
-    @abstractmethod
-    def free(self) -> list[str]:
-        """The surfaces of the phase that are not pinned."""
-
     @abstractmethod
     def values(self, point: Point) -> Mapping[str, Value]:
         """The surfaces' values at a point."""
@@ -96,19 +89,16 @@ class PointPhase(Phase):
             self.observations.append(Observation(point=point, loss=loss))
 
     async def go(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
-        reason = _STEERED
-        while reason == _STEERED:
-            reason = await self.begin(incumbent)
-            if not reason:
-                incumbent, reason = await self._search(incumbent)
+        """Ask the study, try, and report back, until there is a reason to end."""
+        reason = await self.open_study(incumbent)
+        while not (reason := reason or self.over(incumbent)):
+            point, attempt = await self.next(incumbent)
+            result = await self.runner.attempt(attempt, incumbent)
+            worst = max([1.0, *(each.loss for each in self.observations)])
+            self.observe(point, worst if result.unfit else result.loss)
+            incumbent = result.incumbent
+            self.count(result)
         return incumbent, reason
-
-    async def begin(self, incumbent: Incumbent) -> str:
-        """Begin a fresh study; why there is nothing to search, if so."""
-        self.observations.clear()
-        self.seen.clear()
-        self.queue.clear()
-        return await self.open_study(incumbent) if self.free else PINNED
 
     @abstractmethod
     async def open_study(self, incumbent: Incumbent) -> str:
@@ -123,24 +113,6 @@ class PointPhase(Phase):
             details=self._explained(point, by),
         )
         return point, attempt
-
-    async def _search(self, incumbent: Incumbent) -> tuple[Incumbent, str]:
-        """Ask the study, try, and report back, until there is a reason to end."""
-        while not (reason := self.over(incumbent)):
-            free, own = self.free, await self.steered(incumbent)
-            incumbent = incumbent if own is None else own.incumbent
-            if self.free != free or (own is not None and own.accepted):
-                # What was learned under other values, or on other axes, does not count.
-                return incumbent, _STEERED
-            if own is not None:
-                continue
-            point, attempt = await self.next(incumbent)
-            result = await self.runner.attempt(attempt, incumbent)
-            worst = max([1.0, *(each.loss for each in self.observations)])
-            self.observe(point, worst if result.unfit else result.loss)
-            incumbent = result.incumbent
-            self.count(result)
-        return incumbent, reason
 
     def nothing_left(self, incumbent: Incumbent) -> str:
         del incumbent
@@ -199,14 +171,10 @@ class NumericPhase(PointPhase):
 
     name: ClassVar[str] = "numeric"
 
-    @property
-    def free(self) -> list[str]:
-        return self.run.steering.free(self.settings.numbers)
-
     async def open_study(self, incumbent: Incumbent) -> str:
         named = [
             surface
-            for name in self.free
+            for name in self.settings.numbers
             if isinstance(surface := self.surfaces[name], NumberSurface | ChoiceSurface)
         ]
         axes = await self.alive(named, incumbent)
@@ -392,10 +360,6 @@ class DemonstrationPhase(PointPhase):
     """Which worked examples to show, and in which order."""
 
     name: ClassVar[str] = "demonstrations"
-
-    @property
-    def free(self) -> list[str]:
-        return self.run.steering.free([self.settings.demonstrations])
 
     async def open_study(self, incumbent: Incumbent) -> str:
         surface = self.surfaces[self.settings.demonstrations]

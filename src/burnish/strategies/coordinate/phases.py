@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
-from burnish.core.cases import Dataset, Split, closed_labels
+from burnish.core.cases import Split, closed_labels
 from burnish.core.content import Json
 from burnish.core.errors import RoleFailed
 from burnish.core.formatting import cell, counted, number, spending
@@ -32,7 +32,7 @@ from burnish.core.trials import TrialDetails
 from burnish.datasets.checks import smallest_difference
 from burnish.models.roles import ModelRole
 from burnish.runs.candidate_checks import Probed
-from burnish.runs.events import PERSON, Event, EventData, read_all
+from burnish.runs.events import Event, EventData, read_all
 from burnish.runs.progress import asking, shown_by
 from burnish.runs.run import Run
 from burnish.strategies.coordinate.trials import (
@@ -50,7 +50,6 @@ from burnish.strategies.coordinate.trials import (
     trace_texts,
     with_room,
 )
-from burnish.strategies.requirements import FalseAccepts, NullRuns, false_accepts
 
 # -- Headroom --------------------------------------------------------------------------------------
 
@@ -105,17 +104,6 @@ def _trials_if_nothing_helps(settings: CoordinateSettings) -> dict[str, int]:
     return {name: min(e.patience, e.max_trials) for name, e in settings.phases.items()}
 
 
-def accepted_by_luck(settings: CoordinateSettings, data: Dataset) -> FalseAccepts:
-    """How often this run would accept edits that change nothing."""
-    runs = NullRuns(
-        train=len(data.train),
-        holdout=len(data.holdout) if settings.uses_holdout else 0,
-        repeats=settings.repeats,
-        trials=sum(_trials_if_nothing_helps(settings).values()),
-    )
-    return false_accepts(runs, settings.accept_sigma)
-
-
 _OUTLOOKS = {
     "nothing_to_gain": "nothing to gain: the loss on train is 0, so nothing is tried",
     "within_noise": "no gain can be told from noise: even a loss of 0 on train would be within it; "
@@ -128,7 +116,6 @@ class Headroom(EventData):
     """How much there is to gain, how much of it can be seen, and what looking for it costs."""
 
     kinds: ClassVar[tuple[str, ...]] = ("headroom",)
-    optional: ClassVar[frozenset[str]] = frozenset({"by_luck"})
 
     repeats: int
     accept_sigma: float
@@ -144,8 +131,6 @@ class Headroom(EventData):
     costs: Expected
     measured: bool
     """Whether costs are what the baseline really cost; else they only count calls."""
-    by_luck: FalseAccepts | None = None
-    """How often edits that change nothing would be accepted; None in runs of an earlier burnish."""
 
     @property
     def bar(self) -> float | None:
@@ -207,7 +192,6 @@ def headroom_of(
         least_shown=None if math.isinf(least) else least,
         costs=costs,
         measured=not run.forked,
-        by_luck=accepted_by_luck(settings, run.dataset),
     )
 
 
@@ -242,7 +226,6 @@ def headroom_lines(headroom: Headroom) -> Iterator[str]:
     """What the baseline shows: the noise, what holdout can show, and what the search will cost."""
     labels = {
         "noise": "noise",
-        "luck": "by luck",
         "holdout": "holdout",
         "outlook": "outlook",
         "costs": "the run",
@@ -252,8 +235,6 @@ def headroom_lines(headroom: Headroom) -> Iterator[str]:
 
 def _facts(headroom: Headroom) -> Iterator[tuple[str, str]]:
     yield "noise", _noise_words(headroom)
-    if headroom.by_luck is not None and headroom.outlook != "nothing_to_gain":
-        yield "luck", headroom.by_luck.words
     if cases := headroom.holdout_cases:
         rate = headroom.holdout_pass_rate
         yield "holdout", shown_by(cases, 0.5 if rate is None else rate)
@@ -289,7 +270,6 @@ def headroom_points(events: Sequence[Event]) -> Iterator[str]:
     """The points of the report about the headroom check."""
     labels = {
         "noise": "noise of the baseline",
-        "luck": "accepts by luck",
         "holdout": "what holdout can show",
         "outlook": "outlook at the start",
         "costs": "expected at the start",
@@ -315,7 +295,7 @@ def dead_axes(events: Sequence[Event]) -> Iterator[str]:
 
 _AxisType = TypeVar("_AxisType", bound=Surface)
 
-DEAD_AXES, NOTHING_TO_GAIN, PINNED = "dead_axes", "nothing_to_gain", "pinned"
+DEAD_AXES, NOTHING_TO_GAIN = "dead_axes", "nothing_to_gain"
 STOPPED = "stopped"
 """Some of the reasons why a phase ends."""
 _REMEMBERED = 3
@@ -370,25 +350,6 @@ class Phase(ABC):
         if reason := self.nothing_left(incumbent):
             return reason
         return "" if self.run.stop_reason(self.need(incumbent)) is None else STOPPED
-
-    async def steered(self, incumbent: Incumbent) -> AttemptResult | None:
-        """Take in what people sent; the result of a person's own candidate, if there is one.
-
-        It counts for the limits of the run, and not for those of the phase.
-        """
-        suggestion = await self.run.steering.next()
-        if suggestion is None:
-            return None
-        attempt = CoordinateAttempt(
-            values=suggestion.changes(incumbent.candidate),
-            note=suggestion.origin.note,
-            details=suggestion.details,
-            origin=suggestion.origin,
-        )
-        runner = TrialRunner(
-            self.run, self.settings, cycle=self.cycle, phase=PERSON, memory=self.memory
-        )
-        return await runner.attempt(attempt, incumbent)
 
     def count(self, result: AttemptResult) -> None:
         self.trials += 1
@@ -493,27 +454,16 @@ class TextualPhase(Phase):
         if not self._alive:
             return incumbent, DEAD_AXES
         while not (reason := self.over(incumbent)):
-            if (own := await self.steered(incumbent)) is not None:
-                incumbent = own.incumbent
-                continue
-            if not self._texts:
-                continue  # the last one was pinned just now
             result = await self._edit(self._axis, incumbent)
             incumbent = result.incumbent
             self.count(result)
         return incumbent, reason
 
     @property
-    def _texts(self) -> list[str]:
-        return self.run.steering.free(self._alive)
-
-    @property
     def _axis(self) -> str:
-        return self._texts[self.trials % len(self._texts)]
+        return self._alive[self.trials % len(self._alive)]
 
     def nothing_left(self, incumbent: Incumbent) -> str:
-        if not self._texts:
-            return PINNED
         return "" if with_room(incumbent.train, self.metrics) else "no_failures"
 
     def need(self, incumbent: Incumbent) -> Spend:
@@ -561,7 +511,6 @@ class TextualPhase(Phase):
             failing_traces="\n\n".join(self._traces(incumbent)),
             previous_gradients="\n".join(rejected),
             labels=", ".join(closed_labels(self.run.dataset.train)),
-            hints=self.run.steering.hints,
         )
 
     def _traces(self, incumbent: Incumbent) -> list[str]:
@@ -576,7 +525,6 @@ class TextualPhase(Phase):
             current_text=str(incumbent.candidate.values[axis]),
             gradient=gradient,
             max_chars=surface.max_chars or NO_LIMIT,
-            hints=self.run.steering.hints,
         )
 
 

@@ -74,8 +74,8 @@ class _PointProposer:
         """None while there is nothing to search from this incumbent."""
         self._over = ""
         """Why there is nothing to search."""
-        self._place: tuple[str, list[str]] = "", []
-        """The incumbent of the study, and the surfaces that were free when it began."""
+        self._leader = ""
+        """The incumbent of the study."""
         self._gained = 0.0
         self._last: tuple[Point, Candidate] | None = None
 
@@ -87,7 +87,7 @@ class _PointProposer:
     async def propose(self, evidence: ProposerEvidence) -> Proposed:
         """The next point, or why the study is over."""
         self._last = None
-        if self._place != (evidence.parent.id, self._free):
+        if self._leader != evidence.parent.id:
             await self._begin(evidence)
         incumbent = self._incumbent(evidence)
         over = self._over or (self._phase.nothing_left(incumbent) if self._phase else "")
@@ -120,24 +120,20 @@ class _PointProposer:
         self._phase.observe(point, loss)
         if tried.accepted and gain is not None:
             self._gained += gain
-            self._place = candidate.id, self._place[1]
+            self._leader = candidate.id
 
     async def _begin(self, evidence: ProposerEvidence) -> None:
         self._studies += 1
         self._gained = 0.0
-        self._place = evidence.parent.id, self._free
+        self._leader = evidence.parent.id
         phase = self._new_phase(self._studies)
-        self._over = await phase.begin(self._incumbent(evidence))
+        self._over = await phase.open_study(self._incumbent(evidence))
         self._phase = None if self._over else phase
 
     def _incumbent(self, evidence: ProposerEvidence) -> Incumbent:
         return Incumbent(
             candidate=evidence.parent, train=evidence.train, holdout=None, loss=-self._gained
         )
-
-    @property
-    def _free(self) -> list[str]:
-        return self._new_phase(self._studies).free
 
     def _new_phase(self, study: int) -> PointPhase:
         return self._kind(

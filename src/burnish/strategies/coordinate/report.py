@@ -37,7 +37,6 @@ ENDS = {
     "space_exhausted": "every point was tried",
     "no_examples": "train has no example to show",
     "dead_axes": "no axis of this phase reaches a request",
-    "pinned": "everything of this phase is pinned",
     "no_failures": "no failing case is left to diagnose",
     "nothing_to_gain": "the loss on train is 0",
     "stopped": "the run was stopped",

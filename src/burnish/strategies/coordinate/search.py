@@ -52,7 +52,6 @@ from burnish.strategies.coordinate.phases import (
     Expected,
     Phase,
     TextualPhase,
-    accepted_by_luck,
     costs_ahead,
     expected,
     headroom_of,
@@ -132,15 +131,6 @@ class Coordinate:
             if isinstance(role, ModelRole)
         }
         return {"optimizer_config": config, "subagents": agents}
-
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run; a hint needs somebody who writes."""
-        settings, kinds = self.settings, {surface.id: surface for surface in target.surfaces}
-        demos = (settings.demonstrations,) if settings.demonstrations else ()
-        axes = [*demos, *settings.numbers, *settings.texts]
-        own = [name for name in axes if not isinstance(kinds.get(name), DemosSurface)]
-        hints: dict[str, Sequence[str]] = {"tell": ()} if settings.texts else {}
-        return {"try": own, **hints, "pin": axes}
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """The surfaces in the settings must exist, be of the right kind and within bounds."""
@@ -279,7 +269,6 @@ def _cases(setup: Setup, settings: CoordinateSettings) -> Iterator[str]:
     held = len(data.holdout) if settings.uses_holdout else "not used"
     yield f"cases     train {len(data.train)}, holdout {held}, {progress.sealed_cases(setup)}"
     yield f"repeats   {settings.repeats}; a gain counts from {settings.accept_sigma:g} × its noise"
-    yield f"by luck   {accepted_by_luck(settings, data).words}"
     if data.holdout and settings.uses_holdout:
         yield f"can show  {progress.shown_by(len(data.holdout))}"
 

@@ -23,7 +23,6 @@ from burnish.core.trials import Decision, SplitResult, Trial, TrialDetails, Verd
 from burnish.models.answers import Explanation, Otherwise, PlainText
 from burnish.models.chat import ModelClient
 from burnish.models.roles import (
-    HintedRequest,
     ModelRole,
     RewrittenText,
     RoleMessage,
@@ -164,7 +163,7 @@ class Gradient(RoleMessage):
         return "\n".join([*lines, *(f"Do not lose: {each}" for each in self.avoid)])
 
 
-class CritiqueRequest(HintedRequest):
+class CritiqueRequest(RoleMessage):
     """What the critic sees."""
 
     axis: str
@@ -175,7 +174,7 @@ class CritiqueRequest(HintedRequest):
     """The answers that train expects again and again, as they are spelled."""
 
 
-class EditRequest(HintedRequest):
+class EditRequest(RoleMessage):
     """What the applier sees."""
 
     axis: str
@@ -274,8 +273,6 @@ class CoordinateAttempt:
     values: Mapping[str, Value]
     note: str
     details: TrialDetails = field(default_factory=TrialDetails)
-    origin: Origin | None = None
-    """Where the candidate comes from, if not from the phase."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,7 +352,7 @@ class TrialRunner:
         return AttemptResult(incumbent=before, unfit=True, reason=why)
 
     def _origin(self, attempt: CoordinateAttempt) -> Origin:
-        return attempt.origin or Origin(by="coordinate", kind=self._phase, note=attempt.note)
+        return Origin(by="coordinate", kind=self._phase, note=attempt.note)
 
     def _trial(self, candidate: Candidate, attempt: CoordinateAttempt, before: Incumbent) -> Trial:
         changed = [

@@ -10,15 +10,13 @@ from burnish.core.comparisons import Pair, broken_constraint, decide
 from burnish.core.content import AboveZero, AtLeastOne, Json, NotNegative
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective, Score
-from burnish.core.gates import Direction, is_less_broken, strict, sweep_means
+from burnish.core.gates import Direction, is_less_broken, strict
 from burnish.core.protocols import Target, surfaces_of
 from burnish.core.surfaces import Candidate, FileSurface, Origin, diff
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails
 from burnish.metrics.text_matching import without_middle
-from burnish.runs.events import PERSON
 from burnish.runs.run import Run
 from burnish.runs.spec import StrategySettings
-from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.editors import EditRequest
 from burnish.strategies.requirements import broken_constraints, left_behind
 from burnish.system.settings import Access, Door, Text
@@ -206,12 +204,6 @@ def decision_of(
     )
 
 
-def may_be_noisy(evaluation: Evaluation, primary: str) -> bool:
-    """Whether a number differs between repeats, or might: one run alone shows no noise."""
-    means = sweep_means(evaluation, primary)
-    return len(means) < 2 or len(set(means)) > 1
-
-
 def _less_broken(
     candidate: Evaluation, incumbent: Evaluation, objective: Objective
 ) -> Decision | None:
@@ -291,8 +283,6 @@ class EditAttempt:
     iteration: int
     parent: Candidate
     proposal: Proposal | None = None
-    sent: Suggestion | None = None
-    """What a person sent, if it is a person's own edit."""
     rationale: str = ""
     candidate: Candidate | None = None
     problems: tuple[Problem, ...] = ()
@@ -315,8 +305,6 @@ class EditAttempt:
     @property
     def origin(self) -> Origin:
         """Where the candidate comes from, with the idea as its note."""
-        if self.sent is not None:
-            return self.sent.origin
         note = self.rationale.strip().split("\n")[0][:60] or "an edit"
         return Origin(kind="proposal", by="edits", note=note)
 
@@ -331,7 +319,7 @@ class EditAttempt:
         candidate = self.candidate or self.parent.child({}, origin=self.origin)
         return Trial(
             candidate=candidate,
-            phase="edit" if self.sent is None else PERSON,
+            phase="edit",
             cycle=self.iteration,
             touched=tuple(change.surface for change in diff(self.parent, candidate)),
             proposals=() if self.proposal is None else (self.proposal,),
@@ -340,7 +328,6 @@ class EditAttempt:
             holdout=None if self.holdout is None else SplitResult.of(self.holdout, objective),
             decision=None if self.problems else self.decision,
             details=EditDetails(
-                proposal_source=None if self.sent is None else self.sent.details.proposal_source,
                 decision=self.word,
                 rationale=self.rationale,
                 changes=_file_changes(self.parent, candidate),
@@ -403,7 +390,6 @@ def edit_request(
         bounds="\n".join(f"- {bound}" for bound in _bounds(run, settings)),
         turned_down="\n\n".join(map(_rejection, rejected[-_REMEMBERED:])),
         texts=texts,
-        hints=run.steering.hints,
     )
 
 
@@ -421,8 +407,6 @@ def _bounds(run: Run, settings: EditsSettings) -> Iterator[str]:
         yield f"an edit may touch at most {settings.max_files} files"
     if settings.max_changed_lines is not None:
         yield f"and change at most {settings.max_changed_lines} lines, added + removed"
-    if pinned := sorted(run.steering.pinned):
-        yield f"these files must stay as they are: {', '.join(pinned)}"
     yield from getattr(run.target, "rules", ())
 
 

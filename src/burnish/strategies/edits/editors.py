@@ -16,7 +16,7 @@ from burnish.core.protocols import Effects, Receipt
 from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation
 from burnish.models.chat import ModelClient
-from burnish.models.roles import HintedRequest, ModelRole, RoleMessage, RolePrompt
+from burnish.models.roles import ModelRole, RoleMessage, RolePrompt
 from burnish.system.files import state_folder
 from burnish.system.sandbox import CommandResult, Sandbox, named_paths
 from burnish.system.workspaces import (
@@ -150,7 +150,7 @@ _REPOSITORY = ".git"
 """Programs refresh its index, and some commit: nothing of it is part of an edit."""
 
 
-class EditRequest(HintedRequest):
+class EditRequest(RoleMessage):
     """What the editor sees."""
 
     task: str
@@ -447,7 +447,6 @@ def _brief(request: EditRequest) -> str:
         "Bounds": request.bounds,
         "Results so far": request.feedback,
         "Tried and turned down": request.turned_down or "(nothing)",
-        **({"Hints of the people who watch": request.hints} if request.hints else {}),
     }
     head = "Edit the files in this folder so that the task scores better: one idea, then stop.\n"
     body = "".join(f"\n## {title}\n\n{text}\n" for title, text in parts.items())

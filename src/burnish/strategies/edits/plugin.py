@@ -38,7 +38,6 @@ from burnish.runs.progress import (
     asking,
     budget_limits,
     first_round,
-    luck_line,
     role_label,
     shorten_after,
     spent_words,
@@ -197,7 +196,6 @@ def _method(run: RunRecord) -> Iterator[str]:
             f"{direction} `{_primary(run)}`: constraints come first, then this\n"
             "number, then tie-breakers; only what is clearly better is kept"
         )
-    yield from sections.luck_points(run)
     yield from sections.provenance(run)
     yield from (cell(warning.message, 300) for warning in read_all(run.events, Warned))
 
@@ -311,8 +309,6 @@ class EditsPlugin(StrategyPlugin):
         many = settings.candidates_per_iteration
         if many > 1:
             yield f"          {many} edits an iteration, side by side"
-        if words := _strategy(setup).by_luck(setup):
-            yield luck_line(words)
         noise = f"; within {settings.accept_sigma:g} × its noise is a tie"
         yield f"repeats   {settings.repeats}{noise if settings.repeats > 1 else ''}"
 

@@ -1,6 +1,6 @@
 """The strategy `edits`, the artifact loop: eight stages, always in this order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -9,16 +9,14 @@ from burnish.core.content import Json, short_id
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation
 from burnish.core.gates import OfferRule, best_incumbent, is_less_broken
-from burnish.core.money import NOTHING, Spend
+from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target, new_file_problem
 from burnish.core.surfaces import Candidate, FileSurface
 from burnish.core.trials import Decision, SplitResult, Trial
 from burnish.journal.executors import together
-from burnish.runs.evaluation import Conditions
-from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded, Warned
+from burnish.runs.events import BASELINE, EventData, SearchEnded, Warned
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
-from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.attempts import (
     CRASH,
     HOLDOUT,
@@ -31,17 +29,14 @@ from burnish.strategies.edits.attempts import (
     disagreements,
     edit_request,
     file_surfaces,
-    may_be_noisy,
     primary_values,
     size_problems,
     with_left_behind,
 )
 from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest, carried_out
 from burnish.strategies.requirements import (
-    NullRuns,
     broken_constraints,
     check_constraints,
-    false_accepts,
     require_baseline,
     tell_left_behind,
 )
@@ -81,7 +76,6 @@ class StageReached(EventData):
     trial: int | None = None
 
 
-_STEADY = "an edit that changes nothing is never accepted"
 _VERSION = 2
 _IDLE = 12
 """Iterations in a row without an edit to run, after which the loop ends."""
@@ -115,34 +109,6 @@ class Edits:
             splits=(Split.TRAIN, Split.HOLDOUT),
         )
 
-    def by_luck(self, setup: Conditions, *, noisy: bool = True) -> str:
-        """How often a run would accept edits that change nothing; empty if it may go on for ever.
-
-        `noisy` is whether the number may be, as far as repeats of the start show it.
-        """
-        settings, data, trials = self.settings, setup.dataset, setup.budget.max_trials
-        computed = [m for m in setup.metrics if m.name == settings.primary]
-        if computed and all(m.estimate(case) == NOTHING for m in computed for case in data.train):
-            return f"{_STEADY}: its number is computed from the files alone"
-        if not noisy:
-            return f"{_STEADY}: every run of the files as they are gave the same number"
-        if trials is None:
-            return ""
-        runs = NullRuns(
-            train=len(data.train),
-            holdout=len(data.holdout),
-            repeats=settings.repeats,
-            trials=max(1, trials),
-            holdout_gains=True,
-            normal=True,
-        )
-        return f"if the number is noisy, {false_accepts(runs, settings.accept_sigma).words}"
-
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run."""
-        files = [each.id for each in target.surfaces if isinstance(each, FileSurface)]
-        return {"try": files, "tell": (), "pin": files}
-
     def mismatch(self, target: Target) -> Sequence[Problem]:
         if any(isinstance(surface, FileSurface) for surface in target.surfaces):
             return []
@@ -168,9 +134,7 @@ class Edits:
         )
         if run.stop_reason(loop.need) is not None:
             return
-        noisy = await loop.baseline()
-        if words := self.by_luck(run.setup, noisy=noisy):
-            run.tell(ByLuck(words=words), "by_luck")
+        await loop.baseline()
         ended = loop.over()
         while not ended and run.stop_reason(loop.need) is None:
             await loop.iterate()
@@ -222,8 +186,8 @@ class _Loop:
         event = StageReached(stage=name, iteration=self.number, **more)
         self._run.tell(event, f"iteration:{self.number}:{slot}:{name}")
 
-    async def baseline(self) -> bool:
-        """Measure the files as they are; whether their number may be noisy."""
+    async def baseline(self) -> None:
+        """Measure the files as they are."""
         run, start = self._run, self._run.target.baseline
         hashes: dict[str, Json] = {name: short_id(str(text)) for name, text in start.values.items()}
         self.stage("snapshot_baseline", 0, candidate=start.id, files=hashes)
@@ -255,15 +219,10 @@ class _Loop:
         check_constraints(run, *sides, subject="the files as they are", meanwhile=least)
         tell_left_behind(run, *sides)
         self._lead(start, train, holdout)
-        return any(may_be_noisy(side, self._settings.primary) for side in sides)
 
     async def iterate(self) -> None:
         """One iteration: one candidate, or several side by side, decided on in order."""
         self.number += 1
-        if (suggestion := await self._run.steering.next()) is not None:
-            own = await self._own(self._incumbent, suggestion)
-            await self._settle(0, await self._trained(0, own))
-            return
         parents = self._parents(await self._width())
         for slot, (parent, _) in enumerate(parents):
             self.stage("mutate_artifacts", slot, parent=parent.id)
@@ -280,18 +239,6 @@ class _Loop:
         self._idle = 0 if any(each.train for each in measured) else self._idle + 1
         for slot, attempt in enumerate(measured):
             await self._settle(slot, attempt)
-
-    async def _own(self, parent: Candidate, suggestion: Suggestion) -> EditAttempt:
-        """A person's own edit, checked; the bounds of an edit are for editors."""
-        attempt = EditAttempt(
-            iteration=self.number,
-            parent=parent,
-            sent=suggestion,
-            rationale=suggestion.origin.note,
-            candidate=suggestion.on(parent),
-        )
-        problems = await self._run.check(suggestion.on(parent), parent=parent)
-        return replace(attempt, problems=tuple(problems))
 
     async def _width(self) -> int:
         """How many edits this iteration makes: no more than there are trials left.

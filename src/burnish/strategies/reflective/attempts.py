@@ -15,7 +15,7 @@ from pydantic import Field
 
 from burnish.core.cases import Case, Split
 from burnish.core.comparisons import Pair, cases, compare, decide, paired, versus
-from burnish.core.content import AtLeastOne, Json, NoneOrMore
+from burnish.core.content import AtLeastOne, NoneOrMore
 from burnish.core.errors import Problem
 from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, diff
@@ -101,8 +101,6 @@ class ReflectiveAttempt:
     """Failed cases that could not be shown."""
     diagnosis: Mapping[str, str] = field(default_factory=dict[str, str])
     proposals: tuple[Proposal, ...] = ()
-    source: Mapping[str, Json] | None = None
-    """Who sent it, if a person did."""
     candidate: Candidate | None = None
     skipped: str = ""
     """Why there is no candidate although nothing is wrong."""
@@ -130,7 +128,6 @@ class ReflectiveAttempt:
     def trial(self, objective: Objective) -> Trial:
         why = (Problem(message=self.skipped),) if self.skipped else self.problems
         details = ReflectiveDetails(
-            proposal_source=self.source,
             parents=tuple(each.id for each in self.parents),
             minibatch=tuple(case.id for case in self.minibatch),
             parent_score=None if self.before is None else objective.measure(self.before).score,

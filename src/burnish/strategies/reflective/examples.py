@@ -99,8 +99,6 @@ class ExamplesProposer:
 
     async def propose(self, evidence: ProposerEvidence) -> Proposed:
         """The incumbent's text with examples that are not in the minibatch."""
-        if not self._run.steering.free([self._field]):
-            return Proposed(nothing_left="pinned")
         parent = evidence.parent
         if parent.id != self._parent:
             self._parent, self._tries = parent.id, 0

@@ -26,7 +26,6 @@ from burnish.metrics.text_matching import without_middle
 from burnish.models.answers import Explanation, PlainText, text_mark
 from burnish.models.chat import ModelClient
 from burnish.models.roles import (
-    HintedRequest,
     ModelRole,
     RewrittenText,
     RoleMessage,
@@ -161,7 +160,7 @@ def worst_runs(
 # -- Proposals ------------------------------------------------------------------------------------
 
 
-class ReflectRequest(HintedRequest):
+class ReflectRequest(RoleMessage):
     """What the reflector sees."""
 
     field: str
@@ -393,7 +392,6 @@ class Proposer:
             max_chars=room or NO_LIMIT,
             labels=", ".join(self._labels),
             form=self._form,
-            hints=self._run.steering.hints,
         )
 
     def _text(self, candidate: Candidate, name: str) -> TextWithExamples:
@@ -457,9 +455,7 @@ class ReflectionProposer:
 
     async def propose(self, evidence: ProposerEvidence) -> Proposed:
         """A rewrite of the text whose turn it is."""
-        fields, self._last = self._run.steering.free(self._fields), None
-        if not fields:
-            return Proposed(nothing_left="pinned")
+        self._last = None
         if self._proposer.failures >= GIVE_UP_AFTER:
             return Proposed(nothing_left="reflector_failed")
         self._memory.add(evidence.before)
@@ -469,7 +465,7 @@ class ReflectionProposer:
             parents=(evidence.parent,),
             minibatch=evidence.cases,
             before=evidence.before,
-            fields=(fields[self._turn % len(fields)],),
+            fields=(self._fields[self._turn % len(self._fields)],),
         )
         self._turn += 1
         (self._last,) = await self._proposer.propose([attempt])

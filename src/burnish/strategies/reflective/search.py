@@ -1,7 +1,7 @@
 """The strategy `reflective`: rounds of reflecting, rewriting, screening and deciding."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, Verdict
-from burnish.runs.events import BASELINE, PERSON, SearchEnded
+from burnish.runs.events import BASELINE, SearchEnded
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.strategies.partial_evaluations import (
@@ -83,11 +83,6 @@ class Reflective:
         """The texts to rewrite."""
         texts = [s.id for s in target.surfaces if isinstance(s, TextSurface)]
         return [name for name in texts if name in self.settings.fields or not self.settings.fields]
-
-    def steerable(self, target: Target) -> Mapping[str, Sequence[str]]:
-        """What people may send to a run."""
-        fields = self.fields(target)
-        return {"try": fields, "tell": (), "pin": fields}
 
     def mismatch(self, target: Target) -> Sequence[Problem]:
         """The target must have texts, including those that are named, each within its bounds."""
@@ -240,7 +235,7 @@ class _Rounds:
     async def next(self) -> None:
         """One round. Raises Stopped when there is a reason to stop inside it."""
         self.number += 1
-        attempts = await self._sent() or await self._due()
+        attempts = await self._due()
         screened_on = None if attempts else await self._screening()
         if screened_on is not None:
             attempts = await self._reflect_again(screened_on)
@@ -260,22 +255,6 @@ class _Rounds:
         for attempt in await self._race([self._trail.attempt(self.number)]):
             await self._settle(attempt)
         return True
-
-    async def _sent(self) -> list[ReflectiveAttempt]:
-        """A person's own candidate, which holdout decides on like on any other."""
-        suggestion = await self._run.steering.next()
-        if suggestion is None:
-            return []
-        parent = self._pool.incumbent.candidate
-        attempt = ReflectiveAttempt(
-            kind=PERSON,
-            round=self.number,
-            parents=(parent,),
-            fields=tuple(suggestion.values),
-            candidate=suggestion.on(parent),
-            source=suggestion.details.proposal_source,
-        )
-        return await self._race(await self._check([attempt]))
 
     async def _due(self) -> list[ReflectiveAttempt]:
         """The tip of the trail, if this may be the last chance to run it over holdout."""
@@ -360,9 +339,9 @@ class _Rounds:
         )
 
     def _choose_fields(self, parent: Candidate, slot: int) -> tuple[str, ...]:
-        fields = self._run.steering.free(self._fields)
+        fields = self._fields
         if self._settings.field_selection == "all":
-            return tuple(fields)
+            return fields
         if self._settings.field_selection == "random":
             return (self._run.rng("field", self.number, slot).choice(fields),)
         turn = self._turns.get(parent.id, 0)
