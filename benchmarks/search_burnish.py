@@ -24,7 +24,6 @@ from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending, drive
 from burnish.runs.events import (
     BASELINE,
-    PRUNE,
     Advanced,
     Event,
     RunFinished,
@@ -38,7 +37,7 @@ from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.testing.reflection_world import World, setup, true_score
 
 CLASSIC = ReflectiveSettings(racing=False, reuse=False, parent_selection="pareto")
-FULL = ReflectiveSettings(prune=True)
+FULL = ReflectiveSettings()
 SYSTEMS = {"burnish, classic loop": CLASSIC, "burnish reflective": FULL}
 
 
@@ -106,7 +105,7 @@ async def _driven(made: Setup, world: World, folder: Path) -> tuple[Ending, Watc
 def _accepts(world: World, rows: Sequence[TrialRow]) -> list[Accept]:
     """The candidates that were taken into the pool, each beside the better of its parents."""
     worth = {row.trial.candidate.id: true_score(world, row.trial.candidate.values) for row in rows}
-    tried = [row.trial for row in rows if row.trial.phase not in (BASELINE, PRUNE)]
+    tried = [row.trial for row in rows if row.trial.phase != BASELINE]
     taken = [trial for trial in tried if trial.kept or trial.accepted]
     return [
         Accept(

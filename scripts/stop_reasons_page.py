@@ -75,7 +75,7 @@ REASONS: tuple[tuple[str, str, Callable[[], StopReason | None]], ...] = (
     (
         "max_minutes",
         "Minutes of active time, all sessions together.",
-        stoppers.out_of_time(lambda: 10, lambda: 660).look,
+        stoppers.out_of_time(10, lambda: 660).look,
     ),
     (
         "stop_file",

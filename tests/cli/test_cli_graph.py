@@ -334,7 +334,7 @@ def test_a_flag_wins_over_a_request_and_a_request_over_the_file(tmp_path: Path) 
     asked.write_text(json.dumps({"MaxRounds": 3, "Burnish": options}), encoding="utf-8")
     optimize(path, request=asked, quiet=True, flags={"max_rounds": 1})
     spec: Any = record(tmp_path).header.project.spec
-    settings = {"max_rounds": 1, "gate": "strict", "patches_alone": False, "prune": False}
+    settings = {"max_rounds": 1, "gate": "strict", "patches_alone": False}
     assert spec["strategy"]["settings"] == settings
     assert spec["budget"] == {"max_calls": 500, "max_tokens": 9000}
     assert spec["execution"] == {"seed": 7, "confirm": False}

@@ -12,7 +12,7 @@ from burnish.runs.directory import RunRecord
 from burnish.testing.doubles import ScriptedBackend
 from tests.cli.console import Burnish, refused, tree
 from tests.cli.cut_commands import cut
-from tests.projects.artifacts.task_world import TEXT, optimize, prepared, put, results, top
+from tests.projects.artifacts.task_world import TEXT, optimize, prepared, put, results
 from tests.projects.artifacts.task_world import write_task as write_words
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,6 @@ print(json.dumps({"score": len(words) / 10, "metrics": {"doubled": False, "lengt
 """
 NOTE = "extra/deep/note.md"
 ADDS = put("artifacts", include=["notes.md"], new_files=["extra/**"])
-NO_PASS = top(prune=False)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +33,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_task(folder: Path, *, edits: int = 1) -> Path:
-    file = write_words(folder, NO_PASS, ADDS, put("budget", max_iterations=edits))
+    file = write_words(folder, ADDS, put("budget", max_iterations=edits))
     (folder / "score.py").write_text(SCORER, encoding="utf-8")
     return file
 
@@ -159,15 +158,6 @@ def test_a_run_with_a_new_file_resumes_and_edits_it(tmp_path: Path) -> None:
     assert (folder / "extra/b.md").exists()
     assert not (folder / NOTE).exists()
     assert RunRecord.read(tmp_path / "run").best is not None
-
-
-def test_pruning_takes_out_a_file_that_is_not_missed(tmp_path: Path) -> None:
-    file = write_words(tmp_path, ADDS, top(prune=True), put("budget", max_iterations=20))
-    optimize(writing({NOTE: "is not counted\n", "notes.md": "one\ntwo\n"}), file)
-    assert [row["decision"] for row in results(tmp_path)][:2] == ["baseline", "keep"]
-    best = tmp_path / "run/candidates/best"
-    assert not (best / NOTE).exists()
-    assert (best / "notes.md").read_text() == "one\ntwo\n"
 
 
 def test_the_plan_names_what_may_be_added(

@@ -30,7 +30,6 @@ pytestmark = pytest.mark.slow
 TWO, THREE, FOUR = "one\ntwo\n", "one\ntwo\nthree\n", "one\ntwo\nthree\nfour\n"
 
 
-NO_PASS = top(prune=False)
 """For tests that count what the editor did."""
 
 
@@ -44,7 +43,7 @@ def notes(folder: Path) -> str:
 
 
 def test_only_what_is_better_is_kept_and_everything_is_logged(tmp_path: Path) -> None:
-    file = write_task(tmp_path, NO_PASS)
+    file = write_task(tmp_path)
     before = tree(tmp_path)
     optimize(adding(TWO, "one\ntwo\ntwo\n", "boom\n"), file)
     after = tree(tmp_path)
@@ -103,7 +102,7 @@ def test_a_second_run_adds_its_rows(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
-    file = write_task(tmp_path, NO_PASS)
+    file = write_task(tmp_path)
     optimize(adding(TWO), file, max_trials=1)
     path = tmp_path / "work" / "results.jsonl"
     first, second = path.read_text(encoding="utf-8").splitlines()
@@ -116,8 +115,8 @@ def test_a_run_that_goes_on_adds_what_is_not_there_yet(tmp_path: Path) -> None:
 
 
 def test_another_budget_in_the_file_is_no_other_task(tmp_path: Path) -> None:
-    optimize(adding(TWO), write_task(tmp_path, NO_PASS, put("budget", max_iterations=1)))
-    write_task(tmp_path, NO_PASS, put("budget", max_iterations=7))
+    optimize(adding(TWO), write_task(tmp_path, put("budget", max_iterations=1)))
+    write_task(tmp_path, put("budget", max_iterations=7))
     optimize(adding(THREE), None, way=RunOpening(resume="run"), max_trials=2)
     assert [row["score"] for row in results(tmp_path)] == [0.25, 0.5, 0.75]
 
@@ -258,7 +257,7 @@ print(json.dumps({"score": (size - 20) ** 2}))
 
 
 def test_a_run_that_was_moved_resumes_from_its_new_place(tmp_path: Path, burnish: Burnish) -> None:
-    file = write_task(tmp_path / "project", NO_PASS)
+    file = write_task(tmp_path / "project")
     optimize(adding(TWO), file, max_trials=1)
     (tmp_path / "run").rename(tmp_path / "moved")
     optimize(adding(THREE), None, way=RunOpening(resume="moved"), max_trials=2)
@@ -268,7 +267,7 @@ def test_a_run_that_was_moved_resumes_from_its_new_place(tmp_path: Path, burnish
 
 
 def test_a_project_that_was_moved_with_its_run_resumes_with_its_file_named(tmp_path: Path) -> None:
-    file = write_task(tmp_path / "project", NO_PASS)
+    file = write_task(tmp_path / "project")
     optimize(
         adding(TWO), file, way=RunOpening(output_dir=Path("project/results/one")), max_trials=1
     )
@@ -284,7 +283,7 @@ def test_a_project_that_was_moved_with_its_run_resumes_with_its_file_named(tmp_p
 
 
 def test_a_run_inside_the_task_that_was_killed_at_once_resumes(tmp_path: Path) -> None:
-    file = write_task(tmp_path / "project", NO_PASS)
+    file = write_task(tmp_path / "project")
     folder = tmp_path / "project" / "results" / "one"
     project = prepared(file, adding(TWO), max_trials=1)
 
@@ -318,19 +317,19 @@ def test_a_model_reads_the_context_of_a_task(tmp_path: Path) -> None:
 
 def test_a_task_file_says_how_a_crash_and_a_good_score_end_the_loop(tmp_path: Path) -> None:
     stopping = put("policy", on_failure="stop"), put("budget", max_iterations=5)
-    optimize(adding(TWO, "boom\n", THREE), write_task(tmp_path / "crash", *stopping, NO_PASS))
+    optimize(adding(TWO, "boom\n", THREE), write_task(tmp_path / "crash", *stopping))
     assert [row["decision"] for row in results(tmp_path / "crash")] == ["baseline", "keep", "crash"]
     assert RunRecord.read(Path("run")).search_end == "failure"
     enough = put("budget", max_iterations=5, target_score=0.75)
     way = RunOpening(output_dir=Path("enough"))
-    file = write_task(tmp_path / "target", enough, NO_PASS)
+    file = write_task(tmp_path / "target", enough)
     optimize(adding(TWO, THREE, FOUR), file, way=way)
     assert [row["score"] for row in results(tmp_path / "target")] == [0.25, 0.5, 0.75]
 
 
 def test_a_task_file_opens_a_pool_and_the_winner_is_measured_again(tmp_path: Path) -> None:
     """Two edits in a round, and the second round starts from the second best too."""
-    pool = top(candidates_per_iteration=2, incumbents=2, prune=False)
+    pool = top(candidates_per_iteration=2, incumbents=2)
     backend = adding("one\nred\n", "one\nred\nblue\n", "one\nred\nblue\ngreen\n", "one\nred\ntan\n")
     optimize(backend, write_task(tmp_path, put("budget", max_iterations=2), pool))
     asked = ["".join(each.content for each in request.messages) for request in backend.asked]
@@ -344,7 +343,7 @@ def test_a_task_file_opens_a_pool_and_the_winner_is_measured_again(tmp_path: Pat
 
 
 def test_line_ends_of_windows_stay_where_a_model_edits_in_place(tmp_path: Path) -> None:
-    file = write_task(tmp_path, put("budget", max_iterations=1), NO_PASS)
+    file = write_task(tmp_path, put("budget", max_iterations=1))
     (tmp_path / "notes.md").write_bytes(b"one\r\n")
     optimize(adding(TWO), file, in_place=True)
     assert (tmp_path / "notes.md").read_bytes() == b"one\r\ntwo\r\n"

@@ -34,7 +34,7 @@ from burnish.testing.doubles import story
 from burnish.testing.toy import Climb, MeasuredCandidate, proposer
 from tests.crash import delegation_worlds
 from tests.runs.steered import note, steered_run
-from tests.strategies import auto_runs, backprop_world, edit_world, pruning_world
+from tests.strategies import auto_runs, backprop_world, edit_world
 
 Told = dict[str, Any]
 Launch = Callable[[Path, CallCounter, argparse.Namespace], Told]
@@ -142,23 +142,6 @@ def _auto(counter: CallCounter, _: argparse.Namespace) -> Setup:
         train=6, holdout=6, test=3, noise=0.03, crash_rate=0.02, role_failure_rate=0.1
     )
     return auto_runs.setup(world, budget=Budget(max_trials=14), counter=counter)
-
-
-# -- Pruning --------------------------------------------------------------------------------------
-
-_RULES = {"Look it up.": 0.5, "Say please.": 0.0, "Check it.": 0.3, "Be bold.": 0.0}
-
-
-def _pruning(counter: CallCounter, _: argparse.Namespace) -> Setup:
-    """The search stops at a limit, and leaves a tenth of it for the pass."""
-    return pruning_world.setup(
-        pruning_world.Effects(rules=_RULES),
-        pruning_world.Told(rules=tuple(_RULES), repeats=2),
-        cases=6,
-        test=2,
-        budget=Budget(max_metric_calls=1_600, max_proposals=3),
-        counter=counter,
-    )
 
 
 # -- Reflective search ----------------------------------------------------------------------------
@@ -281,7 +264,6 @@ WORLDS = {
     "toy": _of(toy_setup),
     "auto": _of(_auto),
     "coordinate": _of(_coordinate),
-    "pruning": _of(_pruning),
     "reflective": _reflective(ReflectiveSettings()),
     "reflective-three": _reflective(ReflectiveSettings(proposals_per_round=3)),
     "reflective-merge": _reflective(_MERGING),

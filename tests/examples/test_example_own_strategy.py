@@ -49,12 +49,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         options = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(site)]
         subprocess.run([*pip, *options, str(source)], check=True, capture_output=True)
         return site
-    (site / "burnish_prune.py").write_bytes((source / "burnish_prune.py").read_bytes())
-    meta = site / "burnish_prune-0.1.0.dist-info"
+    (site / "burnish_shorten.py").write_bytes((source / "burnish_shorten.py").read_bytes())
+    meta = site / "burnish_shorten-0.1.0.dist-info"
     meta.mkdir()
-    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: burnish-prune\nVersion: 0.1.0\n")
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: burnish-shorten\nVersion: 0.1.0\n")
     (meta / "entry_points.txt").write_text(
-        "[burnish.strategies]\nprune = burnish_prune:PrunePlugin\n"
+        "[burnish.strategies]\nshorten = burnish_shorten:ShortenPlugin\n"
     )
     return site
 
@@ -97,7 +97,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, site: Path) -> World:
     folder = copy_example("own_strategy", tmp_path / "work")
-    (folder / "burnish_prune.py").unlink()
+    (folder / "burnish_shorten.py").unlink()
     (folder / "pyproject.toml").unlink()
     with (folder / "agent.py").open("a", encoding="utf-8") as agent:
         agent.write(COUNTING)
@@ -106,7 +106,7 @@ def world(tmp_path: Path, site: Path) -> World:
 
 def test_a_plan_a_run_its_report_and_what_is_shown_of_it(world: World) -> None:
     plan = world.done("optimize", "project.yaml", "--dry-run", "--most", "3")
-    assert "strategy  prune" in plan.out
+    assert "strategy  shorten" in plan.out
     assert "3 may go" in plan.out
     assert world.calls() == []
     world.done("optimize", "project.yaml", "--most", "3", "-o", "run")
@@ -115,7 +115,7 @@ def test_a_plan_a_run_its_report_and_what_is_shown_of_it(world: World) -> None:
     assert "## Length" in report
     assert "characters before" in report
     shown = world.done("runs", "show", "run")
-    assert "prune" in shown.out
+    assert "shorten" in shown.out
 
 
 def test_killed_half_way_it_is_resumed_and_pays_for_nothing_twice(world: World) -> None:
@@ -146,7 +146,7 @@ def _table(report: Path) -> str:
 def test_the_commands_of_its_readme(site: Path, tmp_path: Path) -> None:
     copy_example("own_strategy", tmp_path / "examples" / "own_strategy")
     run_readme("own_strategy", World(tmp_path, site))
-    report = (tmp_path / "pruned" / "report.md").read_text(encoding="utf-8")
+    report = (tmp_path / "shortened" / "report.md").read_text(encoding="utf-8")
     assert "| system | 272 | 163 |" in report
 
 
@@ -177,12 +177,12 @@ def test_a_wrong_value_is_refused_with_place_and_remedy(world: World) -> None:
     said = world.run("optimize", "project.yaml", "--dry-run")
     assert said.code == 1
     assert "project.yaml:" in said.err
-    assert "prune.mots: unknown key 'mots' — did you mean 'most'?" in said.err
+    assert "shorten.mots: unknown key 'mots' — did you mean 'most'?" in said.err
 
 
 def test_a_variable_and_set_reach_it_too(world: World) -> None:
     text = (world.folder / "project.yaml").read_text(encoding="utf-8")
-    (world.folder / "project.yaml").write_text(text.replace("prune: {most: 6}\n", ""))
+    (world.folder / "project.yaml").write_text(text.replace("shorten: {most: 6}\n", ""))
     planned = world.done("optimize", "project.yaml", "--dry-run", BURNISH_MOST="4")
     assert "4 may go" in planned.out
     flag = ("--set", "strategy.settings.most=2")

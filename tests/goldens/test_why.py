@@ -56,7 +56,6 @@ def test_every_number_is_in_the_ledger(
     assert (text.code, text.err) == (0, "")
     assert max(map(len, text.lines)) <= 100
     _check_steps(said, rows, run)
-    _check_parts(said, rows)
     _check_refusals(said, rows)
     _check_cases(said, rows)
     _check_words(said, " ".join(text.out.split()))
@@ -99,22 +98,9 @@ def _check_steps(said: Row, rows: Sequence[Row], run: Row) -> None:
         assert not any(_accepted(row) for row in rows[1:])
 
 
-def _check_parts(said: Row, rows: Sequence[Row]) -> None:
-    """All parts that were taken out, beside the leader of that time."""
-    leader, parts = rows[0], iter(said["parts"])
-    for row in rows[1:]:
-        if row["phase"] == "prune":
-            part = next(parts)
-            assert (part["trial"], part["missed"]) == (row["number"], not _accepted(row))
-            for name, (with_it, without) in part["figures"].items():
-                assert (_own(leader)[name], _own(row)[name]) == (with_it, without)
-        leader = row if _accepted(row) else leader
-    assert next(parts, None) is None
-
-
 def _check_refusals(said: Row, rows: Sequence[Row]) -> None:
     """All trials of the search are accepted, kept, or refused for one reason."""
-    searched = [row for row in rows if row["phase"] not in ("baseline", "prune")]
+    searched = [row for row in rows if row["phase"] != "baseline"]
     assert said["trials"] == len(searched)
     refused = {n: each["code"] for each in said["refused"] for n in each["trials"]}
     assert sum(len(each["trials"]) for each in said["refused"]) == len(refused)

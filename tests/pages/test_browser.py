@@ -153,7 +153,7 @@ def test_pages_of_a_viewer_have_no_barriers(
         page.goto(viewer.link())
         found: dict[str, list[str]] = {}
         for path, opened, ready in (
-            ("/?find=shown-run", "details", "[data-chart=trend]"),
+            ("/?find=shown-run", "details", "table"),
             (f"/runs/{run_key(grid)}", "details", "[data-chart=frontier]"),
             (f"/runs/{run_key(columns[0])}", "details", "#case-list"),
             (f"/runs/{keys[0]}", "details", "[data-chart=scores]"),

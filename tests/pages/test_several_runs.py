@@ -1,9 +1,8 @@
-"""Several runs side by side, and the scores of one file over time."""
+"""Several runs side by side."""
 
 from dataclasses import replace
 
-from burnish.pages.library import RunSummary
-from burnish.pages.several_runs import ComparisonPage, SeveralRunsPage, trend_chart
+from burnish.pages.several_runs import ComparisonPage, SeveralRunsPage
 from burnish.runs.directory import RunRecord
 
 
@@ -34,37 +33,3 @@ def test_other_metrics_are_a_warning(shown: RunRecord) -> None:
     page = SeveralRunsPage(runs=(_named(shown, "one"), _named(shown, "two", metrics="other")))
     assert len(page.compared) == 2
     assert any("same metrics" in words for words in page.warnings)
-
-
-def _summary(name: str, best: float | None, *, data: str = "d", project: str = "a") -> RunSummary:
-    return RunSummary(
-        key=name,
-        name=name,
-        project=project,
-        strategy="s",
-        status="finished",
-        started=f"2026-01-0{name}T00:00:00+00:00",
-        trials=1,
-        accepted=1,
-        verdict="improved",
-        score="",
-        cost="",
-        best=best,
-        data=data,
-    )
-
-
-def test_scores_over_time_have_one_line_for_each_set_of_cases() -> None:
-    chart = trend_chart([_summary("3", 0.9, data="new"), _summary("2", 0.8), _summary("1", 0.5)])
-    assert chart is not None
-    assert [row[1:] for row in chart.rows] == [
-        ("1", "cases 1", "0.500"),
-        ("2", "cases 1", "0.800"),
-        ("3", "cases 2", "0.900"),
-    ]
-    assert "cannot be compared" in chart.note
-
-
-def test_runs_of_several_files_have_no_common_line() -> None:
-    assert trend_chart([_summary("1", 0.5), _summary("2", 0.6, project="b")]) is None
-    assert trend_chart([_summary("1", 0.5), _summary("2", None)]) is None

@@ -119,7 +119,7 @@ def test_what_the_agent_raised_is_in_the_report_once_with_its_cases() -> None:
 
 @pytest.mark.slow
 def test_the_report_tells_what_was_patched_why_and_where_losses_led(tmp_path: Path) -> None:
-    path = write_world(tmp_path, optimizer(max_rounds=2, prune=False))
+    path = write_world(tmp_path, optimizer(max_rounds=2))
     setup = prepared(path, ScriptedBackend(respond=_stumbling)).setup
     launch_in(setup, tmp_path / "run")
     page = render(RunRecord.read(tmp_path / "run"))

@@ -11,7 +11,7 @@ from burnish.core.trials import SplitResult, TrialRow
 from burnish.reports.explanation import Explanation, explain, explanation_sections
 from burnish.reports.rendering import to_markdown
 from burnish.runs.claims import NO_SPREAD
-from burnish.runs.events import PRUNE, Claim
+from burnish.runs.events import Claim
 from tests.reports.records import baseline, event, record, tried
 
 FINISHED = event("run_finished", reason="nothing left", code="finished")
@@ -68,18 +68,6 @@ def test_a_candidate_on_the_way_that_was_replaced_is_not_part_of_it() -> None:
     """Its text is not in the winner: both were made from the start."""
     rows = (baseline(), tried(1, text="Other.", accepted=True), tried(2, accepted=True))
     assert [step.trial for step in explain(record(*rows)).steps] == [2]
-
-
-def test_what_pruning_says_about_parts() -> None:
-    row = tried(2, text="Hi", phase="prune", train=0.6, holdout=0.5, reason="holdout got worse")
-    details = {"part": "the greeting", "brought_by": 1}
-    pruned = replace(row, trial=replace(row.trial, details=details))
-    run = record(baseline(), tried(1, train=0.5, holdout=0.4, accepted=True), pruned)
-    (part,) = explain(run).parts
-    assert (part.part, part.brought_by, part.missed) == ("the greeting", 1, True)
-    assert part.figures == {"train loss": (0.5, 0.6), "holdout loss": (0.4, 0.5)}
-    text = to_markdown(explanation_sections(explain(run)))
-    assert "the greeting (from trial 1): missed, so it stayed; without it train loss" in text
 
 
 @pytest.mark.parametrize(
@@ -142,11 +130,9 @@ def test_a_run_at_its_limit_and_one_that_was_killed() -> None:
         assert more.command == f"burnish runs resume run-1{flag}"
 
 
-def test_removed_parts_are_no_trials_of_the_search() -> None:
-    """A search that won with its last trial is worth going on with, however many parts it has."""
+def test_a_search_that_won_with_its_last_trial_is_worth_going_on_with() -> None:
     limit = event("run_finished", reason="2 of 2 trials", code="max_trials")
-    parts = (tried(n, text=f"{n}.", phase=PRUNE, code="missed") for n in (3, 4, 5, 6))
-    rows = (baseline(), tried(1, code="worse"), tried(2, accepted=True), *parts)
+    rows = (baseline(), tried(1, code="worse"), tried(2, accepted=True))
     found = explain(record(*rows, events=(limit,)), resume="burnish runs resume run-1")
     (more,) = (each for each in found.next if each.what == "give it more budget")
     assert more.because == "its limit ended it (2 of 2 trials) 0 trials after the last accepted one"

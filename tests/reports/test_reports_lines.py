@@ -166,18 +166,6 @@ def test_at_80_columns_every_trial_has_verdict_holdout_cost_and_time(
     assert all(part in line for part in (held, verdict, "$0.0308", time)), line
 
 
-@pytest.mark.parametrize("strategy", ["coordinate", "reflective", "backprop", "edits"])
-def test_a_trial_of_pruning_is_not_labelled_like_one_of_the_search(strategy: str) -> None:
-    begun = event("run_started", target="agent", strategy=strategy, cases={"train": 4})
-    own: dict[str, Json] = {"primary": EDITED} if strategy == "edits" else {}
-    labels = [
-        told(begun, event("trial_recorded", **{**TRIAL, **own, "phase": phase}))[-1].split("]")[0]
-        for phase in ("rewrite", "prune")
-    ]
-    assert labels[0] != labels[1]
-    assert "p" in labels[1]
-
-
 def test_a_run_that_is_asked_to_stop_says_how_long_that_may_take() -> None:
     baseline = event("trial_recorded", **{**TRIAL, "trial": 0, "phase": "baseline", "seconds": 200})
     trial = event("trial_recorded", **TRIAL)

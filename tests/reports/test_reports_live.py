@@ -102,13 +102,6 @@ def test_what_is_measured_after_the_search_has_its_own_name() -> None:
     assert panel(MANY, 80, ticks=(again,))[0].startswith("measuring again · holdout ━")
 
 
-def test_pruning_is_in_no_cycle() -> None:
-    console = Console(file=io.StringIO(), width=80, force_terminal=True)
-    view = LiveView(console, MANY)
-    view.event(event("phase_started", cycle=3, phase="prune"))
-    assert drawn(view, 80)[0].strip() == "pruning · thinking"
-
-
 def test_the_first_lines_say_what_it_costs_and_how_to_stop() -> None:
     out = io.StringIO()
     console = Console(file=out, width=80, force_terminal=True, color_system=None)

@@ -26,7 +26,7 @@ from tests.reports.records import baseline, event, record, tried
 
 PAGES = {"delegate": "RUN_SUMMARY.md", "refine": "REFINEMENT.md"}
 SHARED = (
-    *("measure", "partial_evaluations", "parts", "pruning", "text_units"),
+    *("measure", "partial_evaluations", "parts", "text_units"),
     *("races", "requirements", "trail"),
 )
 """Modules beside the strategies that are no searches."""

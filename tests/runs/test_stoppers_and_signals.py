@@ -79,7 +79,7 @@ def test_rule_05_impure_stoppers_continue_as_journaled_and_stop_live(tmp_path: P
 
 def test_minutes_are_active_time_of_all_sessions() -> None:
     active = 0.0
-    stopper = out_of_time(lambda: 2.0, lambda: active)
+    stopper = out_of_time(2.0, lambda: active)
     assert stopper.look() is None
     active = 120.0
     reason = stopper.look()

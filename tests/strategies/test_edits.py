@@ -233,9 +233,7 @@ async def test_a_number_that_is_good_enough_ends_the_loop(
     """The files as they are may be good enough already."""
     worse = [whole("1\n1\n"), whole("1\n")]
     edits = [whole(f"{n}\n1\n1\n") for n in (2, 3, 4)] if direction == "maximize" else worse
-    settings = EditsSettings.model_validate(
-        {"target_score": goal, "direction": direction, "prune": False}
-    )
+    settings = EditsSettings.model_validate({"target_score": goal, "direction": direction})
     await driven(setup(Script(edits=edits), settings), tmp_path / "run")
     record = RunRecord.read(tmp_path / "run")
     assert words(record.rows) == ["keep"] * kept
@@ -244,7 +242,7 @@ async def test_a_number_that_is_good_enough_ends_the_loop(
 
 async def test_a_target_counts_only_while_the_constraints_hold(tmp_path: Path) -> None:
     objective = Objective(weights={}, constraints=(Constraint(metric="lines", op="<=", value=2),))
-    settings = EditsSettings(target_score=3, prune=False)
+    settings = EditsSettings(target_score=3)
     edits = [whole("2\n1\n")]
     await driven(setup(Script(edits=edits), settings, objective=objective), tmp_path / "run")
     record = RunRecord.read(tmp_path / "run")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from burnish.core.errors import Problem
-from burnish.core.protocols import surfaces_of
 from burnish.journal.once import DirectEffects
 from burnish.strategies.edits.editors import (
     CommandEditor,
@@ -16,7 +15,6 @@ from burnish.strategies.edits.editors import (
     WholeFile,
     carried_out,
 )
-from burnish.strategies.parts import LineageStep, parts_of
 from burnish.system.sandbox import Mode
 from burnish.targets.artifacts.task import Task
 from tests.targets.artifacts.task_folders import FILE, PROBE, opened, task_in
@@ -124,13 +122,3 @@ def test_a_model_adds_a_whole_file_where_it_may() -> None:
     place = Replacement(path="extra/none.md", search="a", replace="b")
     _, problems = carried_out(Edit(rationale="", replacements=[place]), {}, addable=addable)
     assert "not one of the files" in problems[0].message
-
-
-def test_an_added_file_can_be_pruned(tmp_path: Path) -> None:
-    target = opened(task_in(tmp_path, new_files=("extra/**",)))
-    start = target.baseline
-    winner = start.child({NOTE: "one\ntwo\n"}, origin=start.origin)
-    steps = [LineageStep(trial=0, candidate=start), LineageStep(trial=1, candidate=winner)]
-    parts = parts_of(steps, list(surfaces_of(target, winner).values()))
-    [whole] = [part for part in parts[NOTE].parts if part.whole]
-    assert parts[NOTE].without([whole]) == ""

@@ -169,7 +169,7 @@ def writes(path: str, text: str) -> Edit:
 async def test_a_number_that_the_winners_own_code_may_have_written_shows_no_gain(
     tmp_path: Path, edit: Edit, verdict: str, forgeable: tuple[str, ...] | None
 ) -> None:
-    made = edit_world.setup(Script(edits=[edit]), EditsSettings(repeats=2, prune=False))
+    made = edit_world.setup(Script(edits=[edit]), EditsSettings(repeats=2))
     made = over_files(counted_in(tmp_path / "project"), replace(made, test_repeats=8))
     ending = await driven(made, tmp_path / "run")
     claim = RunRecord.read(tmp_path / "run").claim

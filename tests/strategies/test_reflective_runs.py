@@ -107,7 +107,7 @@ def test_what_two_learned_is_merged(tmp_path: Path, settings: ReflectiveSettings
 
 def test_merging_pays_where_each_learned_something_else(tmp_path: Path) -> None:
     def found(merge: bool, seed: int) -> float:
-        update = {"merge": merge, "reuse": True, "prune": False, "proposals_per_round": 3}
+        update = {"merge": merge, "reuse": True, "proposals_per_round": 3}
         settings = CLASSIC.model_copy(update=update)
         made = setup(BRANCHING, settings, budget=Budget(max_metric_calls=120))
         run = driven(replace(made, seed=seed), tmp_path / f"{merge}-{seed}")
@@ -229,8 +229,7 @@ def test_a_limit_of_60_is_used_until_nothing_more_can_be_decided(
 ) -> None:
     """Where no whole round fits, short ones reflect on what is known: less than one run over
     holdout is left, and none is beyond the limit."""
-    settings = CLASSIC.model_copy(update={"prune": False})
-    made = setup(World(train=size, holdout=size, noise=0.1), settings,
+    made = setup(World(train=size, holdout=size, noise=0.1), CLASSIC,
                  budget=Budget(max_metric_calls=60))  # fmt: skip
     run = driven(replace(made, seed=seed), tmp_path / "run")
     assert run.ending.reason.code == "max_metric_calls"
@@ -244,7 +243,7 @@ def test_a_limit_of_60_is_used_until_nothing_more_can_be_decided(
 @pytest.mark.parametrize("size", [3, 4, 8])
 def test_a_trail_with_races_uses_its_limit_too(tmp_path: Path, size: int, seed: int) -> None:
     """Less is left than it takes to make a candidate lead: holdout, and a block of it again."""
-    made = setup(World(train=size, holdout=size, noise=0.1), ReflectiveSettings(prune=False),
+    made = setup(World(train=size, holdout=size, noise=0.1), ReflectiveSettings(),
                  budget=Budget(max_metric_calls=60))  # fmt: skip
     run = driven(replace(made, seed=seed), tmp_path / "run")
     assert run.ending.reason.code == "max_metric_calls"
@@ -265,7 +264,7 @@ def test_a_short_round_can_find_the_winner_and_a_resume_repeats_it(tmp_path: Pat
         return scripted(
             says(lambda text: text.rpartition(" ")[2]),
             talk,
-            settings=CLASSIC.model_copy(update={"prune": False}),
+            settings=CLASSIC,
             budget=Budget(max_metric_calls=limit),
             train=3,
             holdout=3,

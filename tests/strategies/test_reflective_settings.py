@@ -78,7 +78,6 @@ def test_both_splits_are_needed() -> None:
     [
         (ReflectiveSettings(), 8 + 2 * 8 + 6),
         (CLASSIC, 10 + 10 + 6),
-        (ReflectiveSettings(prune=True), 8 + 2 * 8 + 6),
         (ReflectiveSettings(repeats=2), 2 * (8 + 2 * 8 + 6)),
         (ReflectiveSettings(proposals_per_round=3), 8 + 2 * 8 + 18),
         (CLASSIC.model_copy(update={"proposals_per_round": 3}), 10 + 3 * 10 + 18),
@@ -113,8 +112,8 @@ def test_the_classic_loop_has_its_fingerprint_from_before() -> None:
     assert not CLASSIC.may_use_part_of_holdout
     settings = CLASSIC.model_copy(update={"reuse": False})
     classic = replace(STRATEGY, settings=settings)
-    assert classic.fingerprint == short_id([1, settings.fingerprinted()])
-    assert STRATEGY.fingerprint == short_id([3, STRATEGY.settings.fingerprinted()])
+    assert classic.fingerprint == short_id([1, settings.model_dump()])
+    assert STRATEGY.fingerprint == short_id([3, STRATEGY.settings.model_dump()])
 
 
 ROUND = Spend(metric_calls=20)

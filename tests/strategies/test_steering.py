@@ -239,7 +239,6 @@ def test_a_pinned_number_leaves_the_study(tmp_path: Path) -> None:
             "texts": (),
             "demonstrations": "",
             "max_cycles": 1,
-            "prune": False,
             "numeric_phase": PhaseLimits(max_trials=5, patience=5),
         }
     )

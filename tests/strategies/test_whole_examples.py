@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.core.cases import Case, Dataset, Outcome, Usage
-from burnish.core.surfaces import Candidate, FileSurface, Origin, TextSurface
+from burnish.core.surfaces import Candidate, TextSurface
 from burnish.runs.driver import drive
 from burnish.runs.setup import Setup, start
 from burnish.strategies.frugal import Frugal, FrugalSettings
-from burnish.strategies.parts import Edited, LineageStep, Part, TextParts, parts_of
+from burnish.strategies.parts import DivisibleText
 from burnish.strategies.reflective.examples import TextWithExamples
+from burnish.strategies.text_units import units_of
 from burnish.testing import ExpectedText, ScriptedTarget
 from tests.strategies.test_frugal import OBJECTIVE, PRICES
 
@@ -56,15 +57,11 @@ def written(form: str, count: int) -> str:
     return "".join(form.format(*QUESTIONS[n], n + 1) for n in range(count))
 
 
-def leavings(before: str, *after: str) -> list[str]:
+def leavings(text: str) -> list[str]:
     """What is left of a text without each of its parts."""
-    changes = [Edited(trial=n, value=text) for n, text in enumerate((before, *after))]
-    parts = TextParts("prompt", changes, by_sentence=True)
-
-    def each(part: Part) -> list[Part]:
-        return [part, *(smaller for below in part.smaller for smaller in each(below))]
-
-    return [str(parts.without([every])) for part in parts.parts for every in each(part)]
+    divided = DivisibleText(text)
+    parts = [each for part in divided.parts for each in (part, *part.smaller)]
+    return [divided.without(part) for part in parts]
 
 
 def is_torn(text: str) -> bool:
@@ -79,9 +76,9 @@ def is_torn(text: str) -> bool:
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_no_part_is_half_an_example(form: str, count: int) -> None:
     text = f"{RULES}{written(form, count)}".rstrip() + MORE
-    found = [*leavings("", text), *leavings(RULES, text), *leavings(RULES + MORE, text)]
+    found = leavings(text)
     assert [each for each in found if is_torn(each)] == []
-    assert any(each.startswith("You sort tickets. Be brief.") for each in leavings("", text))
+    assert any(each.startswith("You sort tickets. Be brief.") for each in found)
 
 
 def test_a_single_example_with_any_labels_stays_whole() -> None:
@@ -91,20 +88,14 @@ def test_a_single_example_with_any_labels_stays_whole() -> None:
         "Eingabe: {0}\nAusgabe: {1}",
     ):
         text = f"{RULES}{form.format(*ONE)}"
-        assert not any(map(is_torn, leavings("", text)))
-
-
-def test_a_later_edit_of_one_example_takes_out_the_whole_of_it() -> None:
-    start = f"{RULES}{written(FORMATS['input and output'], 2)}"
-    other = start.replace("Output: technical", "Output: bug")
-    assert leavings(start, other)[0] in (start, f"{RULES}{written(FORMATS['input and output'], 1)}")
+        assert not any(map(is_torn, leavings(text)))
 
 
 def test_rules_around_examples_leave_on_their_own() -> None:
     text = (
         f"{RULES}Examples:\n\n{written(FORMATS['input and output'], 3)}Do not explain. Stay calm."
     )
-    left = leavings("", text)
+    left = leavings(text)
     assert text.replace("Do not explain. ", "") in left
     assert text.replace("Answer with one word. ", "") in left
     assert text.replace(FORMATS["input and output"].format(*TWO), "") in left
@@ -113,43 +104,26 @@ def test_rules_around_examples_leave_on_their_own() -> None:
 @pytest.mark.parametrize("form", ["without a line between", "in a list", "arrows", "elements"])
 def test_examples_without_a_line_between_them_leave_one_by_one(form: str) -> None:
     text = f"{RULES}{written(FORMATS[form], 3)}"
-    assert text.replace(FORMATS[form].format(*TWO, 2), "") in leavings("", text)
+    assert text.replace(FORMATS[form].format(*TWO, 2), "") in leavings(text)
 
 
 def test_lines_that_only_have_a_label_are_lines() -> None:
     text = "- **Tone**: kind. Warm.\n- **Length**: short\n\nNote: fair.\n\nNo jokes.\n\nNote: firm."
-    left = leavings("", text)
+    left = leavings(text)
     assert text.replace(" Warm.", "") in left
     assert text.replace("No jokes.\n\n", "") in left
 
 
 @given(st.text(alphabet='ab:.\n <>/{}[]"`#->QA1', max_size=60))
 def test_every_character_belongs_to_one_unit(text: str) -> None:
-    parts = TextParts(
-        "prompt", [Edited(trial=0, value=""), Edited(trial=1, value=text)], by_sentence=True
-    )
-    assert "".join(piece.text for piece in parts.pieces) == text
+    assert "".join(unit.text for unit in units_of(text)) == text
 
 
 def test_examples_that_a_search_wrote_stay_whole() -> None:
     cases = [Case.single(*question) for question in QUESTIONS]
     text = TextWithExamples(text=RULES.rstrip(), cases=tuple(cases)).write()
-    for left in leavings(RULES.rstrip(), text):
+    for left in leavings(text):
         assert not is_torn(left)
-
-
-def test_in_files_of_settings_lines_are_lines() -> None:
-    def removals(name: str) -> int:
-        text = "name: one\nvalue: two\n"
-        candidates = [
-            Candidate(values={name: each}, origin=Origin(by="test")) for each in ("a: b\n", text)
-        ]
-        steps = [LineageStep(trial=n, candidate=each) for n, each in enumerate(candidates)]
-        (edit, *_) = parts_of(steps, [FileSurface(id=name, path=name)])[name].parts
-        return len(edit.smaller)
-
-    assert removals("settings.yaml") == 2
-    assert removals("SKILL.md") <= 1
 
 
 async def test_a_cheaper_prompt_has_whole_examples(tmp_path: Path) -> None:

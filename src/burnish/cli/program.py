@@ -83,12 +83,6 @@ COMMANDS = (
         cls="EvalCommand",
     ),
     Listed(
-        "watch",
-        _MEASURE,
-        "measure_commands:watch",
-        "Judge a sample of logged traces, tell drift from noise, propose failures as cases.",
-    ),
-    Listed(
         "structure",
         _SET_UP,
         "setup_commands:structure",

@@ -223,7 +223,7 @@ def _what(row: TrialRow) -> str:
 def _places(rows: Sequence[TrialRow]) -> tuple[dict[str, int], dict[int, int]]:
     """By candidate, the trial that tried it first; by trial, its changes since the start.
 
-    A search may come back to a candidate, as pruning does: that is another point.
+    A search may come back to a candidate: that is another point.
     """
     first: dict[str, int] = {}
     depths: dict[int, int] = {}

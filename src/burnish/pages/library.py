@@ -65,10 +65,6 @@ class RunSummary:
     score: str
     """From baseline to best, as the claim has it."""
     cost: str
-    best: float | None = None
-    """The score of its best candidate."""
-    data: str = ""
-    """The hash of its cases: scores on others cannot be compared."""
     trouble: str = ""
     """Why it cannot be read."""
     refinements: tuple[RefinementLine, ...] = ()
@@ -253,8 +249,6 @@ def _summary_of(key: str, run: RunRecord) -> RunSummary:
         verdict=verdict_cell(claim) if searched else "measured",
         score=" → ".join(map(number, scores if searched else scores[:1])) or "—",
         cost=money(run.spent.usd),
-        best=None if claim is None else claim.best_score,
-        data=run.header.inputs.get("data", ""),
     )
 
 
@@ -269,7 +263,6 @@ def _grid_summary(home: Path, columns: Sequence[RunSummary]) -> RunSummary:
         status=grid_status(home, [each.status for each in columns]),
         trials=0,
         verdict="measured",
-        best=None,
     )
     try:
         report = GridReport.read(home)

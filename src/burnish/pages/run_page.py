@@ -1,4 +1,4 @@
-"""The page about a run, a measurement or a watch, served or as report.html."""
+"""The page about a run or a measurement, served or as report.html."""
 
 import os
 from collections import Counter
@@ -11,13 +11,12 @@ from typing import Literal
 from burnish.core.cases import Dataset, Outcome, Split, Trace
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError, FileTrouble, in_shell
-from burnish.core.formatting import Drawing, duration, moment, number, spending, visible
+from burnish.core.formatting import Drawing, duration, moment, spending, visible
 from burnish.datasets.checks import check, smallest_difference
 from burnish.pages.charts import (
     Chart,
     case_chart,
     drawn,
-    figure_of,
     front_chart,
     score_chart,
     tree_chart,
@@ -25,7 +24,6 @@ from burnish.pages.charts import (
 from burnish.pages.document import (
     ALONE,
     BARE,
-    DOWNLOADED,
     Chapter,
     Place,
     chapters,
@@ -44,10 +42,8 @@ from burnish.pages.run_details import (
 )
 from burnish.pages.run_result import (
     DelegationPart,
-    PrunedPart,
     ShownChange,
     VerdictCard,
-    pruned_parts,
     shown_changes,
     verdict_card,
 )
@@ -62,75 +58,13 @@ from burnish.reports.evaluation_page import (
     totals_lines,
     verdict,
 )
-from burnish.reports.rendering import WatchReport
 from burnish.runs.directory import RunRecord, look_into
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import steered_by
 from burnish.runs.spec import tags_of
 from burnish.system import place_inside
 
-# -- Measurements and watches ----------------------------------------------------------------------
-
-
-_ROWS = 300
-"""Rows of the table beside a chart."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _WatchPage:
-    """Everything on the page about a watch."""
-
-    report: WatchReport
-
-    @property
-    def title(self) -> str:
-        return f"Watch of {Path(self.report.log).name}"
-
-    @property
-    def tone(self) -> Literal["good", "bad", "open"]:
-        if any(check.alarm for check in self.report.checks):
-            return "bad"
-        return "good" if self.report.reading.ready else "open"
-
-    @property
-    def chart(self) -> Chart | None:
-        """The sum by judged trace, and its limit."""
-        reading = self.report.reading
-        if not reading.sums:
-            return None
-        first = reading.design.baseline + 1
-        places: list[Json] = [*range(first, first + len(reading.sums))]
-        limit: list[Json] = [reading.limit] * len(places)
-        sums: list[Json] = [*reading.sums]
-        lines = (("sum", sums, "train"), ("limit", limit, "accepted"))
-        traces: list[Json] = [
-            {"type": "scatter", "mode": "lines", "name": name, "x": places, "y": y, "meta": meta}
-            for name, y, meta in lines
-        ]
-        rows = zip(places, reading.sums, strict=True)
-        return Chart(
-            name="watch",
-            title="Sum of what is missing from the usual score",
-            figure=figure_of(traces, x="judged trace", y="sum"),
-            head=("judged trace", "sum"),
-            rows=tuple((str(place), number(value)) for place, value in rows)[-_ROWS:],
-            note="Above the limit it is an alarm, and the sum begins again at 0.",
-        )
-
-    @property
-    def chapters(self) -> tuple[Chapter, ...]:
-        return chapters(self.report.sections())
-
-    def to_html(self, place: Place = ALONE) -> str:
-        """The whole document."""
-        return render("watch.html.j2", {"page": self, "title": self.title}, place=place)
-
-
-def write_watch_page(report: WatchReport, folder: Path) -> Path:
-    """Write report.html."""
-    path = folder / DOWNLOADED
-    write_document(path, _WatchPage(report=report).to_html(BARE))
-    return path
+# -- Measurements ----------------------------------------------------------------------------------
 
 
 _CASES = 1_000
@@ -424,7 +358,6 @@ class RunReportPage:
     verdict: VerdictCard
     facts: tuple[tuple[str, str], ...]
     changes: tuple[ShownChange, ...]
-    pruned: tuple[PrunedPart, ...]
     cases: ComparedCases
     groups: dict[str, int]
     case_details: tuple[CaseDetail, ...]
@@ -470,7 +403,6 @@ class RunReportPage:
             changes=()
             if start is None or best is None
             else shown_changes(start.trial.candidate, best),
-            pruned=pruned_parts(run),
             cases=ComparedCases(lines=table, total=len(lines)),
             groups=group_counts(lines),
             case_details=()

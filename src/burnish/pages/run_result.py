@@ -1,4 +1,4 @@
-"""The result of a run for its page: the verdict, what the winner changed, what pruning removed.
+"""The result of a run for its page: the verdict, what the winner changed.
 
 Delegations show more. This room knows no delegation: a command or a service hands in where it
 reads them.
@@ -17,7 +17,7 @@ from burnish.core.surfaces import Candidate, Change, Demonstration, Value, diff
 from burnish.pages.charts import Chart, drawn
 from burnish.runs.claims import claim_words, opinion_words, verdict_title
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import PRUNE, Claim, ClaimVerdict, TextWithheld, Withheld, read_all
+from burnish.runs.events import Claim, ClaimVerdict, TextWithheld, Withheld, read_all
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.report_sections import alarms
 
@@ -319,23 +319,6 @@ def _folded(pieces: Sequence[Piece]) -> Iterator[Piece]:
         head = "" if first else piece.text[:_AROUND]
         tail = "" if last else piece.text[-_AROUND:]
         yield Piece(mark="same", text=f"{head} […] {tail}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrunedPart:
-    """A part of the winner that was taken out again since nothing missed it."""
-
-    trial: int
-    what: str
-
-
-def pruned_parts(run: RunRecord) -> tuple[PrunedPart, ...]:
-    """What pruning removed from the winner."""
-    return tuple(
-        PrunedPart(trial=row.number, what=row.trial.candidate.origin.note or "a part")
-        for row in run.rows
-        if row.trial.phase == PRUNE and row.trial.accepted
-    )
 
 
 # -- Delegations -----------------------------------------------------------------------------------

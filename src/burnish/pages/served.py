@@ -22,7 +22,7 @@ from burnish.pages.run_details import (
 )
 from burnish.pages.run_page import SERVED, EvaluationPage, RunReportPage, evaluation_of, html_report
 from burnish.pages.run_result import REFINEMENTS, loss_chart
-from burnish.pages.several_runs import MOST, GridPage, comparison_html, trend_chart
+from burnish.pages.several_runs import MOST, GridPage, comparison_html
 from burnish.reports.cases import CaseLine, case_lines, group_counts
 from burnish.reports.grid import GridReport, grid_home
 from burnish.runs.directory import RunRecord
@@ -213,7 +213,6 @@ class ServedPages:
             "verdicts": _distinct(summaries, "verdict"),
             "tags": sorted({tag for each in summaries for tag in each.tags}),
             "total": len(summaries),
-            "trend": trend_chart(fitting),
         }
         return render("runs.html.j2", context, place=self.place)
 

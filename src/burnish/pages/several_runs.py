@@ -8,9 +8,8 @@ from typing import Literal
 
 from burnish.core.content import Json
 from burnish.core.formatting import Drawing, duration, moment, number, spending
-from burnish.pages.charts import Chart, Figure, case_means, drawn, figure_of, heat_chart
+from burnish.pages.charts import Chart, case_means, drawn, figure_of, heat_chart
 from burnish.pages.document import ALONE, Place, render
-from burnish.pages.library import RunSummary
 from burnish.pages.run_page import evaluation_of
 from burnish.pages.run_result import ShownChange, shown_changes
 from burnish.reports.evaluation_page import two
@@ -345,35 +344,3 @@ def comparison_html(runs: Sequence[RunRecord], place: Place = ALONE) -> str:
     if len(runs) == 2:
         return ComparisonPage(left=runs[0], right=runs[1]).to_html(place)
     return page.to_html(place)
-
-
-def trend_chart(summaries: Sequence[RunSummary]) -> Chart | None:
-    """The best score of each run of one file over time; None for runs of several files."""
-    runs = sorted((run for run in summaries if run.best is not None), key=lambda run: run.started)
-    if len(runs) < 2 or len({run.project for run in summaries}) != 1:
-        return None
-    data = list(dict.fromkeys(run.data for run in runs))
-    names = {key: f"cases {place}" for place, key in enumerate(data, start=1)}
-    traces: list[Figure] = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": names[key],
-            "x": [run.started for run in runs if run.data == key],
-            "y": [run.best for run in runs if run.data == key],
-            "text": [run.name for run in runs if run.data == key],
-            "meta": f"series-{place % 4}",
-        }
-        for place, key in enumerate(data)
-    ]
-    note = "Runs on other cases have a line of their own: their scores cannot be compared."
-    return Chart(
-        name="trend",
-        title=f"{runs[0].project or 'These runs'} over time",
-        figure=figure_of([*traces], x="started", y="score of the best"),
-        head=("started", "run", "measured on", "score of the best"),
-        rows=tuple(
-            (moment(run.started), run.name, names[run.data], number(run.best)) for run in runs
-        ),
-        note=note if len(data) > 1 else "All of them were measured on the same cases.",
-    )

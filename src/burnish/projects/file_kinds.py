@@ -235,7 +235,6 @@ class TaskFile(Dialect):
         "incumbents": "strategy.edits.incumbents",
         "repeats": "strategy.settings.repeats",
         "accept_sigma": "strategy.settings.accept_sigma",
-        "prune": "strategy.settings.prune",
         "strategy": "strategy.name",
         "seed": "execution.seed",
         "concurrency": "execution.concurrency",

@@ -113,8 +113,6 @@ class ReflectiveAlgorithm(Shape):
     racing: bool | None = None
     """Stop evaluating when the verdict is clear; by default only `reflective` does."""
     proposals_per_round: Positive = 1
-    prune: bool = False
-    """After the search, take out of the best prompts what is not missed."""
     max_prompt_chars: Positive | None = None
     """The most characters of each prompt; a longer text is rejected before any call."""
     max_prompt_tokens: Positive | None = None
@@ -316,7 +314,6 @@ _ALGORITHM = {
     "cache_evaluation": "strategy.settings.reuse",
     "racing": "strategy.settings.racing",
     "proposals_per_round": "strategy.settings.proposals_per_round",
-    "prune": "strategy.settings.prune",
     "max_metric_calls": "budget.max_metric_calls",
     "score_threshold": "budget.pass_rate_threshold",
     "max_candidate_proposals": "budget.max_proposals",

@@ -22,8 +22,7 @@ from burnish.journal.limits import Budget
 from burnish.reports.cases import GROUPS, CaseLine, case_lines, group_counts
 from burnish.runs.claims import LOOKED_AT_BEFORE, NO_SPREAD, claim_words, forgeable_words
 from burnish.runs.directory import RunRecord, result_of, whole_loss
-from burnish.runs.events import BASELINE, PRUNE
-from burnish.runs.plugins import strategy_plugin
+from burnish.runs.events import BASELINE
 from burnish.runs.report_sections import SPLITS, steered_points, why
 
 _MOST = 8
@@ -41,19 +40,6 @@ class WinningStep:
     what: str
     figures: Mapping[str, tuple[float, float]]
     """By name, such as `train loss`: of the candidate it was made from, and its own."""
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartTest:
-    """A part of the winner that was taken out to see whether it is missed."""
-
-    trial: int
-    part: str
-    brought_by: int | None
-    missed: bool
-    figures: Mapping[str, tuple[float, float]]
-    """By name, with the part and without it."""
     reason: str
 
 
@@ -84,17 +70,13 @@ class Explanation:
     run: str
     verdict: str
     steps: tuple[WinningStep, ...]
-    parts: tuple[PartTest, ...]
     cases: tuple[CaseLine, ...]
     """Those of train and holdout that baseline and best were both run on."""
     unsolved: tuple[str, ...]
     """Cases that no candidate of the run passed."""
     trials: int
-    """Those of the search, without the removal of parts."""
     refused: tuple[Refusals, ...]
     next: tuple[NextStep, ...]
-    prunable: bool = False
-    """Whether its strategy can take out parts at the end."""
     steered: tuple[str, ...] = ()
     """What people sent to the run, in the order in which it was taken in."""
 
@@ -107,13 +89,11 @@ def explain(run: RunRecord, *, resume: str = "") -> Explanation:
         run=run.header.id,
         verdict="nothing was measured" if run.claim is None else claim_words(run.claim),
         steps=tuple(_steps(run)),
-        parts=tuple(_parts(run)),
         cases=lines,
         unsolved=unsolved,
         trials=sum(1 for _ in _searched(run)),
         refused=refused,
         next=tuple(_next_steps(run, refused, unsolved, resume)),
-        prunable="prune" in strategy_plugin(run.header.strategy).Settings.model_fields,
         steered=steered_points(run),
     )
 
@@ -168,24 +148,6 @@ def _measured(run: RunRecord, row: TrialRow | None) -> dict[str, float]:
     return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
 
-def _parts(run: RunRecord) -> Iterator[PartTest]:
-    """The removals of the pruning pass, each beside the winner that it was tried on."""
-    leader = run.baseline
-    for row in run.rows:
-        if row.trial.phase == PRUNE:
-            part, brought = (row.trial.details.get(name) for name in ("part", "brought_by"))
-            yield PartTest(
-                trial=row.number,
-                part=str(part or _what(row)),
-                brought_by=brought if isinstance(brought, int) else None,
-                missed=not row.trial.accepted,
-                figures=_figures(run, leader, row),
-                reason=why(row.trial),
-            )
-        if row.trial.accepted:
-            leader = row
-
-
 # -- What was refused ------------------------------------------------------------------------------
 
 
@@ -207,7 +169,7 @@ def _refused(run: RunRecord) -> tuple[Refusals, ...]:
 
 
 def _searched(run: RunRecord) -> Iterator[TrialRow]:
-    return (row for row in run.rows if row.trial.phase not in (BASELINE, PRUNE))
+    return (row for row in run.rows if row.trial.phase != BASELINE)
 
 
 def _code(row: TrialRow) -> str:
@@ -432,7 +394,6 @@ def explanation_sections(found: Explanation) -> Iterator[Section]:
     yield from _winner_section(found)
     yield from [Listing(found.steered, lead="People steered it:")] if found.steered else []
     yield from _case_section(found)
-    yield from _part_section(found)
     yield from _refusal_section(found)
     yield Heading("What to do next")
     if not found.next:
@@ -492,35 +453,6 @@ def _listed(lines: Iterable[CaseLine]) -> Iterator[str]:
         more = f" and {len(there) - _MOST} more" if len(there) > _MOST else ""
         if there:
             yield f"{GROUPS[group]}: {shown}{more}"
-
-
-def _part_section(found: Explanation) -> Iterator[Section]:
-    yield Heading("Which part brought how much")
-    if not found.parts:
-        yield Text.of(
-            "Its parts were not taken out one at a time, so only the steps above are known."
-            f"{' With `--prune`, a search does that at its end.' if found.prunable else ''}"
-            if found.steps
-            else "There is no winner whose parts could be compared."
-        )
-        return
-    yield Listing(
-        tuple(
-            f"{shorten(part.part, 80)}{_brought(part)}: "
-            f"{'missed, so it stayed' if part.missed else 'not missed, so it left'}; "
-            f"{_without(part)}{shorten(part.reason, 200)}"
-            for part in found.parts
-        )
-    )
-
-
-def _without(part: PartTest) -> str:
-    changes = _changes(part.figures)
-    return f"without it {changes}; " if changes else ""
-
-
-def _brought(part: PartTest) -> str:
-    return "" if part.brought_by is None else f" (from trial {part.brought_by})"
 
 
 def _refusal_section(found: Explanation) -> Iterator[Section]:

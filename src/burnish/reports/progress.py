@@ -276,7 +276,7 @@ class LiveState:
         if phase := event.read(PhaseStarted):
             self._phases = True
             # The panel has little room: the line above names the study.
-            self._doing = self.lines.progress.title(phase).partition(" (")[0]
+            self._doing = self.lines.progress.phase_title(phase).partition(" (")[0]
         if trial := event.read(TrialRecorded):
             self.best, self.trials, self.tick_now = trial.best_score, trial.trial, None
             if not self._phases:

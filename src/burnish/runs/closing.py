@@ -1,21 +1,14 @@
-"""The end of a search: why it stops, the closing pass, and what is reserved for measuring at last.
-
-Where a pass begins and ends depends on the limits, which a resume may change. So both are marks in
-the journal: a replay goes the same way, whatever the limits are now.
-"""
+"""The end of a search: why it stops, and what is reserved for measuring at last."""
 
 import json
-import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from burnish.core.cases import Case, Split
 from burnish.core.content import canonical, codec, short_id
-from burnish.core.money import NOTHING, Spend, to_nano, to_usd, total
+from burnish.core.money import NOTHING, Spend, total
 from burnish.core.trials import FINISHED, Standing, StopReason
-from burnish.journal.journal import Journal
-from burnish.journal.limits import Budget, Meter
+from burnish.journal.limits import Meter
 from burnish.runs.directory import AFTER_SEARCH, RunDirectory, look_into
 from burnish.runs.evaluation import Conditions
 from burnish.runs.stoppers import (
@@ -27,206 +20,8 @@ from burnish.runs.stoppers import (
     stop_file,
 )
 
-SHARE = 0.1
-"""Of every limit on spending, time and trials, at most so much goes to the closing pass."""
 _FIRST_FRESH_DRAW, _FRESH_DRAWS = 1_000_000, 1_000
 """Draws that no search comes to: each winner has its own, small enough to be added to a seed."""
-_SPENT = ("metric_calls", "calls", "tokens", "usd", "minutes", "trials")
-"""What limits of a closing pass are about."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Beginning:
-    """Where a pass began, as the journal stores it."""
-
-    check: int
-    """Checks for a reason to stop that were made before."""
-    seconds: float
-    """Active time of the run."""
-    stop: StopReason | None = None
-    """Why the search stopped; None if it had nothing left to try."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _End:
-    """Where a pass ended."""
-
-    trial: int
-
-
-def closing_share(budget: Budget, sealed: Spend) -> Spend:
-    """The share of each limit that is set; what the sealed test needs is not shared."""
-
-    def share(limit: int | None, other: int) -> int:
-        return 0 if limit is None else max(0, math.floor(SHARE * (limit - other)))
-
-    usd = None if budget.max_usd is None else to_nano(budget.max_usd)
-    return Spend(
-        metric_calls=share(budget.max_metric_calls, sealed.metric_calls),
-        calls=share(budget.max_calls, sealed.calls),
-        tokens_in=share(budget.max_tokens, sealed.tokens),
-        nano_usd=share(usd, sealed.nano_usd),
-    )
-
-
-def closing_trials(budget: Budget) -> int:
-    """The share of the limit on trials, if it is set."""
-    return math.floor(SHARE * (budget.max_trials or 0))
-
-
-def pays_for(budget: Budget, sealed: Spend, need: Spend) -> bool:
-    """Whether the share of every limit pays for so much."""
-    limits = _spending(budget, closing_share(budget, sealed))
-    if budget.max_trials is not None and not closing_trials(budget):
-        return False
-    return limits.spend_limit(NOTHING, need) is None
-
-
-def _spending(budget: Budget, limit: Spend, *, beyond: Spend = NOTHING) -> Budget:
-    """The same limits on spending, each no higher than `limit` beyond what was spent."""
-    usd = to_usd(beyond.nano_usd + limit.nano_usd)
-    amounts = {
-        "max_metric_calls": beyond.metric_calls + limit.metric_calls,
-        "max_calls": beyond.calls + limit.calls,
-        "max_tokens": beyond.tokens + limit.tokens,
-        "max_usd": usd,
-    }
-    own = {name: getattr(budget, name) for name in amounts}
-    return Budget(
-        **{name: min(amounts[name], most) for name, most in own.items() if most is not None}  # pyright: ignore[reportArgumentType]
-    )
-
-
-class _ClosingPasses:
-    """The closing passes of a run: one at the end of each search.
-
-    A resume with more budget searches on after a pass that had ended, and makes another one.
-    """
-
-    def __init__(self, journal: Journal, budget: Budget) -> None:
-        self._journal = journal
-        self._budget = budget
-        self._sealed = NOTHING
-        self._reserves = False
-        self._number = 0
-        """The pass that is in progress, or that comes next."""
-        self._recorded: _Beginning | None = None
-        """Where that pass began, if it did."""
-        self._begun: _Beginning | None = None
-        """None while the run searches."""
-        self._limit: Budget | None = None
-
-    def set_aside(self, need: Spend, *, sealed: Spend) -> None:
-        """Reserve a share of every limit, if it pays for `need` and the sealed test is paid."""
-        self._sealed = sealed
-        self._reserves = pays_for(self._budget, sealed, need)
-        self._look_up()
-
-    def give_back(self) -> None:
-        """Reserve nothing: there will be no pass."""
-        self._reserves = False
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether there is something to spend on a pass, or it was begun before."""
-        return self._reserves or self._recorded is not None
-
-    @property
-    def aside(self) -> Spend:
-        """What the search may not spend."""
-        searching = self._reserves and self._begun is None
-        return closing_share(self._budget, self._sealed) if searching else NOTHING
-
-    @property
-    def budget(self) -> Budget:
-        """The limits now: in a pass, only those on spending and trials."""
-        whole = self._budget
-        if self._limit is not None or whole.max_trials is None or not self._reserves:
-            return self._limit or whole
-        return replace(whole, max_trials=whole.max_trials - closing_trials(whole))
-
-    @property
-    def minutes(self) -> float | None:
-        """The active minutes of the run at which to stop."""
-        whole = self._budget.max_minutes
-        if whole is None or not self._reserves:
-            return whole
-        if self._begun is None:
-            return (1 - SHARE) * whole
-        return min(whole, self._begun.seconds / 60 + SHARE * whole)
-
-    def is_due(self, check: int) -> bool:
-        """Whether a pass began here, after a search that had nothing left to try."""
-        recorded = None if self.active else self._recorded
-        return recorded is not None and recorded.stop is None and recorded.check == check
-
-    def stopped_at(self, check: int) -> StopReason | None:
-        """Why the search stopped at this check, if a pass began then."""
-        recorded = None if self.active else self._recorded
-        return recorded.stop if recorded is not None and recorded.check == check else None
-
-    def begin(
-        self,
-        check: int,
-        *,
-        seconds: float,
-        stop: StopReason | None,
-        spent: Spend,
-        sealed: Spend,
-    ) -> None:
-        """Begin a pass, or repeat one that was begun before.
-
-        `sealed` is what the sealed test needs, as far as that is known now.
-        """
-        if self._recorded is None:
-            self._recorded = _Beginning(check=check, seconds=seconds, stop=stop)
-            encoded = canonical(codec(_Beginning).encode(self._recorded)).decode()
-            self._journal.set_mark(self._name, encoded)
-        self._begun = self._recorded
-        share = closing_share(self._budget, self._sealed) + sealed
-        limit = _spending(self._budget, share, beyond=spent)
-        self._limit = replace(limit, max_trials=self._budget.max_trials)
-
-    @property
-    def active(self) -> bool:
-        return self._begun is not None
-
-    @property
-    def stop(self) -> StopReason | None:
-        """Why the search before this pass stopped."""
-        return None if self._begun is None else self._begun.stop
-
-    def is_over(self, trial: int) -> bool:
-        """Whether the pass ended before this trial when it was made."""
-        end = self._recorded_end()
-        return end is not None and trial >= end.trial
-
-    def end(self, trial: int) -> bool:
-        """End the pass; whether it had ended before, so that the search may go on."""
-        before = self._recorded_end() is not None
-        if not before:
-            encoded = canonical(codec(_End).encode(_End(trial=trial))).decode()
-            self._journal.set_mark(f"{self._name}:end", encoded)
-        self.leave()
-        self._number += 1
-        self._look_up()
-        return before
-
-    def leave(self) -> None:
-        """Break off a pass: a resume continues it."""
-        self._begun = self._limit = None
-
-    @property
-    def _name(self) -> str:
-        return f"closing:{self._number}"
-
-    def _look_up(self) -> None:
-        mark = self._journal.mark(self._name)
-        self._recorded = None if mark is None else codec(_Beginning).decode(json.loads(mark))
-
-    def _recorded_end(self) -> _End | None:
-        mark = self._journal.mark(f"{self._name}:end")
-        return None if mark is None else codec(_End).decode(json.loads(mark))
 
 
 class Estimates:
@@ -328,7 +123,7 @@ class Confirmations:
 
 
 class SearchEnd:
-    """When and why the search of a run stops, and the pass of trials that may follow it."""
+    """When and why the search of a run stops."""
 
     def __init__(
         self,
@@ -336,7 +131,6 @@ class SearchEnd:
         directory: RunDirectory,
         confirmations: Confirmations,
         *,
-        spent: Callable[[], Spend],
         trial: Callable[[], int],
     ) -> None:
         self.stopped: StopReason | None = None
@@ -346,9 +140,7 @@ class SearchEnd:
         self._setup = setup
         self._directory = directory
         self._confirmations = confirmations
-        self._spent = spent
         self._trial = trial
-        self._passes = _ClosingPasses(directory.journal, setup.budget)
         callbacks = sorted(setup.stop_callbacks.items())
         impure = [*self._outside_stoppers(), *(callback_stopper(*each) for each in callbacks)]
         self._stops = Stops(directory.journal, impure=impure)
@@ -361,11 +153,7 @@ class SearchEnd:
 
     def _look(self, need: Spend, standing: Standing, *, replaying: bool) -> StopReason | None:
         stops, journal = self._stops, self._directory.journal
-        if self.due:
-            return FINISHED
-        reason = stops.look(self._passes.budget, standing, need, replaying=replaying)
-        if (recorded := self._passes.stopped_at(stops.checks)) is not None:
-            return recorded
+        reason = stops.look(self._setup.budget, standing, need, replaying=replaying)
         if not replaying:
             begun = journal.mark("sealed_read")
             if begun is not None and journal.mark("sealed_done") is None:
@@ -396,76 +184,14 @@ class SearchEnd:
             journal.set_mark("sealed_read", canonical(why).decode())
 
     @property
-    def budget(self) -> Budget:
-        """The limits now: the search leaves a share of the trials to a closing pass."""
-        return self._passes.budget
-
-    @property
     def reserve(self) -> Spend:
-        """What the search may not spend: it is for a closing pass and the last measurements."""
-        return self._confirmations.last_cost + self._passes.aside
-
-    def set_aside(self, need: Spend) -> None:
-        """Reserve a share of every limit for a closing pass, if that pays for `need`."""
-        self._passes.set_aside(need, sealed=self._confirmations.last_cost)
-
-    def give_back(self) -> None:
-        """Leave to the search what was reserved for a closing pass: there will be none."""
-        self._passes.give_back()
-
-    @property
-    def may_have_pass(self) -> bool:
-        """Whether there is something to spend on a closing pass, or it was begun before."""
-        return self._passes.is_possible
-
-    @property
-    def due(self) -> bool:
-        """Whether a closing pass was begun here before, after a search that was over.
-
-        A search that may go on now, since a limit of its own was raised, must go on after it.
-        """
-        return self._passes.is_due(self._stops.checks)
+        """What the search may not spend: it is for the last measurements."""
+        return self._confirmations.last_cost
 
     def by_user(self, reason: StopReason | None) -> bool:
         """Whether the user stops the run, who may continue it and knows that it is not over."""
         codes = {"signal", "stop_file", *self._setup.stop_callbacks}
         return reason is not None and reason.code in codes
-
-    def begin(self) -> bool:
-        """Begin a pass of trials after the search, with what was set aside; whether it may.
-
-        It may not if too little was set aside, or if the user stopped the run.
-        """
-        unpriced = self.stopped is not None and self.stopped.code == "price_unknown"
-        if self.by_user(self.stopped) or unpriced or not self._passes.is_possible:
-            return False
-        self._passes.begin(
-            self._stops.checks,
-            seconds=self._directory.journal.active_seconds,
-            stop=None if self.stopped is FINISHED else self.stopped,
-            spent=self._spent(),
-            sealed=self._confirmations.last_cost,
-        )
-        self.stopped = None
-        return True
-
-    @property
-    def over(self) -> bool:
-        """Whether the pass ended here when it was made."""
-        return self._passes.is_over(self._trial())
-
-    def end(self) -> bool:
-        """End the pass; whether the search may go on, which only a resume may.
-
-        A pass that the user stopped is continued by a resume.
-        """
-        stop, limits = self._passes.stop, {f"max_{name}" for name in _SPENT}
-        if self.stopped is not None and self.stopped.code not in limits:
-            self._passes.leave()
-            return False
-        ended_before = self._passes.end(self._trial())
-        self.stopped = None if ended_before else stop
-        return ended_before
 
     def outside_reason(self, *, searching: bool) -> StopReason | None:
         """Why the run should stop, for a thread that watches it; users' callbacks do not count.
@@ -491,9 +217,9 @@ class SearchEnd:
         def look_for_signal() -> StopReason | None:
             return StopReason(code="signal", detail=self.signal) if self.signal else None
 
-        journal, passes = self._directory.journal, self._passes
+        journal, minutes = self._directory.journal, self._setup.budget.max_minutes
         signal = ImpureStopper(label="signal", look=look_for_signal)
         stoppers = [signal, stop_file(self._directory.folder)]
-        if passes.minutes is not None:
-            stoppers.append(out_of_time(lambda: passes.minutes, lambda: journal.active_seconds))
+        if minutes is not None:
+            stoppers.append(out_of_time(minutes, lambda: journal.active_seconds))
         return stoppers

@@ -496,22 +496,19 @@ BASELINE = "baseline"
 """The phase of the trial that measures the start."""
 PERSON = "person"
 """The origin of a candidate that a person sent to the run, and the phase of its trial."""
-PRUNE = "prune"
-"""The phase of trials that take something out of the winner, after the search."""
 
 
 def after(standing: Standing, trial: Trial) -> Standing:
     """The standing once this trial is recorded."""
     baseline = trial.phase == BASELINE
     leads = trial.accepted or baseline
-    counted = replace(standing, trials=standing.trials + (not baseline))
-    if trial.phase != PRUNE:  # patience and the limits on candidates are about the search
-        counted = replace(
-            counted,
-            proposals=standing.proposals + len(trial.proposals),
-            since_accept=0 if leads else standing.since_accept + 1,
-            tracked_candidates=standing.tracked_candidates + (leads or trial.kept),
-        )
+    counted = replace(
+        standing,
+        trials=standing.trials + (not baseline),
+        proposals=standing.proposals + len(trial.proposals),
+        since_accept=0 if leads else standing.since_accept + 1,
+        tracked_candidates=standing.tracked_candidates + (leads or trial.kept),
+    )
     decisive = trial.holdout or trial.train
     if not leads or decisive is None:
         return counted

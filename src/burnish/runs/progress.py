@@ -44,7 +44,6 @@ from burnish.runs.case_work import CALL_LIMIT
 from burnish.runs.claims import claim_words, opinion_words, sealed_words
 from burnish.runs.events import (
     BASELINE,
-    PRUNE,
     ByLuck,
     Claim,
     Event,
@@ -365,10 +364,6 @@ class ProgressLines:
         where = f"after {after}" if trials >= 0 else "from the start"
         return f"continuing {where}; nothing is paid twice"
 
-    def title(self, phase: PhaseStarted) -> str:
-        """The name of any phase; pruning comes after the search, so it is in no cycle."""
-        return "pruning" if phase.phase == PRUNE else self.phase_title(phase)
-
     def phase_title(self, phase: PhaseStarted) -> str:
         """`cycle 2 · words`."""
         return f"cycle {phase.cycle} · {phase.phase}"
@@ -394,8 +389,7 @@ class ProgressLines:
 
     def _of_phases(self, event: Event, width: int) -> list[str]:
         if phase := event.read(PhaseStarted):
-            note = ": what is not missed leaves" if phase.phase == PRUNE else ""
-            return [f"── {self.title(phase)}{note} ".ljust(width, "─")]
+            return [f"── {self.phase_title(phase)} ".ljust(width, "─")]
         if over := event.read(PhaseEnded):
             ended = ended_words(over.reason, self._ends)
             words = f"over after {counted(over.trials, 'trial')}, {over.accepts} accepted · {ended}"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from burnish.core.cases import Split
@@ -165,17 +165,6 @@ class _SplitTimes:
         return {name: seconds for name, seconds in known.items() if name not in unknown}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ancestor:
-    """A candidate that was accepted, or kept to build on."""
-
-    trial: int
-    """The last trial that measured it."""
-    candidate: Candidate
-    loss: float | None
-    """On holdout, or on train in a run without one; None if it was run on a few cases only."""
-
-
 class Recorder:
     """Records the trials of a run and keeps their totals."""
 
@@ -185,7 +174,6 @@ class Recorder:
         self.seen: set[str] = {baseline.id}
         self.tried = False
         """Whether anything but the baseline was measured."""
-        self._ancestors: dict[str, Ancestor] = {}
         self._directory = directory
         self._proposals: list[Proposal] = []
         self._in_phase = Counter[tuple[int, str]]()
@@ -214,7 +202,6 @@ class Recorder:
             split_seconds=self.times.taken(),
         )
         row = self._replayed(row) if replaying else self._recorded(row)
-        self._remember(trial)
         self._proposals = []
         self._spent_before, self._seconds_before = spent, active
         trial = row.trial
@@ -224,28 +211,6 @@ class Recorder:
         self.trial += 1
         self._in_phase[trial.cycle, trial.phase] += 1
         return row, self._in_phase[trial.cycle, trial.phase]
-
-    def ancestry(self, candidate: Candidate) -> list[Ancestor]:
-        """The candidates from the baseline to this one, each made from the one before it."""
-        line: list[Ancestor] = []
-        ancestor = self._ancestors.get(candidate.id)
-        while ancestor is not None and ancestor not in line:
-            line.insert(0, ancestor)
-            parents = ancestor.candidate.parents
-            ancestor = self._ancestors.get(parents[0]) if parents else None
-        baseline = next(iter(self._ancestors.values()), None)
-        return line if baseline is None or baseline in line else [baseline, *line]
-
-    def _remember(self, trial: Trial) -> None:
-        """Keep a candidate that may be built on, as it was first made; secrets included."""
-        if trial.phase != BASELINE and not (trial.accepted or trial.kept):
-            return
-        # The same candidate may be decided on again, and then is measured better.
-        before = self._ancestors.get(trial.candidate.id)
-        made = trial.candidate if before is None else before.candidate
-        decided = trial.holdout or (trial.train if trial.accepted else None)
-        loss = None if decided is None else decided.measurement.loss
-        self._ancestors[made.id] = Ancestor(trial=self.trial, candidate=made, loss=loss)
 
     def _recorded(self, row: TrialRow) -> TrialRow:
         if self._directory.journal.sealed_read:

@@ -45,7 +45,7 @@ from burnish.runs.events import (
     Warned,
     in_folders,
 )
-from burnish.runs.recorder import Ancestor, Announcer, Recorder, summary
+from burnish.runs.recorder import Announcer, Recorder, summary
 from burnish.runs.roles import Asked, LeakGuard, RoleAnswers, as_asked, ask_once
 from burnish.runs.steering import Steering
 from burnish.runs.stoppers import GIVE_UP_AFTER_ALIKE, RETRY_MISSING, Breakers, Outages
@@ -96,7 +96,6 @@ class Run:
             setup,
             directory,
             self.confirmations,
-            spent=lambda: self.spent,
             trial=lambda: self.trial,
         )
         self._outages_told = 0
@@ -226,10 +225,6 @@ class Run:
     def billed(self) -> Spend:
         """What everything started so far costs, lost calls included."""
         return self.directory.journal.billed
-
-    def ancestry(self, candidate: Candidate) -> list[Ancestor]:
-        """The candidates from the baseline to this one, each made from the one before it."""
-        return self._recorder.ancestry(candidate)
 
     @property
     def tried(self) -> bool:
@@ -537,7 +532,7 @@ class Run:
     def stop_reason(self, need: Spend = NOTHING) -> StopReason | None:
         """Why to stop now. With `need`, also when that much more would exceed a limit.
 
-        The cost of a closing pass and of what is measured after it is reserved from the start.
+        The cost of what is measured after the search is reserved from the start.
         """
         return self.closing.reason(need, self.standing, replaying=self.replaying)
 

@@ -73,16 +73,14 @@ def stop_file(folder: Path) -> ImpureStopper:
     return ImpureStopper(label="stop_file", look=look)
 
 
-def out_of_time(
-    minutes: Callable[[], float | None], active_seconds: Callable[[], float]
-) -> ImpureStopper:
+def out_of_time(minutes: float, active_seconds: Callable[[], float]) -> ImpureStopper:
     """Stop when the run was active for so long in all sessions."""
 
     def look() -> StopReason | None:
-        used, limit = active_seconds() / 60, minutes()
-        if limit is None or used < limit:
+        used = active_seconds() / 60
+        if used < minutes:
             return None
-        return StopReason(code="max_minutes", detail=f"{used:.1f} of {limit:g} minutes")
+        return StopReason(code="max_minutes", detail=f"{used:.1f} of {minutes:g} minutes")
 
     return ImpureStopper(label="max_minutes", look=look)
 

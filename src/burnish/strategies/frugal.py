@@ -53,7 +53,12 @@ from burnish.runs.run import Run
 from burnish.runs.setup import Setup
 from burnish.runs.spec import StrategySettings
 from burnish.strategies.partial_evaluations import BLOCK, Stopped, race
-from burnish.strategies.parts import LineageStep, Part, SurfaceParts, parts_of
+from burnish.strategies.parts import (
+    DivisibleDemonstrations,
+    DivisibleText,
+    DivisibleValue,
+    Part,
+)
 from burnish.strategies.races import Course, may_end_early
 from burnish.strategies.requirements import require_baseline
 from burnish.system.settings import Access, Door
@@ -402,12 +407,11 @@ def _halfway(surface: NumberSurface, now: float, share: float) -> float:
 def _removals(surfaces: Sequence[Surface], candidate: Candidate) -> Iterator[_Move]:
     for name, divided in _divided(surfaces, candidate).items():
         for part in divided.parts:
-            if not part.whole:
-                yield from _removal(name, divided, part)
+            yield from _removal(name, divided, part)
 
 
-def _removal(name: str, divided: SurfaceParts, part: Part) -> Iterator[_Move]:
-    value = divided.without([part])
+def _removal(name: str, divided: DivisibleValue, part: Part) -> Iterator[_Move]:
+    value = divided.without(part)
     if isinstance(value, str) and not value.strip():
         for smaller in part.smaller:  # A text is never empty.
             yield from _removal(name, divided, smaller)
@@ -424,17 +428,16 @@ def _smaller(run: Run, candidate: Candidate, move: _Move) -> Iterator[_Move]:
             yield from _removal(move.surface, divided, part)
 
 
-def _divided(surfaces: Sequence[Surface], candidate: Candidate) -> dict[str, SurfaceParts]:
-    """The parts of texts and demonstrations: everything that an empty value does not have."""
-    empty: dict[str, Value] = {}
-    for surface in surfaces:
-        if isinstance(surface, TextSurface) and candidate.values[surface.id]:
-            empty[surface.id] = ""
-        elif isinstance(surface, DemosSurface) and candidate.values[surface.id]:
-            empty[surface.id] = ()
-    nothing = replace(candidate, values={**candidate.values, **empty})
-    steps = [LineageStep(trial=0, candidate=nothing), LineageStep(trial=1, candidate=candidate)]
-    return parts_of(steps, surfaces)
+def _divided(surfaces: Sequence[Surface], candidate: Candidate) -> dict[str, DivisibleValue]:
+    """By surface, in the order of their names, the texts and demonstrations that are not empty."""
+    divided: dict[str, DivisibleValue] = {}
+    for surface in sorted(surfaces, key=lambda each: each.id):
+        value = candidate.values[surface.id]
+        if isinstance(surface, TextSurface) and isinstance(value, str) and value:
+            divided[surface.id] = DivisibleText(value)
+        elif isinstance(surface, DemosSurface) and isinstance(value, tuple) and value:
+            divided[surface.id] = DivisibleDemonstrations(value)
+    return divided
 
 
 class FrugalPlugin(StrategyPlugin):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from burnish.core.comparisons import commonest_reason, silent_metrics, unmeasured
 from burnish.core.content import stream
@@ -19,8 +19,6 @@ from burnish.journal.limits import Budget
 from burnish.runs.evaluation import Conditions
 from burnish.runs.events import ALARM, Warned
 from burnish.runs.run import Run
-from burnish.runs.spec import StrategySettings
-from burnish.system.settings import Access, Door
 
 # -- Settings that several strategies share --------------------------------------------------------
 
@@ -28,22 +26,6 @@ from burnish.system.settings import Access, Door
 _PATIENCE = 10
 """Trials in a row without an accept that end a search which nothing else would end."""
 _GOALS = ("score_threshold", "pass_rate_threshold", "required_metrics", "metric_thresholds")
-
-
-class PruningSettings(StrategySettings):
-    """The settings of a strategy that prunes its winner."""
-
-    prune: Annotated[bool, Door(flag="*", http=Access.CLIENT)] = False
-    """After the search, take out what is not missed: rules, demonstrations, numbers, hunks of
-    files."""
-
-    def fingerprinted(self, *, free: Collection[str] = ()) -> dict[str, JsonValue]:
-        """The settings that decisions depend on: without those in `free`.
-
-        A setting that is newer than a run and off is left out, so that the run can be resumed.
-        """
-        left_out = {*free} if self.prune else {*free, "prune"}
-        return self.model_dump(exclude=left_out)
 
 
 def budget_with_an_end(budget: Budget) -> tuple[Budget, tuple[str, ...]]:

@@ -47,14 +47,14 @@ class Unit:
     """Sentences of one line have the same number."""
 
 
-def units_of(text: str, *, by_sentence: bool, examples: bool = True) -> Iterator[Unit]:
+def units_of(text: str) -> Iterator[Unit]:
     """The units of a text in order; white space belongs to what is before it."""
     lines = text.splitlines(keepends=True)
-    ends = _Lines(lines).examples() if examples else {}
+    ends = _Lines(lines).examples()
     held, number, place = "", 0, 0
     while place < len(lines):
         end = ends.get(place, place + 1)
-        block, divides = "".join(lines[place:end]), by_sentence and place not in ends
+        block, is_example = "".join(lines[place:end]), place in ends
         place = end
         if not block.strip():
             held += block
@@ -62,7 +62,7 @@ def units_of(text: str, *, by_sentence: bool, examples: bool = True) -> Iterator
         if held:
             yield Unit(text=held, line=number)
         number += 1
-        *whole, held = _sentences(block) if divides else [block]
+        *whole, held = [block] if is_example else _sentences(block)
         for sentence in whole:
             yield Unit(text=sentence, line=number)
     if held:

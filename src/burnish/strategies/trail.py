@@ -30,9 +30,8 @@ from burnish.runs.directory import RunRecord, result_of
 from burnish.runs.first_round import FirstRound
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup
+from burnish.runs.spec import StrategySettings
 from burnish.strategies.partial_evaluations import Heat, Holdout, Stopped
-from burnish.strategies.pruning import Pruner, pruning_section, will_prune
-from burnish.strategies.requirements import PruningSettings
 
 Step = TypeVar("Step")
 LEAST_HOLDOUT = 8
@@ -58,14 +57,8 @@ class _Deciding:
     cases: int
 
 
-async def choose_holdout(
-    run: Run, holdout: Holdout, pruner: Pruner, *, repeats: int, round_cost: Spend
-) -> None:
-    """Decide on a part of holdout if the limits leave too few rounds beside all of it.
-
-    Pruning needs all of it: where the limits pay for both, all of it decides, and otherwise
-    nothing is pruned.
-    """
+async def choose_holdout(run: Run, holdout: Holdout, *, repeats: int, round_cost: Spend) -> None:
+    """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
     held = run.dataset.holdout
     if len(held) <= LEAST_HOLDOUT:
         return
@@ -73,7 +66,7 @@ async def choose_holdout(
 
     def has_room(count: int) -> bool:
         once = run.estimate(Split.HOLDOUT, cases=held[:count], repeats=repeats)
-        return pruner.is_paid or fits(run, rounds + once.times(DECISIONS_AHEAD))
+        return fits(run, rounds + once.times(DECISIONS_AHEAD))
 
     def fitting() -> _Deciding:
         return _Deciding(cases=deciding_cases(len(held), has_room))
@@ -81,8 +74,6 @@ async def choose_holdout(
     request: Json = {"forked_from": run.directory.header.forked_from}
     deciding = await run.remember("deciding cases", request, _Deciding, fitting)
     holdout.decide_on(deciding.cases)
-    if deciding.cases < len(held):
-        pruner.leave_out()
 
 
 def deciding_cases(whole: int, has_room: Callable[[int], bool]) -> int:
@@ -92,15 +83,13 @@ def deciding_cases(whole: int, has_room: Callable[[int], bool]) -> int:
 
 
 def planned_cases(
-    setup: Setup, settings: PruningSettings, *, minibatch: int, asking: Spend, proposals: int = 1
+    setup: Setup, settings: StrategySettings, *, minibatch: int, asking: Spend, proposals: int = 1
 ) -> int:
     """How many cases of holdout will decide, as far as that is known before the start.
 
     `asking` is what a proposal costs beside its cases; a round has so many `proposals`.
     """
     repeats = settings.repeats
-    if will_prune(setup, settings):
-        return len(setup.dataset.holdout)
 
     def runs(split: Split, count: int) -> Spend:
         return progress.sweeps(setup, split, repeats, most=count)
@@ -215,7 +204,7 @@ class Trail(Generic[Step]):
 
         def near() -> _LastChance:
             over = nearly_over(
-                run.closing.budget, run.standing, need, trials=self._trials, proposals=self._asks
+                run.budget, run.standing, need, trials=self._trials, proposals=self._asks
             )
             return _LastChance(now=over)
 
@@ -287,7 +276,6 @@ def trail_report(
     yield Facts(tuple(summary))
     yield from found
     yield from sections.changes_made(run)
-    yield from pruning_section(run)
     yield from trials
     yield from sections.adoption(run)
     yield Heading("Method")

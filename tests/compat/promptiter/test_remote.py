@@ -217,7 +217,7 @@ def write_file(folder: Path, url: str) -> Path:
         "holdout": "holdout.jsonl",
         "metrics": [{"type": "standard", "metric": "equality"}],
         "confirm": False,
-        "optimizer": {"proposer": "openai:m", "max_rounds": 1, "prune": False},
+        "optimizer": {"proposer": "openai:m", "max_rounds": 1},
     }
     path = folder / "remote.yaml"
     path.write_text(json.dumps(data))

@@ -53,8 +53,8 @@ from burnish.reports.rendering import write_report
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.driver import Ending, drive
 from burnish.runs.evaluation import is_closable
-from burnish.runs.events import PRUNE, Tick
 from burnish.runs.events import Event as RunEvent
+from burnish.runs.events import Tick
 from burnish.runs.run import Run
 from burnish.runs.setup import RESULTS, Furnish, Setup, resume, start
 from burnish.strategies.backprop.rounds import Attempt, Round
@@ -534,9 +534,6 @@ class _EngineRun:
             self._cancel()
         else:
             self.collector.changed(status=RunStatus.SUCCEEDED)
-        if ending.best.origin.kind == PRUNE:  # after the last round
-            profile = self.plan.surface_map.profile(ending.best)
-            self.collector.changed(accepted_profile=profile)
         if ending.reason != FINISHED:
             self.collector.stopped(f"{ending.reason.code}: {ending.reason.detail}")
         facts: dict[str, Json] = {

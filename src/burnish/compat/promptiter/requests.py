@@ -130,8 +130,6 @@ class BurnishOptions(_Strict):
     candidates_per_round: AtLeastOne = 1
     cases_per_round: AtLeastOne | None = None
     """The maximum of failing cases that a round works on."""
-    prune: bool = False
-    """After the rounds, take out of the accepted profile what is not missed."""
     max_metric_calls: AtLeastOne | None = None
     max_calls: AtLeastOne | None = None
     max_tokens: AtLeastOne | None = None
@@ -253,7 +251,7 @@ def _by_id(name: str) -> EvalSetInput:
 
 LIMITS = ("max_metric_calls", "max_calls", "max_tokens", "max_usd", "max_minutes")
 _SETTINGS = ("strategy", "settings")
-_OPTIONS = ("repeats", "gate", "accept_sigma", "candidates_per_round", "cases_per_round", "prune")
+_OPTIONS = ("repeats", "gate", "accept_sigma", "candidates_per_round", "cases_per_round")
 _GUARDS = {
     "protected_cases": "protected",
     "no_new_failures": "no_new_failures",
@@ -303,8 +301,6 @@ def _patches(request: RunRequest) -> Iterator[_Patch]:
     # A round of PromptIter has one candidate, its last winner is its result, and its budget means
     # the search alone.
     yield _Patch((*_SETTINGS, "patches_alone"), value=False, source=())
-    if not request.options.prune:
-        yield _Patch((*_SETTINGS, "prune"), value=False, source=())
     yield _Patch(("execution", "confirm"), value=request.options.confirm, source=())
     yield from _losses(request)
     for name, (block, key) in _WIDTHS.items():

@@ -16,7 +16,7 @@ from burnish.core.evaluations import Constraint
 from burnish.core.surfaces import Candidate, Change
 from burnish.core.trials import SplitResult, Trial, TrialRow
 from burnish.runs.directory import Header, look_into, trial_rows
-from burnish.runs.events import BASELINE, PRUNE, Event, Tick, leads
+from burnish.runs.events import BASELINE, Event, Tick, leads
 from burnish.runs.homes import FILES, FileChange, FileHome, FileHomes, measured_hashes
 from burnish.strategies.edits.attempts import EditDetails
 from burnish.system import read_bytes, write_atomic
@@ -58,8 +58,7 @@ def task_trials(rows: Sequence[TrialRow], files_of: _FilesOf) -> list[TaskTrial]
         if row.trial.phase != BASELINE and leaders:
             named = [each for each in leaders if each.id in candidate.parents[:1]]
             parent = [*leaders, *named][-1]
-        # A part that is taken out may lead back to files that were there before.
-        is_new = row.trial.phase == PRUNE or all(each.id != candidate.id for each in leaders)
+        is_new = all(each.id != candidate.id for each in leaders)
         trials.append(
             TaskTrial(
                 row=row,
@@ -92,11 +91,7 @@ def result_row(
         "parent": None if trial.parent is None else trial.parent.id,
         "decision": _decision_word(record),
         "reason": "; ".join(map(str, record.problems)) or reason,
-        "rationale": (
-            record.candidate.origin.note
-            if record.phase == PRUNE
-            else EditDetails.of(record).rationale or ""
-        ),
+        "rationale": EditDetails.of(record).rationale or "",
         **_measured(record.train, primary, constraints),
         "holdout": None if held is None else _measured(held, primary, constraints),
         "changes": [

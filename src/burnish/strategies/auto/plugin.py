@@ -23,7 +23,7 @@ from burnish.core.trials import Trial, TrialRow
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord
-from burnish.runs.events import BASELINE, PERSON, PRUNE, Event, TrialRecorded, read_all
+from burnish.runs.events import BASELINE, PERSON, Event, TrialRecorded, read_all
 from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     Building,
@@ -52,7 +52,6 @@ from burnish.strategies.partial_evaluations import (
     agent_lines,
     minibatch_line,
 )
-from burnish.strategies.pruning import pruning_plan
 from burnish.strategies.requirements import budget_with_an_end
 from burnish.strategies.trail import (
     deciding_line,
@@ -246,7 +245,6 @@ def _plan_lines(setup: Setup, strategy: Auto) -> Iterator[str]:
         yield f"          + {spending(progress.asking(strategy.roles[:1]))} if a model writes"
     yield f"          + up to {spending(holdout.times(2))} on holdout"
     yield from progress.reserved(setup)
-    yield from pruning_plan(setup, settings)
     yield _first_round(setup, strategy).line()
     yield from progress.notes(setup)
     yield progress.NOTHING_PAID
@@ -345,7 +343,7 @@ def _proposers(run: RunRecord) -> list[str]:
     """Who proposed something or stopped, in this order."""
     names = [row.trial.phase for row in run.rows]
     names += [each.proposer for each in read_all(run.events, ProposerStopped)]
-    return [n for n in dict.fromkeys(names) if n not in (BASELINE, PERSON, PRUNE)]
+    return [n for n in dict.fromkeys(names) if n not in (BASELINE, PERSON)]
 
 
 def _proposer_row(run: RunRecord, name: str) -> tuple[str, ...]:

@@ -5,11 +5,9 @@ minibatch form a trail, on whose tip holdout decides now and then.
 """
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
-
-from pydantic import JsonValue
 
 from burnish.core.cases import Split
 from burnish.core.comparisons import Pair, compare
@@ -21,10 +19,11 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, DemosSurface, Origin
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, TrialDetails, Verdict
-from burnish.runs.events import BASELINE, PERSON, EventData
+from burnish.runs.events import BASELINE, PERSON, EventData, SearchEnded
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.runs.setup import Proposed, ProposerEvidence, ProposerOffer, Tried
+from burnish.runs.spec import StrategySettings
 from burnish.strategies.partial_evaluations import (
     Heat,
     Holdout,
@@ -35,8 +34,7 @@ from burnish.strategies.partial_evaluations import (
     Train,
     require_splits,
 )
-from burnish.strategies.pruning import Pruner, Winner
-from burnish.strategies.requirements import PruningSettings, require_baseline
+from burnish.strategies.requirements import require_baseline
 from burnish.strategies.trail import Trail, choose_holdout, fits, short_round
 
 # -- The bandit: who proposes next, and who stops because it does not pay --------------------------
@@ -177,7 +175,7 @@ NOT_PAID = "did_not_pay"
 """Why a proposer stops that has something left to propose."""
 
 
-class AutoSettings(PruningSettings):
+class AutoSettings(StrategySettings):
     """How the search works."""
 
     minibatch: AtLeastOne = 3
@@ -190,10 +188,6 @@ class AutoSettings(PruningSettings):
     proposers: tuple[str, ...] = ()
     """The proposers that take part, such as `reflection` and `examples`; all that can work on the
     target if none is named."""
-
-    def fingerprinted(self, *, free: Collection[str] = ()) -> dict[str, JsonValue]:
-        # Those that take part have fingerprints of their own.
-        return super().fingerprinted(free={*free, "proposers"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +229,9 @@ class Auto:
     @property
     def fingerprint(self) -> str:
         offers: list[Json] = [[each.name, each.fingerprint] for each in self.offers]
-        return short_id([_VERSION, self.settings.fingerprinted(), offers])
+        # Those that take part have fingerprints of their own.
+        settings = self.settings.model_dump(exclude={"proposers"})
+        return short_id([_VERSION, settings, offers])
 
     @property
     def offer_rule(self) -> OfferRule:
@@ -270,20 +266,14 @@ class Auto:
 
     async def search(self, run: Run) -> None:
         require_splits(run.dataset, "the strategy 'auto'")
-        settings = self.settings
-        pruner = Pruner(
-            run,
-            by=self.name,
-            rule=self.offer_rule,
-            repeats=settings.repeats,
-            active=settings.prune,
-        )
         rounds = _Rounds(run, self)
-        await rounds.choose_holdout(pruner)
+        await rounds.choose_holdout()
         if run.stop_reason(rounds.baseline_cost) is not None:
             return
         await rounds.baseline()
-        await pruner.alternate(rounds, rounds.go)
+        if ended := await rounds.go():
+            event = SearchEnded(cycle=rounds.number, reason=ended)
+            run.tell(event, f"round:{rounds.number}:{ended}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,17 +317,19 @@ class _Rounds:
         """The last minibatch."""
         self._shown_to: set[str] = set()
         """Who has proposed something on it."""
-        self.leader = Winner(candidate=run.target.baseline)
+        self._leader = run.target.baseline
+        self._held: Evaluation
+        """The leader on holdout; set when the baseline was measured."""
         self.number = 0
         self._idle = 0
         """Rounds in a row in which no candidate was run."""
         self._short_of_ideas = False
         """Whether the last round was a short one without a candidate to run."""
 
-    async def choose_holdout(self, pruner: Pruner) -> None:
+    async def choose_holdout(self) -> None:
         """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
         repeats, cost = self._strategy.settings.repeats, self._round_cost()
-        await choose_holdout(self._run, self._holdout, pruner, repeats=repeats, round_cost=cost)
+        await choose_holdout(self._run, self._holdout, repeats=repeats, round_cost=cost)
 
     @property
     def baseline_cost(self) -> Spend:
@@ -353,11 +345,7 @@ class _Rounds:
         run.record(Trial(candidate=start, phase=BASELINE, holdout=result))
         run.advance(start)
         require_baseline(run, held, max_missing=MAX_MISSING)
-        self.leader = Winner.of(start, held)
-
-    def lead(self, leader: Winner) -> None:
-        """Let another candidate lead, which was measured elsewhere."""
-        self.leader = leader
+        self._held = held
 
     async def go(self) -> str:
         """Make rounds until there is a reason to stop; why there is nothing left to try, if so."""
@@ -394,7 +382,7 @@ class _Rounds:
 
     async def _next(self) -> str:
         """One round; why the search is over, if it is."""
-        if self._holdout.is_solved(self.leader.results[Split.HOLDOUT]):
+        if self._holdout.is_solved(self._held):
             return "nothing_to_gain"
         self.number += 1
         if await self._steered() or await self._decided_in_time():
@@ -432,7 +420,7 @@ class _Rounds:
         suggestion = await self._run.steering.next()
         if suggestion is None:
             return False
-        parent = self.leader.candidate
+        parent = self._leader
         trial = Trial(
             candidate=suggestion.on(parent),
             phase=PERSON,
@@ -456,7 +444,7 @@ class _Rounds:
 
         If the first in order has not been shown the last one, it is that: it is paid for.
         """
-        parent, last = self._trail.tip or self.leader.candidate, self._looked
+        parent, last = self._trail.tip or self._leader, self._looked
         is_known = self._shown_to.issuperset(order[:1])
         if (
             last is None
@@ -478,7 +466,7 @@ class _Rounds:
 
     def _known(self, number: int) -> ProposerEvidence | None:
         """Cases on which the candidate to build on is known to fail, for nothing."""
-        leader = self.leader.candidate
+        leader = self._leader
         for parent in () if self._short_of_ideas else (self._trail.tip or leader, leader):
             if known := self._train.evidence(parent, number):
                 return self._shown(number, parent, *known)
@@ -663,7 +651,7 @@ class _Rounds:
 
     async def _raced(self, trial: Trial) -> tuple[Trial, Heat]:
         """The trial as holdout decides it; a winner is run twice."""
-        incumbent = self.leader.results[Split.HOLDOUT]
+        incumbent = self._held
         (heat,) = await self._holdout.heats([trial.candidate], incumbent)
         decision = heat.lost
         if decision is None:
@@ -688,7 +676,7 @@ class _Rounds:
         """Another candidate leads; `gain` is that of the trail, if it is its tip."""
         self._run.advance(candidate)
         self._trail.raced(candidate, heat, leads=True)
-        self.leader = Winner.of(candidate, heat.evaluation)
+        self._leader, self._held = candidate, heat.evaluation
         self._end_of_trail(gain)
         self._bandit.renew()
 

@@ -25,7 +25,8 @@ from burnish.core.surfaces import (
 from burnish.core.trials import Proposal
 from burnish.metrics.text_matching import without_middle
 from burnish.metrics.turns import FailureClass
-from burnish.strategies.requirements import NullRuns, PruningSettings, false_accepts
+from burnish.runs.spec import StrategySettings
+from burnish.strategies.requirements import NullRuns, false_accepts
 from burnish.system.settings import Access, Door, Settings, Text
 
 
@@ -264,7 +265,7 @@ def _at_once(value: Any) -> Any:
 _AtOnce: TypeAlias = Annotated[AtLeastOne, BeforeValidator(_at_once), Door(http=Access.CEILING)]
 
 
-class BackpropSettings(PruningSettings):
+class BackpropSettings(StrategySettings):
     """How far and how wide the search goes, and by which rule."""
 
     targets: Annotated[tuple[Text, ...], _OPEN] = ()

@@ -34,7 +34,7 @@ from burnish.models.chat import ModelClient
 from burnish.runs import progress
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, result_of
-from burnish.runs.events import PRUNE, TrialRecorded
+from burnish.runs.events import TrialRecorded
 from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import (
     STEPS,
@@ -67,7 +67,6 @@ from burnish.strategies.backprop.strategy import (
     unknown_names,
     whole_names,
 )
-from burnish.strategies.pruning import pruning_plan, pruning_section
 
 _GATES = {
     "min_gain": "a higher score on holdout, by {gain:g} or more; a tie is not a gain",
@@ -175,7 +174,6 @@ def _costs(setup: Setup, strategy: Backprop) -> Iterator[str]:
     if settings.patches_alone and len(strategy.targets(setup.target)) > 1:
         yield "          + up to as much for each patch, if they are rejected and tried alone"
     yield from progress.reserved(setup)
-    yield from pruning_plan(setup, settings)
     yield "          one call for each agent of the graph and turn; cycles and tools take more, and"
     yield "          how many cases fail is not known in advance"
     yield first_round(setup, strategy).line()
@@ -189,7 +187,7 @@ class BackpropLines(ProgressLines):
 
     def trial(self, trial: TrialRecorded, width: int) -> str:
         place = "" if trial.index in (None, 1) else f".{trial.index}"
-        label = f"[p {trial.index}]" if trial.phase == PRUNE else f"[r{trial.cycle}{place}]"
+        label = f"[r{trial.cycle}{place}]"
         # A line takes 76 columns beside its note, and without the score on train less than 60.
         room = min(36, max(20, width - 76))
         name = f"{label:<6} {padded(_touched_words(trial.touched), room)}"
@@ -254,7 +252,6 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
     yield Heading("Metrics on holdout")
     yield sections.metric_table(run, "holdout")
     yield from sections.changes_made(run)
-    yield from pruning_section(run)
     yield from _patches_made(run)
     yield from _rounds_made(run)
     yield from _gradients(run)

@@ -38,7 +38,6 @@ from burnish.strategies.backprop.rounds import (
     why_missing,
 )
 from burnish.strategies.partial_evaluations import BLOCK, Heat, Stopped, race
-from burnish.strategies.pruning import Winner
 from burnish.strategies.races import Course, may_end_early
 from burnish.strategies.requirements import require_baseline
 
@@ -224,15 +223,6 @@ class Search:
         self._without_accept = 0
         self._on_train: set[str] = set()
         self.number = 0
-
-    @property
-    def leader(self) -> Winner:
-        """Who leads, with what is known of it."""
-        return Winner.of(self._run.incumbent, self._judge.holdout)
-
-    def lead(self, leader: Winner) -> None:
-        """Let another candidate lead, which was measured elsewhere."""
-        self._judge.lead(leader.results[Split.HOLDOUT], leader.results[Split.TRAIN])
 
     @property
     def need(self) -> Spend:

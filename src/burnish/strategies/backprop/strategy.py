@@ -12,7 +12,7 @@ from burnish.core.money import NOTHING, Spend
 from burnish.core.protocols import Metric, Role, Target
 from burnish.core.surfaces import DemosSurface, Structured
 from burnish.models.references import ModelRef
-from burnish.runs.events import ByLuck
+from burnish.runs.events import ByLuck, SearchEnded
 from burnish.runs.plugins import Building, RoleNeed, TargetParts
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
@@ -33,7 +33,6 @@ from burnish.strategies.backprop.prompts import (
 from burnish.strategies.backprop.rounds import Patched, Patcher, RejectedPatches
 from burnish.strategies.backprop.search import DRAWS, Search, Watcher
 from burnish.strategies.partial_evaluations import Stopped
-from burnish.strategies.pruning import Pruner
 from burnish.system.config import dotted, near
 from burnish.system.yaml import TreePath
 
@@ -62,7 +61,7 @@ class Backprop:
 
     @property
     def fingerprint(self) -> str:
-        return short_id([_VERSION, self.settings.fingerprinted(free=_FREE)])
+        return short_id([_VERSION, self.settings.model_dump(exclude={*_FREE})])
 
     @property
     def offer_rule(self) -> OfferRule:
@@ -113,26 +112,15 @@ class Backprop:
             targets=self.targets(run.target),
             watch=self.watch,
         )
-        pruner = Pruner(
-            run,
-            by=self.name,
-            rule=self.offer_rule,
-            repeats=self.settings.repeats,
-            guards=self.settings.guards.guards(),
-            active=self.settings.prune,
-        )
         if run.stop_reason(run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)) is not None:
             return
         ended = await search.baseline()
         run.tell(ByLuck(words=self.settings.by_luck(data)), "by_luck")
-
-        async def go() -> str:
-            reason = ended
-            while not reason and run.stopped is None and run.stop_reason(search.need) is None:
-                reason = await search.next()
-            return reason
-
-        await pruner.alternate(search, go)
+        while not ended and run.stopped is None and run.stop_reason(search.need) is None:
+            ended = await search.next()
+        if ended:
+            event = SearchEnded(cycle=search.number, reason=ended)
+            run.tell(event, f"round:{search.number}:{ended}")
 
 
 class BackpropProposer:

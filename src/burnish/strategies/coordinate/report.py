@@ -22,12 +22,11 @@ from burnish.core.formatting import (
 from burnish.core.trials import TrialRow
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, loss_of, result_of
-from burnish.runs.events import BASELINE, PRUNE, PhaseEnded, PhaseStarted, read_all
+from burnish.runs.events import BASELINE, PhaseEnded, PhaseStarted, read_all
 from burnish.runs.ledger import axis_target
 from burnish.runs.progress import ended_words
 from burnish.strategies.coordinate.phases import dead_axes, headroom_points
 from burnish.strategies.coordinate.search import changed_files, fall, rationales
-from burnish.strategies.pruning import pruning_section
 
 _PER_LINE = 64
 """Trials and boundaries in one line of the trajectory; a longer run goes on below."""
@@ -65,7 +64,6 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
     yield from _metrics(run)
     yield from changed_files(run)
     yield from rationales(run)
-    yield from pruning_section(run)
     yield from sections.adoption(run)
     yield Heading("Method")
     yield Listing(tuple(_method(run)))
@@ -119,11 +117,10 @@ def _trajectory(run: RunRecord) -> Iterator[Section]:
         return
     values = {split: tuple(loss_of(row, split) for row in run.rows) for split in sections.SPLITS}
     yield Series(values, tuple(_drawing(run.rows)))
-    pruned = ", p prune" if any(row.trial.phase == PRUNE for row in run.rows) else ""
     yield Text.of(
         "Loss by trial, lower is better; one column per trial. A gap was not measured, ✓ was "
         "accepted, │ is where a phase ends "
-        f"(b baseline, d demonstrations, n numeric, t textual{pruned}). "
+        f"(b baseline, d demonstrations, n numeric, t textual). "
         f"`burnish runs show {in_shell(run.header.id)}` shows every trial."
     )
 

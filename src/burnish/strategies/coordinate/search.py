@@ -68,11 +68,9 @@ from burnish.strategies.coordinate.trials import (
     Memory,
     TrialRunner,
 )
-from burnish.strategies.pruning import Pruner, Winner, pruning_plan
 from burnish.system import Redactor
 
 _VERSION = 3
-_MAX_CYCLES = "max_cycles"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,7 @@ class Coordinate:
 
     @property
     def fingerprint(self) -> str:
-        return short_id([_VERSION, self.settings.fingerprinted(free=("max_cycles",))])
+        return short_id([_VERSION, self.settings.model_dump(exclude={"max_cycles"})])
 
     @property
     def offer_rule(self) -> OfferRule:
@@ -172,7 +170,7 @@ class Coordinate:
         return problems
 
     async def search(self, run: Run) -> None:
-        memory, pruner = Memory(), self._pruner(run)
+        memory = Memory()
         runner = TrialRunner(run, self.settings, cycle=0, phase="baseline", memory=memory)
         if run.stop_reason(runner.need) is not None:
             return
@@ -182,36 +180,12 @@ class Coordinate:
         cycle, reason = 0, NOTHING_TO_GAIN if incumbent.perfect else ""
         if not reason and run.stop_reason() is not None:
             reason = STOPPED
-        search_on = True
-        while search_on:
-            while not reason:
-                cycle += 1
-                before, incumbent = incumbent, await self._cycle(run, cycle, incumbent, memory)
-                reason = self._over(run, cycle, before, incumbent)
-            if reason != STOPPED:
-                run.tell(SearchEnded(cycle=cycle, reason=reason), f"cycle:{cycle}:{reason}")
-            leader = Winner.of(incumbent.candidate, incumbent.train, incumbent.holdout)
-            pruned = await pruner.prune(leader, cycle=cycle)
-            incumbent = _incumbent(run, pruned.leader) if pruned.changed else incumbent
-            reason = self._left(run, cycle, reason) if pruned.search_on else reason
-            search_on = not reason
-
-    def _pruner(self, run: Run) -> Pruner:
-        settings = self.settings
-        return Pruner(
-            run,
-            by=self.name,
-            rule=self.offer_rule,
-            repeats=settings.repeats,
-            uses_holdout=settings.uses_holdout,
-            active=settings.prune,
-        )
-
-    def _left(self, run: Run, cycle: int, reason: str) -> str:
-        """Why a resumed search is still over; empty if a limit that ended it was raised."""
-        if reason == STOPPED:
-            return "" if run.stop_reason() is None else STOPPED
-        return "" if reason == _MAX_CYCLES and cycle < self.settings.max_cycles else reason
+        while not reason:
+            cycle += 1
+            before, incumbent = incumbent, await self._cycle(run, cycle, incumbent, memory)
+            reason = self._over(run, cycle, before, incumbent)
+        if reason != STOPPED:
+            run.tell(SearchEnded(cycle=cycle, reason=reason), f"cycle:{cycle}:{reason}")
 
     def _over(self, run: Run, cycle: int, before: Incumbent, after: Incumbent) -> str:
         if run.stopped is not None:
@@ -222,7 +196,7 @@ class Coordinate:
             return "dry_cycle"
         # A limit that was lowered or raised since does not change recorded cycles.
         is_last = cycle >= self.settings.max_cycles and not run.replaying
-        return _MAX_CYCLES if is_last or run.closing.due else ""
+        return "max_cycles" if is_last else ""
 
     async def _cycle(self, run: Run, cycle: int, incumbent: Incumbent, memory: Memory) -> Incumbent:
         for phase in self._phases(run, cycle, memory):
@@ -260,17 +234,6 @@ class Coordinate:
             yield TextualPhase(
                 limits=settings.textual_phase, critic=self.critic, applier=self.applier, **common
             )
-
-
-def _incumbent(run: Run, leader: Winner) -> Incumbent:
-    """A pruned candidate as the one to build on."""
-    train = leader.results[Split.TRAIN]
-    return Incumbent(
-        candidate=leader.candidate,
-        train=train,
-        holdout=leader.results.get(Split.HOLDOUT),
-        loss=run.objective.measure(train).loss,
-    )
 
 
 def plan_lines(setup: Setup, strategy: Coordinate) -> Iterator[str]:
@@ -380,7 +343,6 @@ def _costs(setup: Setup, strategy: Coordinate) -> Iterator[str]:
     if costs.roles.calls:
         yield f"          + {spending(costs.roles)} for critic and applier in a textual phase"
     yield from progress.reserved(setup)
-    yield from pruning_plan(setup, settings)
     least, most = counted(costs.least_trials, "trial"), counted(costs.most_trials, "trial")
     yield f"the run   about {spending(costs.least)} if nothing helps ({least}),"
     yield f"          at most about {spending(costs.most)} ({most})"

@@ -33,8 +33,8 @@ from burnish.models.roles import (
 )
 from burnish.runs.roles import transcript
 from burnish.runs.run import Run
+from burnish.runs.spec import StrategySettings
 from burnish.strategies.requirements import (
-    PruningSettings,
     check_constraints,
     require_baseline,
     tell_left_behind,
@@ -63,7 +63,7 @@ def _phase(name: str) -> PhaseLimits:
     return PhaseLimits(**PHASES[name])
 
 
-class CoordinateSettings(PruningSettings):
+class CoordinateSettings(StrategySettings):
     """How the search works. `max_trials` and `patience` on their own apply to every phase."""
 
     model_config = ConfigDict(populate_by_name=True)

@@ -17,9 +17,10 @@ from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDet
 from burnish.metrics.text_matching import without_middle
 from burnish.runs.events import PERSON
 from burnish.runs.run import Run
+from burnish.runs.spec import StrategySettings
 from burnish.runs.steering import Suggestion
 from burnish.strategies.edits.editors import EditRequest
-from burnish.strategies.requirements import PruningSettings, broken_constraints, left_behind
+from burnish.strategies.requirements import broken_constraints, left_behind
 from burnish.system.settings import Access, Door, Text
 from burnish.system.workspaces import count_changed_lines, summarize_diff
 
@@ -30,7 +31,7 @@ _PROGRAM = (
 _RecipeName: TypeAlias = Literal["claude", "codex", "aider", "gemini"]
 
 
-class EditsSettings(PruningSettings):
+class EditsSettings(StrategySettings):
     """How the loop works."""
 
     task: Annotated[str, Door(file=False)] = ""
@@ -104,7 +105,7 @@ class EditsSettings(PruningSettings):
         """The settings that decide what is kept: neither limits nor who edits."""
         limits = {"max_failures", "on_failure", "target_score"}
         newer = set[str]() if self.incumbents > 1 else {"incumbents"}
-        return self.fingerprinted(free={*limits, *_PROGRAM, *newer, "mode", "keep_if"})
+        return self.model_dump(exclude={*limits, *_PROGRAM, *newer, "mode", "keep_if"})
 
 
 MAX_MISSING = 0.0

@@ -29,7 +29,7 @@ from burnish.core.trials import TrialRow
 from burnish.models.chat import ModelClient
 from burnish.runs import report_sections as sections
 from burnish.runs.directory import RunRecord, result_of
-from burnish.runs.events import BASELINE, PRUNE, TrialRecorded, Warned, read_all
+from burnish.runs.events import BASELINE, TrialRecorded, Warned, read_all
 from burnish.runs.first_round import FirstRound
 from burnish.runs.plugins import Building, RoleNeed, StrategyParts, StrategyPlugin, TargetParts
 from burnish.runs.progress import (
@@ -56,7 +56,6 @@ from burnish.strategies.edits.editors import (
     editor,
 )
 from burnish.strategies.edits.strategy import LOAD_TASK, TARGET, Edits, StageReached
-from burnish.strategies.pruning import pruning_plan, pruning_section
 from burnish.targets.artifacts.target import ArtifactsTarget
 
 _ENDS = {
@@ -81,8 +80,7 @@ class EditLines(ProgressLines):
         numbers = _primary_words(trial)
         if numbers is None:
             return super().trial(trial, width)
-        # Pruning comes after the search, so its trials have no round of their own.
-        label = f"[{'p' if trial.phase == PRUNE else trial.cycle!s:>3}.{trial.index}]"
+        label = f"[{trial.cycle!s:>3}.{trial.index}]"
         lost = "crash ✗" if trial.code.endswith("crash") else "discard ✗"
         word = "keep ✓" if trial.accepted else lost
         note = padded(trial.note or "—", min(24, max(12, width - _REST)))
@@ -110,7 +108,6 @@ def report(run: RunRecord, reason: str) -> Iterator[Section]:
         yield Heading("Where the judges do not agree")
         yield Listing(tuple(cell(each, 300) for each in points))
     yield from sections.changes_made(run)
-    yield from pruning_section(run)
     yield from _trials(run)
     yield from sections.adoption(run)
     yield Heading("Method")
@@ -160,7 +157,7 @@ def _numbers(run: RunRecord) -> Iterator[Section]:
 def _trials(run: RunRecord) -> Iterator[Section]:
     primary, splits = _primary(run), sections.SPLITS if _is_held(run) else sections.SPLITS[:1]
     rows: list[tuple[str, ...]] = []
-    for row in (row for row in run.rows if row.trial.phase != PRUNE):
+    for row in run.rows:
         trial, start, details = row.trial, row.trial.phase == BASELINE, EditDetails.of(row.trial)
         what = "baseline" if start else trial.candidate.origin.note or "—"
         changes = details.changes or ()
@@ -318,7 +315,6 @@ class EditsPlugin(StrategyPlugin):
             yield luck_line(words)
         noise = f"; within {settings.accept_sigma:g} × its noise is a tie"
         yield f"repeats   {settings.repeats}{noise if settings.repeats > 1 else ''}"
-        yield from pruning_plan(setup, settings)
 
     def first_round(self, setup: Setup) -> FirstRound:
         strategy = _strategy(setup)

@@ -15,7 +15,7 @@ from burnish.core.surfaces import Candidate, FileSurface
 from burnish.core.trials import Decision, SplitResult, Trial
 from burnish.journal.executors import together
 from burnish.runs.evaluation import Conditions
-from burnish.runs.events import BASELINE, ByLuck, EventData, Warned
+from burnish.runs.events import BASELINE, ByLuck, EventData, SearchEnded, Warned
 from burnish.runs.roles import GIVE_UP_AFTER, Asked
 from burnish.runs.run import Run
 from burnish.runs.steering import Suggestion
@@ -37,7 +37,6 @@ from burnish.strategies.edits.attempts import (
     with_left_behind,
 )
 from burnish.strategies.edits.editors import CommandEditor, Edit, EditRequest, carried_out
-from burnish.strategies.pruning import Pruner, Winner
 from burnish.strategies.requirements import (
     NullRuns,
     broken_constraints,
@@ -167,29 +166,19 @@ class Edits:
             direction=self.settings.direction,
             constraints=[str(constraint) for constraint in run.objective.constraints],
         )
-        pruner = Pruner(
-            run,
-            by=self.name,
-            rule=self.offer_rule,
-            repeats=self.settings.repeats,
-            active=self.settings.prune,
-        )
         if run.stop_reason(loop.need) is not None:
             return
         noisy = await loop.baseline()
         if words := self.by_luck(run.setup, noisy=noisy):
             run.tell(ByLuck(words=words), "by_luck")
         ended = loop.over()
-
-        async def go() -> str:
-            reason = ended
-            while not reason and run.stop_reason(loop.need) is None:
-                await loop.iterate()
-                run.answering.require(self.editor.name, after=GIVE_UP_AFTER)
-                reason = loop.over()
-            return reason
-
-        await pruner.alternate(loop, go, unit="iteration")
+        while not ended and run.stop_reason(loop.need) is None:
+            await loop.iterate()
+            run.answering.require(self.editor.name, after=GIVE_UP_AFTER)
+            ended = loop.over()
+        if ended:
+            event = SearchEnded(cycle=loop.number, reason=ended)
+            run.tell(event, f"iteration:{loop.number}:{ended}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,16 +216,6 @@ class _Loop:
         one = self._run.estimate(Split.TRAIN, repeats=repeats)
         one += self._run.estimate(Split.HOLDOUT, repeats=repeats)
         return one.times(self._settings.candidates_per_iteration)
-
-    @property
-    def leader(self) -> Winner:
-        """Who leads, with its results."""
-        return Winner(candidate=self._incumbent, results=self._measured)
-
-    def lead(self, leader: Winner) -> None:
-        """Let other files lead, which were measured elsewhere."""
-        train, holdout = leader.results[Split.TRAIN], leader.results.get(Split.HOLDOUT)
-        self._lead(leader.candidate, train, holdout)
 
     def stage(self, name: str, slot: int, **more: Any) -> None:
         """Announce one of the eight stages."""
@@ -325,7 +304,7 @@ class _Loop:
             return 1
 
         def fitting() -> _Width:
-            most = run.closing.budget.max_trials
+            most = run.budget.max_trials
             return _Width(edits=usual if most is None else min(usual, most - run.standing.trials))
 
         request: Json = {"trial": run.trial, "forked_from": run.directory.header.forked_from}

@@ -21,8 +21,8 @@ from burnish.core.evaluations import Evaluation, Objective
 from burnish.core.surfaces import EPSILON, Candidate, Origin, Value, diff
 from burnish.core.trials import Decision, Proposal, SplitResult, Trial, TrialDetails, Verdict
 from burnish.runs.run import Run
+from burnish.runs.spec import StrategySettings
 from burnish.strategies.partial_evaluations import Heat, Stopped
-from burnish.strategies.requirements import PruningSettings
 from burnish.system.settings import Door
 
 ParentSelection: TypeAlias = Literal[
@@ -34,7 +34,7 @@ FieldSelection: TypeAlias = Literal["round_robin", "all", "random"]
 FrontierType: TypeAlias = Literal["instance", "objective", "hybrid", "cartesian"]
 
 
-class ReflectiveSettings(PruningSettings):
+class ReflectiveSettings(StrategySettings):
     """How the search works."""
 
     fields: Annotated[tuple[str, ...], Door(file=False)] = ()

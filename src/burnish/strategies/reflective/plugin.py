@@ -36,7 +36,6 @@ from burnish.strategies.partial_evaluations import (
     agent_lines,
     minibatch_line,
 )
-from burnish.strategies.pruning import pruning_plan
 from burnish.strategies.reflective.attempts import (
     ENDS,
     MERGE,
@@ -137,7 +136,6 @@ def _costs(setup: Setup, strategy: Reflective) -> Iterator[str]:
     yield f"          + {spending(asking)} for a text that the reflector rewrites"
     yield f"          + up to {spending(baseline.times(again))} on holdout"
     yield from progress.reserved(setup)
-    yield from pruning_plan(setup, settings)
     yield "          estimated from the length of prompts and references, if the model is known"
     yield _first_round(setup, strategy).line()
 

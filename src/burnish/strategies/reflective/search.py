@@ -3,7 +3,6 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from burnish.core.cases import Split
@@ -16,7 +15,7 @@ from burnish.core.money import Spend
 from burnish.core.protocols import Role, Target
 from burnish.core.surfaces import Candidate, TextSurface
 from burnish.core.trials import MAX_MISSING, SplitResult, Trial, Verdict
-from burnish.runs.events import BASELINE, PERSON
+from burnish.runs.events import BASELINE, PERSON, SearchEnded
 from burnish.runs.roles import GIVE_UP_AFTER
 from burnish.runs.run import Run
 from burnish.strategies.partial_evaluations import (
@@ -28,7 +27,6 @@ from burnish.strategies.partial_evaluations import (
     Train,
     require_splits,
 )
-from burnish.strategies.pruning import Pruner, Winner
 from burnish.strategies.reflective.attempts import (
     OUTDONE,
     REFLECTIVE,
@@ -69,7 +67,7 @@ class Reflective:
     def fingerprint(self) -> str:
         version = _PART_OF_HOLDOUT if self.settings.may_use_part_of_holdout else _VERSION
         version = _LOOKS_AGAIN if self.settings.reuse else version
-        return short_id([version, self.settings.fingerprinted()])
+        return short_id([version, self.settings.model_dump()])
 
     @property
     def offer_rule(self) -> OfferRule:
@@ -111,18 +109,13 @@ class Reflective:
         memory = SearchMemory(objective=run.objective)
         proposer = Proposer(run, settings, self.reflector, memory)
         rounds = _Rounds(run, settings, proposer, self.fields(run.target), memory)
-        pruner = Pruner(
-            run,
-            by=self.name,
-            rule=self.offer_rule,
-            repeats=settings.repeats,
-            active=settings.prune,
-        )
-        await rounds.choose_holdout(pruner)
+        await rounds.choose_holdout()
         if run.stop_reason(rounds.baseline_cost) is not None:
             return
         await rounds.baseline()
-        await pruner.alternate(rounds, partial(self._go, run, rounds))
+        if ended := await self._go(run, rounds):
+            event = SearchEnded(cycle=rounds.number, reason=ended)
+            run.tell(event, f"round:{rounds.number}:{ended}")
 
     async def _go(self, run: Run, rounds: "_Rounds") -> str:
         """Make rounds until there is a reason to stop; why there is nothing left to try, if so."""
@@ -184,11 +177,11 @@ class _Rounds:
         """Whether limits decide how a search ends. With races and without a trail they do not: a
         run that goes on with more budget is the run that had it from the start."""
 
-    async def choose_holdout(self, pruner: Pruner) -> None:
+    async def choose_holdout(self) -> None:
         """Decide on a part of holdout if the limits leave too few rounds beside all of it."""
         if self._settings.may_use_part_of_holdout:
             repeats, cost = self._settings.repeats, self._round_cost()
-            await choose_holdout(self._run, self._holdout, pruner, repeats=repeats, round_cost=cost)
+            await choose_holdout(self._run, self._holdout, repeats=repeats, round_cost=cost)
 
     @property
     def baseline_cost(self) -> Spend:
@@ -204,17 +197,6 @@ class _Rounds:
         run.advance(start)
         self._pool.add(start, evaluation, leads=True)
         require_baseline(run, evaluation, max_missing=MAX_MISSING)
-
-    @property
-    def leader(self) -> Winner:
-        """Who leads, with its results on holdout."""
-        member = self._pool.incumbent
-        return Winner.of(member.candidate, member.holdout)
-
-    def lead(self, leader: Winner) -> None:
-        """Let another candidate lead, which was measured elsewhere."""
-        self._pool.remember(leader.candidate)
-        self._pool.add(leader.candidate, leader.results[Split.HOLDOUT], leads=True)
 
     @property
     def need(self) -> Spend:

@@ -1,4 +1,4 @@
-"""The strategy `prune`: leave out one sentence at a time, keep what is no worse without it.
+"""The strategy `shorten`: leave out one sentence at a time, keep what is no worse without it.
 
 Prompts grow, and nobody dares to shorten them. This strategy tries. It asks no model.
 """
@@ -44,7 +44,7 @@ from burnish.plugins import (
 )
 
 
-class PruneSettings(StrategySettings):
+class ShortenSettings(StrategySettings):
     """How the search goes about it. A field is a key of a file, a flag, a variable."""
 
     most: Annotated[AtLeastOne, Door(flag="*", http=Access.CLIENT)] = 5
@@ -54,11 +54,11 @@ class PruneSettings(StrategySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prune:
+class Shorten:
     """Goes over the sentences of every text, the last one first."""
 
-    settings: PruneSettings = field(default_factory=PruneSettings)
-    name: str = "prune"
+    settings: ShortenSettings = field(default_factory=ShortenSettings)
+    name: str = "shorten"
 
     @property
     def fingerprint(self) -> str:
@@ -100,7 +100,7 @@ class Prune:
     ) -> Evaluation | None:
         """The evaluation of a shorter prompt that is kept; None where it is not."""
         touched = tuple(name for name in best.values if best.values[name] != shorter.values[name])
-        trial = Trial(candidate=shorter, cycle=1, phase="prune", touched=touched)
+        trial = Trial(candidate=shorter, cycle=1, phase="shorten", touched=touched)
         if problems := await run.check(shorter, parent=best):
             run.record(replace(trial, problems=tuple(problems)))
             return None
@@ -124,21 +124,21 @@ class Prune:
         return run.estimate(Split.HOLDOUT, repeats=self.settings.repeats)
 
 
-class PrunePlugin(StrategyPlugin):
+class ShortenPlugin(StrategyPlugin):
     """What the rest of burnish knows of the strategy."""
 
-    name: ClassVar[str] = "prune"
-    Settings: ClassVar[type[StrategySettings]] = PruneSettings
+    name: ClassVar[str] = "shorten"
+    Settings: ClassVar[type[StrategySettings]] = ShortenSettings
 
     def build(self, building: Building, parts: TargetParts) -> StrategyParts | None:
         """The strategy, from its settings: files, flags, variables and HTTP have spoken."""
         del parts
-        return StrategyParts(strategy=Prune(settings=building.spec.strategy.settings))
+        return StrategyParts(strategy=Shorten(settings=building.spec.strategy.settings))
 
     def plan(self, setup: Setup) -> Iterable[str]:
         """The lines of `--dry-run`."""
         texts = [len(list(_split(str(value)))) for value in setup.target.baseline.values.values()]
-        yield f"strategy  prune, seed {setup.seed}"
+        yield f"strategy  shorten, seed {setup.seed}"
         yield f"sentences {sum(texts)}, of which {_strategy(setup).settings.most} may go"
         yield f"holdout   {len(setup.dataset.holdout)} cases decide"
         yield "nothing was paid; leave out --dry-run to start"
@@ -156,8 +156,8 @@ class PrunePlugin(StrategyPlugin):
             )
 
 
-def _strategy(setup: Setup) -> Prune:
-    assert isinstance(setup.strategy, Prune)
+def _strategy(setup: Setup) -> Shorten:
+    assert isinstance(setup.strategy, Shorten)
     return setup.strategy
 
 
@@ -176,5 +176,5 @@ def _sentences(candidate: Candidate) -> Iterator[tuple[str, int]]:
 def _without(candidate: Candidate, surface: str, number: int) -> Candidate:
     parts = list(_split(str(candidate.values[surface])))
     gone = " ".join(parts.pop(number).split())
-    origin = Origin(by="prune", note=f"without “{gone[:40]}”")
+    origin = Origin(by="shorten", note=f"without “{gone[:40]}”")
     return candidate.child({surface: "".join(parts).strip()}, origin=origin)
