@@ -79,7 +79,7 @@ def test_few_blocks_are_not_run() -> None:
     kept_out = [block for page in written_pages() for block in blocks(page) if block.not_run]
     here = [block for block in kept_out if not block.not_run.startswith("needs ")]
     assert len(here) <= 10, [block.place for block in here]
-    assert len(kept_out) - len(here) <= 4, "what other machines are needed for"
+    assert len(kept_out) - len(here) <= 7, "what needs other machines, libraries or a key"
 
 
 def test_a_comparison_is_blind_to_ids_times_and_money_only() -> None:
@@ -95,6 +95,8 @@ def test_each_system_has_one_table_of_what_differs_without_an_empty_cell() -> No
     text = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
     header = "| what differs | why | how to get the other |"
     systems = {part.splitlines()[0]: part for part in text.split("\n## ")[1:]}
+    assert next(iter(systems)) == "The same task, side by side"
+    del systems["The same task, side by side"]
     assert list(systems) == [
         "HoloDeck",
         "AgentOptimizer and AgentEvaluator",
