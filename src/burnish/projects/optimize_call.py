@@ -145,8 +145,9 @@ def optimize(*args: Any, **kwargs: Any) -> Any:
         texts: The texts that may be rewritten, by the name of their parameter; one text alone may
             be a string. Left out where the agent holds its texts itself.
         cases: Rows with what is asked and what is expected: dicts, pairs, Cases, a file, or
-            anything that iterates rows, such as a data frame. They are divided by content into
-            train, holdout and, from 40 cases on, a sealed test that is looked at once.
+            anything that iterates rows, such as a data frame. Numbers, booleans, lists and dicts
+            reach agent and metric as they are. Cases are divided by content into train,
+            holdout and, from 40 cases on, a sealed test that is looked at once.
         train, holdout, test: The same, already divided.
         metric: A function that asks by name for any of `output`, `expected`, `input`, `case` and
             `trace`, and returns True or False, a number from 0 to 1, or such a number and a
