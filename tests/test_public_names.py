@@ -2,7 +2,10 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
+
+import pytest
 
 import burnish
 from burnish.version import VERSION
@@ -12,6 +15,17 @@ def test_the_public_names() -> None:
     assert burnish.__all__ == sorted(burnish.__all__)
     assert all(getattr(burnish, name) is not None for name in burnish.__all__)
     assert dir(burnish) == burnish.__all__
+
+
+@pytest.mark.parametrize("package", ["", ".server", ".system", ".testing"])
+def test_a_name_that_loads_late_is_listed_where_it_is_defined(package: str) -> None:
+    listed: dict[str, tuple[str, ...]] = vars(import_module(f"burnish{package}"))["_HOMES"]
+    for home, names in listed.items():
+        module = import_module(f"burnish{package}.{home}")
+        for name in names:
+            defined = getattr(getattr(module, name), "__module__", None) or module.__name__
+            is_here = defined.startswith((module.__name__, "typing"))  # aliases are of typing
+            assert is_here, f"{name} is defined in {defined}"
 
 
 def test_the_version_has_one_home() -> None:

@@ -220,6 +220,18 @@ def test_progress_as_json_leaves_stdout_to_events(burnish: Burnish, tmp_path: Pa
     assert "passed: " in said.err
 
 
+def test_the_report_says_which_columns_were_taken(burnish: Burnish, tmp_path: Path) -> None:
+    rows = [{"Message": f"where is my order {n}?", "Queue": "shipping"} for n in range(3)]
+    (tmp_path / "agent_of_tickets.py").write_text("def call(query):\n    return 'shipping'\n")
+    write(tmp_path, *rows, name="tickets.jsonl")
+    target = "kind: python\nname: desk\ntarget: {call: agent_of_tickets:call}\n"
+    files = "cases: tickets.jsonl\nmetrics_file: metrics.yaml\n"
+    (tmp_path / "tickets.yaml").write_text(target + files, encoding="utf-8")
+    said = burnish("eval", str(tmp_path / "tickets.yaml"), "--json", "-")
+    assert said.code == 0
+    assert said.json["about"]["columns"] == {"input": "Message", "expected": "Queue"}
+
+
 def test_reports_for_programs(burnish: Burnish, tmp_path: Path) -> None:
     cases = write(tmp_path, GOOD, BAD, AWAY)
     args = ("--metrics", "metrics.yaml", "-q", "--json", "now.json", "--junit", "now.xml")

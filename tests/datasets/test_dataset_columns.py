@@ -317,7 +317,10 @@ def test_columns_of_rows_are_named() -> None:
     [
         ({"train": [], "test": []}, "this is one mapping — pass a list of rows, or one of 'train'"),
         (["a text"], r"cases\[0\]: expected a row or a pair, found 'a text'"),
-        ([{"input": "a", "image": object()}], r"cases \[0\]: this value cannot be kept as JSON"),
+        (
+            [{"input": "a", "image": object()}],
+            r"\['image'\]: object is neither text nor JSON",
+        ),
         ([{"Nr": 1}], "no column is plainly the question"),
     ],
 )

@@ -228,6 +228,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"concurrency": 0}, "concurrency: expected a whole number from 1, found 0"),
     ({"folder": 7}, "folder: expected a path, found 7"),
     ({"folder": __file__}, "exists already\nname another folder$"),
+    ({"track": "sentry"}, "track: 'sentry' is not known — there are: mlflow, wandb, otel"),
+    ({"track": 7}, "track: expected 'mlflow'"),
     ({"progress": "no"}, "progress: expected True or False, found 'no'"),
     ({"models": {"openai": never}}, "models: expected"),
     ({"goal": "best"}, "unknown goal 'best'"),

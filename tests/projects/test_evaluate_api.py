@@ -67,8 +67,8 @@ def test_cases_may_be_rows_as_in_a_file() -> None:
         ({"inptu": "?"}, "cases: no column is plainly the question"),
         ({"input": "?", "expected": float("inf")}, "cases [1]: this value cannot be kept as JSON"),
         ({"input": "?", "name": "two"}, "two cases are called 'two'"),
-        ("what?", "cases [1]: expected a mapping, found 'what?'"),
-        (7, "cases [1]: expected a mapping, found 7"),
+        ("what?", "cases[1]: expected a row or a pair, found 'what?'"),
+        (7, "cases[1]: expected a row or a pair, found 7"),
     ],
 )
 def test_a_row_that_is_no_case_is_refused_with_its_place(row: Any, told: str) -> None:
@@ -106,7 +106,7 @@ def test_the_same_folder_again_pays_nothing(tmp_path: Path) -> None:
     first = again("equality")
     assert again("equality").evaluation == first.evaluation
     assert len(calls) == 4
-    with pytest.raises(ResumeRefused, match="another metrics"):
+    with pytest.raises(ResumeRefused, match="another metric"):
         again("rouge")
 
 
@@ -214,7 +214,7 @@ def test_a_judge_and_a_played_user() -> None:
     [
         ((shout, None, ["equality"]), "cases: there are none"),
         ((shout, CASES, None), "metric: nothing says how good an answer is"),
-        ((shout, CASES, ["eqality"]), "there is no such metric"),
+        ((shout, CASES, ["eqality"]), "there is no metric 'eqality'"),
         ((shout, CASES, ["llm_final_response"]), "but no model is named"),
         ((shout, CASES, ["equality", "equality"]), "two metrics have this name"),
         ((shout, CASES, [ExpectedText(), ExpectedText()]), "two metrics have this name"),

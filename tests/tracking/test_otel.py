@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from burnish import evaluate, optimize
 from burnish.core.errors import ConfigError
 from burnish.projects import launch_in
 from burnish.runs.spec import TrackingSpec
@@ -139,6 +140,39 @@ def test_a_replay_makes_no_calls_and_so_no_spans_of_calls(
     assert not collector.spans
     launch_in(project(tmp_path, track=["otel"]).setup, tmp_path / "run")
     assert [span.name for span in collector.spans] == ["burnish reflective"]
+
+
+def test_a_call_of_a_program_is_tracked_too(tmp_path: Path, collector: Collector) -> None:
+    def answer(question: str, instructions: str) -> str:
+        return question.upper() if "loud" in instructions else question
+
+    def rewrite(messages: list[dict[str, str]]) -> str:
+        return "Be loud." if messages else ""
+
+    rows = [(f"a{number}", f"A{number}") for number in range(50)]
+    optimize(
+        answer,
+        "Answer.",
+        cases=rows,
+        metric="equality",
+        reflector=rewrite,
+        track="otel",
+        folder=tmp_path / "run",
+        progress=False,
+    )
+    assert len(collector.named("burnish auto")) == 1
+    before = len(collector.named("invoke_agent"))
+    assert before > len(rows)
+    assert evaluate(answer, "Be loud.", cases=rows[:3], metric="equality", track=["otel"]).passed
+    assert len(collector.named("invoke_agent")) == before + 3
+
+
+def test_an_absent_endpoint_is_said_in_words_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: None)
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_ENDPOINT") as raised:
+        evaluate(str.upper, cases=[("a", "A")], metric="equality", track="otel")
+    assert "--" not in str(raised.value)
 
 
 def test_a_failed_call_is_an_error_without_its_message(

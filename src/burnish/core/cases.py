@@ -260,6 +260,22 @@ class Turn:
     """Other keys of the file, kept so that they can be written again."""
 
     @property
+    def input_value(self) -> Json:
+        """The input as what it was before it was spelled as JSON; most are text."""
+        return json.loads(self.input) if self._was_data("input") else self.input
+
+    @property
+    def expected_value(self) -> Json:
+        """The expected answer as what it was before it was spelled as JSON; most are text."""
+        if self.expected is None or not self._was_data("expected"):
+            return self.expected
+        return json.loads(self.expected)
+
+    def _was_data(self, part: str) -> bool:
+        parts = self.extras.get(AS_JSON)
+        return isinstance(parts, list) and part in parts
+
+    @property
     def expects_no_tool(self) -> bool:
         """Whether there is a list of expected tools or calls, and it is empty."""
         lists = [each for each in (self.expected_tools, self.expected_calls) if each is not None]
@@ -355,6 +371,8 @@ class Case:
         return cls(name=name, turns=(Turn(input=input, expected=expected),))
 
 
+AS_JSON = "as_json"
+"""The extra of a turn with those of `input` and `expected` that were no text: theirs is JSON."""
 AS_WRITTEN = "as_written"
 """The extra with the original spelling of a case; it adds nothing to the case itself."""
 

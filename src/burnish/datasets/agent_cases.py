@@ -68,6 +68,11 @@ class CaseColumns:
         held = {self.input: "input", self.expected: "expected", self.name: "name"}
         return {column: part for column, part in held.items() if column}
 
+    @property
+    def by_part(self) -> dict[str, Json]:
+        """The column that each part was taken from, as JSON."""
+        return {part: column for column, part in self.parts.items()}
+
     def __str__(self) -> str:
         return ", ".join(f"{part} = {column}" for column, part in self.parts.items())
 

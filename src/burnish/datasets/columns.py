@@ -21,7 +21,7 @@ from statistics import mean
 from typing import Any, cast
 from uuid import UUID
 
-from burnish.core.cases import Case, is_quantity
+from burnish.core.cases import AS_JSON, Case, is_quantity
 from burnish.core.content import DEEPEST, Json
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import listed as joined_names
@@ -44,10 +44,12 @@ from burnish.datasets.rows import (
     case_of_row,
     header_and_records,
     layout_of,
+    name_in,
     names_in,
     names_used,
     raw_objects,
 )
+from burnish.metrics.text_matching import spelled
 from burnish.system.config import near, shown
 from burnish.system.yaml import TreePath, YamlTree
 
@@ -495,7 +497,11 @@ def cases_of_rows(
     """
     complaints = Complaints(source=source)
     held = [
-        _Row(values=each if isinstance(each, Case) else _row(each, source, number), at=(number,))
+        _Row(
+            values=each if isinstance(each, Case) else _row(each, source, number),
+            at=(number,),
+            is_typed=True,
+        )
         for number, each in enumerate(_rows_of(rows, source))
     ]
     held = [row for row in held if not isinstance(row.values, dict) or row.is_json(complaints)]
@@ -524,10 +530,31 @@ def _row(value: Any, source: str, number: int) -> Json:
         value = dict(zip(("input", "expected"), pair, strict=True))
     if not isinstance(value, Mapping):
         remedy = 'such as {"input": "2 + 2", "expected": "4"}, or ("2 + 2", "4")'
-        found = repr(shorten(value, 80)) if isinstance(value, str) else type(value).__name__
+        kind = type(cast("object", value)).__name__
+        found = shown(value) if value is None or isinstance(value, str | int | float) else kind
         message = f"expected a row or a pair, found {found}"
         raise ConfigError.of(f"{source}[{number}]", message, remedy)
-    return _plain(value)
+    cells = cast("Mapping[object, object]", value)
+    row = {str(key): _plain(item) for key, item in cells.items()}
+    for column, item in row.items():
+        if (foreign := _foreign(item)) is not None:
+            remedy = "pass text, numbers, True, False, or lists and dicts of them"
+            message = f"{foreign.__name__} is neither text nor JSON"
+            raise ConfigError.of(f"{source}[{number}][{column!r}]", message, remedy)
+    return row
+
+
+def _foreign(value: object, depth: int = 0) -> type | None:
+    """The type of a value, or of one inside of it, that has no form in JSON; None if all have."""
+    if value is None or isinstance(value, str | int | float) or depth > DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        inner: Iterable[object] = cast("Mapping[object, object]", value).values()
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
+        return type(value)
+    return next((kind for each in inner if (kind := _foreign(each, depth + 1))), None)
 
 
 def _plain(value: Any, depth: int = 0) -> Json:
@@ -559,6 +586,8 @@ class _Row:
     values: Json | Case
     at: TreePath = ()
     line: int | None = None
+    is_typed: bool = False
+    """Whether it comes from a program: what is no text reaches functions as what it is."""
 
     def is_json(self, complaints: Complaints) -> bool:
         return complaints.is_json(cast("Json", self.values), at=self.at, line=self.line)
@@ -567,6 +596,8 @@ class _Row:
         """The case; None if there are problems, which are noted."""
         if isinstance(self.values, Case):
             return self.values
+        if self.is_typed and isinstance(self.values, dict):
+            return self._spelled(self.values, complaints, columns)
         if columns is None or columns.usual or not isinstance(self.values, dict):
             return case_of_row(self.values, complaints, at=self.at, line=self.line)
         if self.values.get(columns.input) in (None, ""):
@@ -577,6 +608,25 @@ class _Row:
         names = {part: column for column, part in columns.parts.items()}
         named = _renamed(self.values, columns)
         return case_of_row(named, complaints, at=self.at, line=self.line, names=names)
+
+    def _spelled(
+        self, row: dict[str, Json], complaints: Complaints, columns: CaseColumns | None
+    ) -> Case | None:
+        """The case of a row whose input and answer may be any JSON, which is spelled as text."""
+        held = {part: name_in(row, part) for part in ("input", "expected")}
+        if columns is not None and not columns.usual:
+            held = {"input": columns.input, "expected": columns.expected}
+        parts: list[Json] = [
+            part for part, name in held.items() if not isinstance(row.get(name), str | None)
+        ]
+        texts = {held[str(part)]: spelled(row[held[str(part)]]) for part in parts}
+        text_row = replace(self, values={**row, **texts}, is_typed=False)
+        case = text_row.case(complaints, columns)
+        if case is None or not parts:
+            return case
+        turn = case.turns[0]
+        typed = replace(turn, extras={**turn.extras, AS_JSON: parts})
+        return replace(case, turns=(typed, *case.turns[1:]))
 
 
 def _read_rows(

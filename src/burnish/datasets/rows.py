@@ -178,7 +178,8 @@ KNOWN = _PARTS.union(*ALIASES.values())
 """All names with a meaning; any other is a column for graders."""
 
 
-def _name_in(row: Mapping[str, Json], name: str) -> str:
+def name_in(row: Mapping[str, Json], name: str) -> str:
+    """What a row calls a part, of the names that are read as they are."""
     return next((alias for alias in ALIASES.get(name, ()) if row.get(alias) is not None), name)
 
 
@@ -223,7 +224,7 @@ def _as_named(fault: Fault, row: Mapping[str, Json], names: Mapping[str, str]) -
         holder = mapped(listed(row["turns"])[int(turn[1])])
     else:
         turn, holder = (), row
-    spelled = _name_in(holder, str(path[0])) if path else ""
+    spelled = name_in(holder, str(path[0])) if path else ""
     named = (names.get(spelled, spelled), *path[1:]) if path else ()
     return replace(fault, path=(*turn, *named))
 
@@ -246,7 +247,7 @@ def case_of_row(
     named = _plainly_named(raw)
     if "turns" in named:
         for key in _OF_THE_TURN.intersection(named):
-            place = (*at, _name_in(raw, key))
+            place = (*at, name_in(raw, key))
             message = f"{place[-1]!r} cannot be used with 'turns'"
             complaints.add(message, at=place, line=line, remedy="move it into a turn")
     shape = complaints.shaped(

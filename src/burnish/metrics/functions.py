@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from burnish.core.cases import Trace
-from burnish.core.content import short_id
+from burnish.core.content import Json, short_id
 from burnish.core.errors import ConfigError, WrongArgument
 from burnish.core.protocols import Effects
 from burnish.metrics.turns import Exchange, TurnMetric, Verdict
@@ -17,10 +17,17 @@ from burnish.system.code_hash import code_hash
 from burnish.system.config import near
 from burnish.system.user_code import function_name
 
+
+def _input_of(exchange: Exchange) -> Json:
+    """What was asked; only in a scenario is it another message than the case has."""
+    turn = exchange.turn
+    return turn.input_value if turn.input == exchange.asked else exchange.asked
+
+
 _OFFERED: Mapping[str, Callable[[Exchange], Any]] = {
     "output": lambda turn: turn.reply if turn.data is None else turn.data,
-    "expected": lambda turn: turn.turn.settings.get("expected", turn.expected),
-    "input": lambda turn: turn.turn.settings.get("input", turn.asked),
+    "expected": lambda turn: turn.turn.settings.get("expected", turn.turn.expected_value),
+    "input": lambda turn: turn.turn.settings.get("input", _input_of(turn)),
     "case": lambda turn: turn.case,
     "trace": lambda turn: Trace(steps=turn.steps),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast, get_args, overload
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeGuard, TypeVar, cast, get_args, overload
 
 from pydantic import JsonValue
 
@@ -52,6 +52,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Texts: TypeAlias = str | Mapping[str, str]
+Tracker: TypeAlias = Literal["mlflow", "wandb", "otel"]
+Track: TypeAlias = Tracker | Sequence[Tracker]
 Cases: TypeAlias = Iterable[Any] | str | Path
 MetricChoice: TypeAlias = (
     str | Path | Metric | Mapping[str, Json] | Callable[..., Any] | Sequence[Any]
@@ -283,8 +285,23 @@ def budget_keys(budget: int | str | Budget) -> dict[str, JsonValue]:
     raise WrongArgument.of("budget", message, 'such as 300 (runs of cases), "$2" or "30 min"')
 
 
+def trackers_of(track: Track | None) -> list[str] | None:
+    """The systems that show the run."""
+    if track is None:
+        return None
+    names, known = [track] if isinstance(track, str) else list(track), get_args(Tracker)
+    if others := [name for name in names if name not in known]:
+        raise WrongArgument.of("track", f"'{others[0]}' is not known", near(str(others[0]), known))
+    return names
+
+
 def describe_call(
-    target: Target, spec: Mapping[str, JsonValue], *, seed: int, concurrency: int | None
+    target: Target,
+    spec: Mapping[str, JsonValue],
+    *,
+    seed: int,
+    concurrency: int | None,
+    track: Track | None = None,
 ) -> RunDescription:
     """The description of a run whose target is an object."""
     strategy = cast("Mapping[str, Any]", spec["strategy"])["name"]
@@ -294,6 +311,7 @@ def describe_call(
         **spec,
         "source": {"name": name, "folder": str(Path.cwd())},
         "target": {"kind": kind, **({"agent": {"call": name}} if kind == "framework" else {})},
+        "tracking": {"to": trackers_of(track) or []},
         "execution": {
             "seed": seed,
             "concurrency": DEFAULT_CONCURRENCY if concurrency is None else concurrency,
@@ -306,8 +324,7 @@ def describe_call(
             ("budget",): "budget",
             ("roles", "reflector"): "reflector",
             ("strategy",): "strategy",
-            ("execution", "seed"): "seed",
-            ("execution", "concurrency"): "concurrency",
+            ("tracking", "to"): "track",
         },
     )
     return RunDescription(spec=validate_config(data, model, source="the call"), places=places)

@@ -40,7 +40,8 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bmax_usd is set\b", "the limit is in dollars"),
         (r"name another folder with -o, or resume the run there", "name another folder"),
         (r" with -o\b", ": folder="),
-        (rf"--({_FLAGS}) ([a-z]+)(?=[,.;]|$)", r'\1="\2"'),
+        (r", or --tracking-uri\b", ""),
+        (rf"--({_FLAGS}) ([a-z]+)(?=[,.:;]|$)", r'\1="\2"'),
         (rf"--({_FLAGS})\b(?: [A-Z]+(?::[A-Z]+)?\b)?", r"\1="),
     )
 )
@@ -75,7 +76,7 @@ def words_of_call() -> Generator[CallWords]:
         raise
 
 
-_KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "concurrency": (int, "a whole number from 1"),
     "expected": (str, "the name of a column"),
     "folder": ((str, Path), "a path"),
@@ -87,14 +88,16 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "repeats": (int, "a whole number from 1"),
     "seed": (int, "a whole number"),
     "strategy": (str, "the name of a strategy"),
+    "track": ((str, list, tuple), "'mlflow', 'wandb', 'otel' or a list of them"),
     "user_simulator": ((str, ModelRef), f"a model's name, such as '{_MODEL}'"),
 }
+"""By name, what arguments must be, and how messages call that."""
 
 
 def check_kinds(**arguments: object) -> None:
     """Refuse arguments of another kind; None stands for one that was left out."""
     for name, value in arguments.items():
-        kind, words = _KINDS[name]
+        kind, words = KINDS[name]
         is_flag = isinstance(value, bool) and kind is not bool
         too_small = kind is int and isinstance(value, int) and "from 1" in words and value < 1
         if value is not None and (is_flag or too_small or not isinstance(value, kind)):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -20,6 +20,7 @@ from burnish.projects.call_arguments import (
     Cases,
     MetricChoice,
     Texts,
+    Track,
     blocking,
     budget_keys,
     check_columns,
@@ -32,8 +33,9 @@ from burnish.projects.call_arguments import (
     read_texts,
     reference_of,
     target_of,
+    trackers_of,
 )
-from burnish.projects.call_errors import check_kinds, refuse_another_call, words_of_call
+from burnish.projects.call_errors import KINDS, check_kinds, refuse_another_call, words_of_call
 from burnish.projects.evaluation_setup import player_for
 from burnish.projects.measurements import (
     RESULTS,
@@ -44,6 +46,7 @@ from burnish.projects.measurements import (
     measured,
 )
 from burnish.runs.case_work import CasePolicy
+from burnish.runs.directory import COLUMNS
 from burnish.runs.plugins import LiveParts
 from burnish.runs.spec import DEFAULT_SEED
 from burnish.strategies.measure import Measure
@@ -66,6 +69,8 @@ class MeasureOptions:
     """Time limit, retries, and what is not the agent's fault."""
     budget: int | str | Budget | None = None
     seed: int | None = None
+    track: Track | None = None
+    """Other systems that show the run."""
     models: Models | None = None
     """How models are reached; doubles come in here."""
     input: str = ""
@@ -88,6 +93,7 @@ async def aevaluate(
     input: str = "",  # noqa: A002 - the name of the part of a case, as everywhere
     expected: str = "",
     folder: str | Path | None = None,
+    track: Track | None = None,
     models: Models | None = None,
 ) -> Evaluated:
     """`burnish.evaluate`, to be awaited in a program with a running event loop."""
@@ -101,6 +107,7 @@ async def aevaluate(
             policy=policy,
             budget=budget,
             seed=seed,
+            track=track,
             models=models,
             input=input,
             expected=expected,
@@ -132,6 +139,7 @@ def evaluate(*args: Any, **kwargs: Any) -> Any:
         seed: Of all randomness.
         folder: Of the run, if it is to be kept: the same call again continues it, or returns its
             result without paying.
+        track: The systems that show the run as well: "mlflow", "wandb", "otel" or a list of them.
     """
 
 
@@ -146,7 +154,7 @@ def measurement_of(
 ) -> PreparedMeasurement:
     """A measurement of an agent with cases and metrics; reports call it `subject`."""
     options, texts = options or MeasureOptions(), read_texts(texts)
-    check_kinds(**{name: value for name, value in vars(options).items() if name != "budget"})
+    check_kinds(**{name: value for name, value in vars(options).items() if name in KINDS})
     given = CallCases(cases, {}, options.input, options.expected)
     if (file := file_of(agent, texts)) is not None and not _is_function(file):
         return _measured_file(file, given, metric, options)
@@ -173,7 +181,9 @@ def measurement_of(
         "budget": {} if options.budget is None else budget_keys(options.budget),
     }
     seed = DEFAULT_SEED if options.seed is None else options.seed
-    description = describe_call(target, spec, seed=seed, concurrency=options.concurrency)
+    description = describe_call(
+        target, spec, seed=seed, concurrency=options.concurrency, track=options.track
+    )
     if subject:
         source = description.spec.source.model_copy(update={"name": subject})
         description = replace(
@@ -183,7 +193,11 @@ def measurement_of(
     setup = measurement.setup
     if options.policy is not None:
         setup = replace(setup, case_policy=options.policy)
-    setup = replace(setup, notes=(*columns_note("cases", file_of_cases), *setup.notes))
+    if notes := columns_note("cases", file_of_cases):
+        assert file_of_cases.columns is not None
+        config = {**setup.project.config, COLUMNS: file_of_cases.columns.by_part}
+        project = replace(setup.project, config=config)
+        setup = replace(setup, notes=(*notes, *setup.notes), project=project)
     return replace(measurement, setup=setup, root=RESULTS, spec=None)
 
 
@@ -213,6 +227,7 @@ def _measured_file(
         "repeats": options.repeats,
         "concurrency": options.concurrency,
         "seed": options.seed,
+        "track": cast("list[JsonValue] | None", trackers_of(options.track)),
         "input": options.input or None if cases.whole is None else None,
         "expected": options.expected or None if cases.whole is None else None,
     }

@@ -177,9 +177,9 @@ def read_case_file(building: Building, path: Path) -> tuple[Case, ...]:
 
 def note_columns(building: Building, file: CaseFile, name: str) -> None:
     """Note which columns of a file were taken, if their names alone do not tell."""
-    if words := columns_words(file, name):
+    if file.columns is not None and (words := columns_words(file, name)):
         # Most often all files of a run have the same ones.
-        building.columns.setdefault(str(file.columns), words)
+        building.columns.setdefault(file.columns, words)
 
 
 def _read_case_set(building: Building, cases: CaseSet) -> tuple[Case, ...]:

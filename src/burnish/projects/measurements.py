@@ -42,7 +42,7 @@ from burnish.reports.evaluation_page import (
 )
 from burnish.reports.rendering import to_markdown, write_report
 from burnish.runs.build import RunDescription, build
-from burnish.runs.directory import Header, RunDirectory, RunRecord, forget_run
+from burnish.runs.directory import COLUMNS, Header, RunDirectory, RunRecord, forget_run
 from burnish.runs.draft import Draft
 from burnish.runs.driver import Ending
 from burnish.runs.evaluation import Conditions
@@ -228,6 +228,7 @@ class EvaluationFile:
                 folder=str(run.folder),
                 at=run.header.started_at,
                 seed=conditions.seed,
+                columns=codec(dict[str, str]).decode(conditions.project.config.get(COLUMNS, {})),
             ),
             bill=Bill(spent=run.spent, billed=run.billed, active_seconds=run.active_seconds),
             thresholds={metric.name: threshold_of(metric) for metric in conditions.metrics},

@@ -27,6 +27,7 @@ from burnish.projects.call_arguments import (
     Cases,
     MetricChoice,
     Texts,
+    Track,
     blocking,
     budget_keys,
     cases_in,
@@ -38,6 +39,7 @@ from burnish.projects.call_arguments import (
     read_texts,
     reference_of,
     target_of,
+    trackers_of,
 )
 from burnish.projects.call_errors import CallWords, check_kinds, refuse_another_call, words_of_call
 from burnish.projects.launch import launched, load_project, start_or_resume, write_page
@@ -90,6 +92,7 @@ async def aoptimize(
     folder: str | Path | None = None,
     progress: bool | None = None,
     require: Require | None = None,
+    track: Track | None = None,
     models: Models | None = None,
 ) -> Result:
     """`burnish.optimize`, to be awaited in a program with a running event loop."""
@@ -103,6 +106,7 @@ async def aoptimize(
             expected=expected,
             folder=folder,
             progress=progress,
+            track=track,
             models=models,
         )
         splits = {"train": train, "holdout": holdout, "test": test}
@@ -118,6 +122,7 @@ async def aoptimize(
             seed=seed,
             concurrency=concurrency,
             judge=judge,
+            track=track,
             models=models,
             only=only_text(agent) if isinstance(texts, str) and callable(agent) else "",
         )
@@ -145,8 +150,9 @@ def optimize(*args: Any, **kwargs: Any) -> Any:
         texts: The texts that may be rewritten, by the name of their parameter; one text alone may
             be a string. Left out where the agent holds its texts itself.
         cases: Rows with what is asked and what is expected: dicts, pairs, Cases, a file, or
-            anything that iterates rows, such as a data frame. They are divided by content into
-            train, holdout and, from 40 cases on, a sealed test that is looked at once.
+            anything that iterates rows, such as a data frame. Numbers, booleans, lists and dicts
+            reach agent and metric as they are. Cases are divided by content into train,
+            holdout and, from 40 cases on, a sealed test that is looked at once.
         train, holdout, test: The same, already divided.
         metric: A function that asks by name for any of `output`, `expected`, `input`, `case` and
             `trace`, and returns True or False, a number from 0 to 1, or such a number and a
@@ -166,6 +172,7 @@ def optimize(*args: Any, **kwargs: Any) -> Any:
         progress: Whether to show what happens. By default in a notebook and at a terminal.
         require: `"improved"` raises `burnish.NotImproved` unless the sealed test or fresh draws
             show a gain; a run that can show none is refused before anything is paid.
+        track: The systems that show the run as well: "mlflow", "wandb", "otel" or a list of them.
         models: How models are reached; doubles for tests come in here.
     """
 
@@ -182,12 +189,18 @@ async def aoptimize_text(
     folder: str | Path | None = None,
     progress: bool | None = None,
     require: Require | None = None,
+    track: Track | None = None,
     models: Models | None = None,
 ) -> Result:
     """`burnish.optimize_text`, to be awaited in a program with a running event loop."""
     with words_of_call() as words:
         check_kinds(
-            seed=seed, concurrency=concurrency, folder=folder, progress=progress, models=models
+            seed=seed,
+            concurrency=concurrency,
+            folder=folder,
+            progress=progress,
+            track=track,
+            models=models,
         )
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may
             message = f"expected a text, found {type(text).__name__}"
@@ -209,6 +222,7 @@ async def aoptimize_text(
             seed=seed,
             concurrency=concurrency,
             judge=None,
+            track=track,
             models=models,
             only=TEXT,
             repeats=REPEATS if cases is None else 1,
@@ -235,7 +249,7 @@ def optimize_text(*args: Any, **kwargs: Any) -> Any:
             `burnish.optimize`. Without cases, scoring is repeated to see how much it varies.
         reflector: The model that rewrites: `provider:name`, or a function from messages to text.
         budget: The limit: a number of times that a text is scored, "$2" or "30 min".
-        seed, concurrency, folder, progress, require, models: As for `burnish.optimize`.
+        seed, concurrency, folder, progress, require, track, models: As for `burnish.optimize`.
     """
 
 
@@ -283,6 +297,7 @@ class _Search:
     seed: int | None
     concurrency: int | None
     judge: str | ModelRef | None
+    track: Track | None
     models: Models | None
     only: str = ""
     """The name of the text, where one was passed without a name."""
@@ -358,11 +373,10 @@ class _Search:
         budget = budget_keys(BUDGET if self.budget is None else self.budget)
         search: dict[str, JsonValue] = {"name": strategy, "settings": settings}
         spec: dict[str, JsonValue] = {"strategy": search, "budget": budget}
-        setup = build(
-            describe_call(target, spec, seed=seed, concurrency=self.concurrency),
-            models=models,
-            live=live,
+        description = describe_call(
+            target, spec, seed=seed, concurrency=self.concurrency, track=self.track
         )
+        setup = build(description, models=models, live=live)
         call: dict[str, Json] = {
             "agent": target.description.kind,
             "texts": [surface.id for surface in target.surfaces],
@@ -396,6 +410,7 @@ class _Search:
             "judge": self.judge if isinstance(self.judge, str) else None,
             "seed": self.seed,
             "concurrency": self.concurrency,
+            "track": cast("list[JsonValue] | None", trackers_of(self.track)),
         }
         flags = {name: value for name, value in flags.items() if value is not None}
         own = self.models is not None or live.any

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -224,6 +224,8 @@ class About:
     folder: str = ""
     at: str = ""
     seed: int = 42
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By part, the column of the cases that it was taken from, if it has a name of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from burnish.models.chat import ModelClient
 from burnish.models.factory import Models
 from burnish.models.references import INSTEAD
 from burnish.models.roles import RolePrompt
-from burnish.runs.directory import Project
+from burnish.runs.directory import COLUMNS, Project
 from burnish.runs.draft import Places, Problems, literal_paths, without_literals
 from burnish.runs.evaluation import WorkerPool, uses_of
 from burnish.runs.first_round import FirstRound
@@ -165,13 +165,16 @@ def _check_surfaces(building: Building, parts: TargetParts, strategy: StrategyPl
 def _project(description: RunDescription, building: Building, parts: TargetParts) -> Project:
     """Where the run comes from, for run.json."""
     source = description.spec.source
+    config = dict(parts.record)
+    if building.columns:
+        config[COLUMNS] = next(iter(building.columns)).by_part
     if building.live.any:
-        return Project(file=source.file, config=parts.record)
+        return Project(file=source.file, config=config)
     settled = [("target", name) for name in parts.settled]
     kept = description.spec.overriding(*settled) if settled else description.spec
     spec = kept_spec(replace(description, spec=kept))
     spec["target"] = {**cast("dict[str, JsonValue]", spec["target"]), **parts.settled}
-    return Project(kind=source.kind, file=source.file, config=parts.record, spec=spec)
+    return Project(kind=source.kind, file=source.file, config=config, spec=spec)
 
 
 def _pool(building: Building, parts: TargetParts, project: Project) -> WorkerPool | None:

@@ -79,6 +79,10 @@ class Project:
     resume builds it. Empty if a program started the run."""
 
 
+COLUMNS = "columns"
+"""What `Project.config` has the columns of the cases under, if they have names of their own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """What a run was started with, as run.json stores it."""

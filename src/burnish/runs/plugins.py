@@ -24,6 +24,7 @@ from burnish.core.surfaces import (
     Value,
 )
 from burnish.core.trials import FINISHED, Trial, TrialRow
+from burnish.datasets.agent_cases import CaseColumns
 from burnish.journal.limits import Budget, Limits
 from burnish.models.chat import ModelClient
 from burnish.models.errors import ModelRefused
@@ -182,8 +183,8 @@ class Building:
     run_folder: Path | None = None
     """The folder of the run that is resumed; None for a new one."""
     live: LiveParts = field(default_factory=LiveParts)
-    columns: dict[str, str] = field(default_factory=dict[str, str], init=False)
-    """Which columns were taken where they have names of their own, with a sample of each."""
+    columns: dict[CaseColumns, str] = field(default_factory=dict[CaseColumns, str], init=False)
+    """Which columns were taken where they have names of their own, and a note with samples."""
     _models_at: dict[str, str] = field(default_factory=dict[str, str], init=False)
     """By role, the path of its model in the description."""
 

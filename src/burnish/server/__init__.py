@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "application": ("create_app",),
     "apps": ("EngineApp", "FileApp", "engine_of"),
-    "manager": ("RunManager", "ServiceLimits"),
+    "launcher": ("ServiceLimits",),
+    "manager": ("RunManager",),
     "routes.promptiter": ("run_result",),
     "runs": ("Datasets",),
     "security": ("Security",),

@@ -409,7 +409,7 @@ async def _reply(agent: Callable[..., Any], signature: _Signature, turn: TurnInp
         context["history"] = turn.messages()
     if signature.session:
         context["session"] = turn.session
-    call = partial(agent, turn.input, **context)
+    call = partial(agent, turn.input if turn.data is None else turn.data, **context)
     with recording() as recorder:
         try:
             with timed_call():

@@ -114,6 +114,8 @@ class TurnInput:
     """The input of an agent in one turn."""
 
     input: str
+    data: Json = None
+    """The input as what it was before it was spelled as JSON; None for a text."""
     history: tuple[Message, ...] = ()
     """The earlier messages of both sides."""
     session: str = ""
@@ -152,9 +154,10 @@ class _AgentTalk:
     history: list[Message] = field(default_factory=list[Message])
     turns: list[_Exchange] = field(default_factory=list[_Exchange])
 
-    async def say(self, message: str) -> str:
+    async def say(self, message: str, data: Json = None) -> str:
         """Send a message and return the reply. Raises _AgentStopped without one."""
-        turn = TurnInput(input=message, history=tuple(self.history), session=self.session)
+        earlier = tuple(self.history)
+        turn = TurnInput(input=message, data=data, history=earlier, session=self.session)
         started = time.perf_counter()
         left: list[Trace] = []
         try:
@@ -312,7 +315,8 @@ class CallingTarget(_FixedTarget, ABC):
         try:
             if case.scenario is None:
                 for turn in case.turns:
-                    await talk.say(turn.input)
+                    value = turn.input_value
+                    await talk.say(turn.input, None if isinstance(value, str) else value)
             elif self.user is None:
                 raise ConfigError([no_player(case)])
             else:
