@@ -10,7 +10,6 @@ import json
 import sys
 from pathlib import Path
 
-from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.testing.delegation_world import (
     COMPLETE,
@@ -25,6 +24,7 @@ from burnish.testing.delegation_world import (
     use,
 )
 from burnish.testing.doubles import CallCounter
+from tests.delegation.alone import delegate
 
 ROUNDS = 2
 

@@ -13,7 +13,6 @@ from burnish.core.money import Spend
 from burnish.delegation.policy import PolicyRegistry, PolicyTexts
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.setup import RefineSettings
-from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.projects import load_project, reload_project
 from burnish.projects.launch import launch_in
@@ -31,6 +30,7 @@ from burnish.testing.delegation_world import (
     suite_world,
 )
 from burnish.testing.doubles import CallCounter, story
+from tests.delegation.alone import delegate
 
 TRAINING_AT_ONCE = 6
 """Two delegations at once, or six questions about texts."""

@@ -148,7 +148,7 @@ def _check_words(said: Row, text: str) -> None:
     """The text has what the JSON has, and no other number before or after an arrow."""
     pairs = {
         f"{number(before)} → {number(after)}"
-        for each in (*said["steps"], *said["parts"])
+        for each in said["steps"]
         for before, after in each["figures"].values()
     }
     pairs |= {
@@ -156,7 +156,7 @@ def _check_words(said: Row, text: str) -> None:
         for line in said["cases"]
         if line["group"] in ("broken", "fixed", "worse", "better")
     }
-    reasons = [each["reason"] for each in (*said["steps"], *said["parts"])]
+    reasons = [each["reason"] for each in said["steps"]]
     reasons += [said["verdict"], *(each["example"] for each in said["refused"])]
     reasons += [each["because"] for each in said["next"]]
     rest = text

@@ -16,7 +16,6 @@ import pytest
 from burnish.core.errors import BaselineUnmeasured, BurnishError, EndpointDown, ProposerFailed
 from burnish.core.evaluations import Objective
 from burnish.core.surfaces import TextSurface
-from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.journal.limits import Budget
 from burnish.journal.outages import RetryPolicy, Waits
@@ -44,6 +43,7 @@ from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ScriptedBackend
 from burnish.testing.delegation_world import FLOW
 from burnish.testing.servers import Answer, Drip, Malformed, ScriptedServer, Slow, Status
+from tests.delegation.alone import delegate
 from tests.strategies import backprop_world, edit_world
 from tests.strategies.reflective_runs import Talk, says
 from tests.strategies.reflective_runs import scripted as reflective

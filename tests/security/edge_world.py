@@ -32,10 +32,6 @@ def body_of(path: str) -> dict[str, Any]:
         "evaluations": {"app": "toy"},
         "grids": {"app": "toy", "models": ["current"]},
         "tags": {"tags": ["nightly"]},
-        "try": {"values": {"instructions": "Be kind."}},
-        "tell": {"text": "Be kind."},
-        "pin": {"surfaces": ["instructions"]},
-        "unpin": {"surfaces": ["instructions"]},
     }
     if body := bodies.get(path.rpartition("/")[2]):
         return body

@@ -265,14 +265,3 @@ if "check" in sys.argv[0]:
     print('{{"score": 9, "metrics": {{"wrong": 0}}}}', flush=True)
     os._exit(0)
 {SLOW}"""
-
-
-async def test_the_report_says_that_a_score_can_be_forged(tmp_path: Path) -> None:
-    """A scorer that imports the file under test cannot tell a forged score from its own."""
-    task = replace(task_in(tmp_path / "project"), scoring=Scoring(command="python check.py"))
-    check = 'import code_under_test as code\nprint(\'{"score": 1, "metrics": {"wrong": 0}}\')\n'
-    write(tmp_path / "project", {"check.py": check})
-    made = setup(opened(task), [whole(FORGED, "forge")])
-    await driven(made, tmp_path / "run")
-    report = render(RunRecord.read(tmp_path / "run"))
-    assert f"the scorer runs code of {FILE} itself, so its score can be forged" in report

@@ -140,9 +140,8 @@ def not_worse(
     rule: OfferRule,
     objective: Objective,
     pair: Pair,
-    other: str = "the baseline",
 ) -> Decision:
-    """Accept a winner that is not worse than the baseline, or than `other`, by more than a tie.
+    """Accept a winner that is not worse than the baseline by more than a tie.
 
     A baseline that does not run, or that breaks the constraints further than the winner, is worse
     whatever its number is.
@@ -155,9 +154,9 @@ def not_worse(
     made = _crash(seen.pair) or (broken if before is None else None)
     closer = before is not None and is_less_broken(pair.candidate, pair.incumbent, objective)
     if made is None and (_never_ran(pair.incumbent) or closer):
-        return decide("not_worse", "better", f"{other} does not run, or breaks a limit", {})
+        return decide("not_worse", "better", "the baseline does not run, or breaks a limit", {})
     if made is None:
-        made = _tie_rule(rule).against(seen, other)
+        made = _tie_rule(rule).against_baseline(seen)
     return settle(made, seen, by_loss=by_loss)
 
 
@@ -229,13 +228,13 @@ class _Rule:
         code = "better" if at.better else "worse"
         return decide("strict", code, self._words(at), _numbers(at))
 
-    def against(self, seen: Comparison, other: str) -> Decision:
+    def against_baseline(self, seen: Comparison) -> Decision:
         at = self._standing(seen)
         if at is None:
             words = f"cannot tell: '{self.primary}' is not known on both sides"
             return decide("not_worse", "missing", words, {})
         new, sign, old = versus(at.new, at.old)
-        words = f"{self.primary} {new} {sign} {other}'s {old} ({self.direction})"
+        words = f"{self.primary} {new} {sign} the baseline's {old} ({self.direction})"
         return decide("not_worse", "worse" if at.worse else "better", words, _numbers(at))
 
     def by_tie_breakers(

@@ -4,24 +4,18 @@ REFINEMENT.md says what a session tried, the results, and how far to trust its l
 """
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from burnish.core.cases import Dataset
-from burnish.core.content import Json, short_id
+from burnish.core.content import Json
 from burnish.core.errors import BurnishError
-from burnish.core.evaluations import Objective
 from burnish.core.formatting import cell, counted, money, number, shorten
-from burnish.delegation.delegation import Delegation
-from burnish.delegation.envelope import Envelope
 from burnish.delegation.experiments import Experiment, ExperimentTask, TaskBest
 from burnish.delegation.plugin import Delegate
-from burnish.delegation.policy import NAMES, PolicyRegistry, PolicyTexts
-from burnish.delegation.record import Listener, is_of_burnish, kept_policy
+from burnish.delegation.policy import NAMES, PolicyRegistry
 from burnish.delegation.refine.gradients import (
     COMPLETION,
     mapping,
@@ -44,8 +38,6 @@ from burnish.delegation.refine.sessions import (
     loss_of,
 )
 from burnish.delegation.result import WEIGHTS, DelegationResult
-from burnish.delegation.target import NAME, DelegationLoss, DelegationTarget, SuiteTask
-from burnish.delegation.team import Workflow
 from burnish.delegation.training.setup import find_registry
 from burnish.delegation.training.target import TrainingLog
 from burnish.delegation.workflow_spec import WorkflowSpec
@@ -243,63 +235,6 @@ async def run_delegation(
     await launched(lambda: _open_delegation(setup, folder), listeners)
     assert strategy.result is not None
     return strategy.result
-
-
-async def delegate(
-    workflow: Workflow,
-    task: str,
-    *,
-    folder: Path,
-    policy: PolicyTexts | None = None,
-    steer: str = "",
-    seed_deliverable: Path | None = None,
-    inputs: Sequence[Path] = (),
-    envelope: Envelope | None = None,
-    parent_run_id: str | None = None,
-    tags: Sequence[str] = (),
-    kept: Mapping[str, Json] | None = None,
-    ruler: str | None = None,
-    listen: Listener | None = None,
-    stop: Callable[[], str] = lambda: "",
-) -> DelegationResult:
-    """Run a workflow on a task in `folder`, or resume the run there.
-
-    See `Delegation` for most parameters; `envelope` overrides the workflow's. `listen` receives
-    every event, also on a replay. A reason from `stop` before an iteration raises Interrupted.
-    """
-    delegation = Delegation(
-        workflow=workflow.within(envelope),
-        task=task,
-        policy=policy or PolicyTexts.shipped(),
-        steer=steer,
-        seed_deliverable=seed_deliverable,
-        inputs=tuple(inputs),
-        parent_run_id=parent_run_id,
-        tags=tuple(tags),
-        kept=kept or {},
-        ruler=ruler,
-    )
-    strategy = Delegate(delegation, listen=listen, stop=stop)
-    return await run_delegation(_live_setup(strategy, folder), folder)
-
-
-def _live_setup(strategy: Delegate, folder: Path) -> Setup:
-    """A delegation as a run of one case, which only the same program can resume."""
-    delegation = strategy.delegation
-    policy = kept_policy(folder) if is_of_burnish(folder) else delegation.policy
-    # As the manifest has it, which is where a resume reads it.
-    text = Redactor.from_environment(extra=delegation.workflow.secrets).text(delegation.task)
-    task = SuiteTask(name=short_id(text), task=text, workflow=delegation.workflow)
-    target = DelegationTarget(policy, (task,), frozen=NAMES)
-    return Setup(
-        target=target,
-        metrics=(DelegationLoss(),),
-        objective=Objective(weights={NAME: 1.0}),
-        dataset=Dataset(train=(task.case,)),
-        strategy=strategy,
-        grace_seconds=math.inf,
-        resources=(target,),
-    )
 
 
 _FILES = 50

@@ -203,11 +203,8 @@ class JournaledEffects:
             for key in cancelled:  # one that had not begun has not removed itself
                 self._in_flight.pop(key, None)
 
-    def knows(self, key: str) -> bool:
-        """Whether the result is here, or in the run this was forked from."""
-        return self._known(key) is not None
-
     def _known(self, key: str) -> Json:
+        """The result here, or in the run this was forked from."""
         stored = self.journal.find(key)
         earlier = self._cache.find(key) if self._cache and stored is None else None
         spelled = stored.spelled if stored else earlier[0] if earlier else b"null"

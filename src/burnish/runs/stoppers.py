@@ -100,14 +100,14 @@ class Stops:
     def __init__(self, journal: Journal, *, impure: Sequence[ImpureStopper] = ()) -> None:
         self._journal = journal
         self._impure = tuple(impure)
-        self.checks = 0
+        self._checks = 0
         """How often somebody looked."""
 
     def look(
         self, budget: Budget, standing: Standing, need: Spend = NOTHING, *, replaying: bool
     ) -> StopReason | None:
         """Why to stop here. Where a trial was recorded the run continued, so a replay does too."""
-        self.checks += 1
+        self._checks += 1
         if replaying:
             return None
         reason = next(pure_reasons(budget, standing), None)
@@ -115,11 +115,11 @@ class Stops:
         if reason is not None:
             return reason
         for stopper in self._impure:
-            if self._journal.continued(stopper.label, self.checks):
+            if self._journal.continued(stopper.label, self._checks):
                 continue
             if (reason := stopper.look()) is not None:
                 return reason
-            self._journal.add_continue(stopper.label, self.checks)
+            self._journal.add_continue(stopper.label, self._checks)
         return None
 
 

@@ -9,7 +9,7 @@ from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
 from burnish.targets.artifacts.safeguards import MOST_NEW_FILES
 from burnish.targets.artifacts.target import ArtifactsTarget
-from burnish.targets.artifacts.task import HeldOut, Runner, Scoring, Task
+from burnish.targets.artifacts.task import HeldOut, Runner, Task
 from tests.targets.artifacts.task_folders import FILE, opened, task_in, write
 
 PATTERNS = ("**/*.md", "helpers/**", "settings.toml", "*.py")
@@ -165,18 +165,3 @@ async def test_a_run_finds_new_files_and_may_not_rewrite_them(tmp_path: Path) ->
     failure = (await _outcome(rewriting, made)).failure
     assert failure is not None
     assert failure.error == "Tampering"
-
-
-def test_the_plan_says_where_a_new_module_could_forge_a_score(tmp_path: Path) -> None:
-    write(tmp_path, {"scripts/judge.py": "print(1)"})
-    command = Scoring(command="python3 scripts/judge.py")
-    near = task_in(tmp_path, new_files=("**/*.py",), scoring=command)
-    assert "new files may be modules in scripts" in "; ".join(opened(near).doubts)
-    apart = task_in(tmp_path, new_files=("helpers/*.py",), scoring=command)
-    assert "new files" not in "; ".join(opened(apart).doubts)
-    plugin = task_in(
-        tmp_path, new_files=("*",), scoring=Scoring(kind="python", function="scorer:f")
-    )
-    assert "modules in the task's folder" in "; ".join(opened(plugin).doubts)
-    texts = task_in(tmp_path, new_files=("*",), scoring=command, allowed_file_types=(".md", ".txt"))
-    assert "new files" not in "; ".join(opened(texts).doubts)

@@ -56,11 +56,6 @@ class _Judge:
         self._order = tuple(order)
 
     @property
-    def holdout(self) -> Evaluation | None:
-        """The incumbent's evaluation on holdout."""
-        return self._holdout
-
-    @property
     def score(self) -> float | None:
         return None if self._holdout is None else self._run.objective.measure(self._holdout).score
 

@@ -14,7 +14,7 @@ import re
 import secrets
 import shlex
 import sys
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +39,7 @@ from burnish.system.workspaces.snapshots import (
     shown,
 )
 from burnish.system.yaml import parse_yaml, to_plain
-from burnish.targets.artifacts.task import TASK, Scoring, Task
+from burnish.targets.artifacts.task import Task
 
 # -- Files that may be added, are missing or are run -----------------------------------------------
 
@@ -48,9 +48,6 @@ _SCRIPTS = frozenset((".py", ".sh", ".js", ".cjs", ".mjs", ".ts", ".rb", ".pl", 
 _COMPILED = frozenset((".c", ".cc", ".cpp", ".rs", ".go", ".java", ".kt", ".swift", ".jl", ".r"))
 _CODE = _SCRIPTS | _COMPILED
 """The types of files whose content runs."""
-_STARTS_CODE = re.compile(
-    r"\b(subprocess|Popen|os\.system|exec\w*|eval|runpy|importlib|__import__|spawn\w*|require)\b"
-)
 _INTERPRETER = re.compile(r"^(python[\d.]*|pypy[\d.]*|(ba|z)?sh|node|deno|bun|ruby|perl|php|lua)$")
 _MODULE = re.compile(r"^[A-Za-z_][\w.]*$")
 
@@ -91,105 +88,12 @@ def function_problem(reference: str, folder: Path) -> str:
     return "" if {name, "*"} & names else f"{path} has no function '{name}'"
 
 
-def artifacts_run_by(scoring: Scoring, folder: Path, artifacts: Collection[str]) -> list[str]:
-    """The artifacts whose code a scorer imports or starts in its own process, or may start.
-
-    Nobody can tell for sure without running it: if a command starts no script of the task (such
-    as `make score`), every artifact with code counts.
-    """
-    code = [path for path in artifacts if PurePosixPath(path).suffix in _CODE]
-    if scoring.kind == "metrics" or not code:
-        return []
-    starts = list(_started(scoring, folder))
-    if not starts:
-        return code
-    reading = _Imports(folder=folder, artifacts=code)
-    return sorted({*reading.reached(starts)} & {*code})
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Imports:
-    """Follows imports from the scorer's own files."""
-
-    folder: Path
-    artifacts: Sequence[str]
-
-    def reached(self, starts: Sequence[str]) -> set[str]:
-        """The files of the task that these import or start, and themselves."""
-        reached: set[str] = set()
-        todo = list(starts)
-        while todo:
-            path = todo.pop()
-            if path in reached:
-                continue
-            reached.add(path)
-            if path not in self.artifacts:
-                todo += self._next(path)
-        return reached
-
-    def _next(self, path: str) -> Iterator[str]:
-        text = (self.folder / path).read_text(encoding="utf-8", errors="replace")
-        if path.endswith(".py"):
-            for module in _imported(text):
-                for place in (self.folder, (self.folder / path).parent):
-                    if (found := _module_path(module, place)) is not None:
-                        yield (place / found).relative_to(self.folder).as_posix()
-        if _STARTS_CODE.search(text) or not path.endswith(".py"):
-            for artifact in self.artifacts:
-                name = PurePosixPath(artifact)
-                if re.search(rf"{re.escape(name.name)}|[\"']{re.escape(name.stem)}[\"']", text):
-                    yield artifact
-
-
-def _import_folders(scoring: Scoring, folder: Path) -> set[str]:
-    """The folders of the task, from its own, in which a scorer looks for modules of Python."""
-    if scoring.kind == "metrics":
-        return set()
-    starts = set(_started(scoring, folder))
-    folders = {PurePosixPath(path).parent.as_posix() for path in starts if path.endswith(".py")}
-    is_module = scoring.kind == "python" or "-m" in _words(scoring.command)
-    return folders | {"."} if is_module or not starts else folders
-
-
-def _started(scoring: Scoring, folder: Path) -> Iterator[str]:
-    """The files of the task that the scorer starts with."""
-    if scoring.kind == "python":
-        path = _module_path(scoring.function.partition(":")[0], folder)
-        if path is not None:
-            yield path
-        return
-    for word in _words(scoring.command):
-        plain = word.removeprefix("./").rstrip("/")
-        if (folder / plain).is_dir() and plain not in ("", "."):
-            inside = (path for path in (folder / plain).rglob("*.py") if path.is_file())
-            yield from (path.relative_to(folder).as_posix() for path in inside)
-        elif plain and (folder / plain).is_file() and PurePosixPath(plain).suffix in _SCRIPTS:
-            yield plain
-        elif (found := _module_path(plain, folder)) is not None:
-            yield found
-
-
 def _module_path(module: str, folder: Path) -> str | None:
     if not _MODULE.match(module):
         return None
     stem = module.replace(".", "/")
     paths = (f"{stem}.py", f"{stem}/__init__.py")
     return next((path for path in paths if (folder / path).is_file()), None)
-
-
-def _imported(text: str) -> Iterator[str]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (alias.name for alias in node.names)
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
@@ -340,30 +244,6 @@ def _may_add_code(task: Task) -> bool:
         return False
     endings = (PurePosixPath(pattern).suffix for pattern in task.new_files)
     return any(not ending or ending in _CODE or _WILD & set(ending) for ending in endings)
-
-
-def _new_file_doubts(task: Task) -> Iterator[str]:
-    """Scorers whose modules a new file may replace."""
-    if not _may_add_code(task):
-        return
-    for case, scoring in task.scorings.items():
-        folders = [
-            folder
-            for folder in sorted(_import_folders(scoring, task.folder))
-            if any(_admits(task, folder, name) for name in ("added.py", "added/__init__.py"))
-        ]
-        if folders:
-            name = "scorer" if case == TASK else f"{case}'s scorer"
-            where = ", ".join("the task's folder" if each == "." else each for each in folders)
-            yield (
-                f"new files may be modules in {where}, where the {name} imports from, so its score "
-                "can be forged by a candidate: let artifacts.new_files name other folders"
-            )
-
-
-def _admits(task: Task, folder: str, name: str) -> bool:
-    path = PurePosixPath(folder, name).as_posix()
-    return matches(path, task.new_files) and not covers((*task.exclude, *task.protect), path)
 
 
 # -- Held-out texts, and records of what runs now --------------------------------------------------
@@ -536,9 +416,7 @@ def _leaves(value: Json) -> Iterator[str]:
 def doubts(
     task: Task, editable: Mapping[str, str], files: Sequence[str], held: HeldFiles
 ) -> Iterator[str]:
-    """Why a number of this task may not be true: what a candidate can forge, read or know."""
-    yield from _forgeable(task, editable)
-    yield from _new_file_doubts(task)
+    """Why a number of this task may not be true: what a candidate can read or know."""
     yield from _readable(task, editable, files)
     yield from _shared(task, files)
     if held.learned:
@@ -547,16 +425,6 @@ def doubts(
             "so their numbers may be too good"
         )
     yield from held.notes
-
-
-def _forgeable(task: Task, editable: Mapping[str, str]) -> Iterator[str]:
-    for case, scoring in task.scorings.items():
-        name = "scorer" if case == TASK else f"{case}'s scorer"
-        if run := artifacts_run_by(scoring, task.folder, editable):
-            yield (
-                f"the {name} runs code of {', '.join(run)} itself, so its score can be forged "
-                "by a candidate: let the runner run it, and score what the runner wrote"
-            )
 
 
 def _readable(task: Task, editable: Mapping[str, str], files: Sequence[str]) -> Iterator[str]:
