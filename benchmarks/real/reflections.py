@@ -17,7 +17,6 @@ from benchmarks.real.tasks import TASKS, Sizes
 from burnish.core.cases import Case, Dataset, Outcome, answer_form, closed_labels, keeps_form
 from burnish.core.errors import RoleFailed
 from burnish.core.evaluations import CaseResult, Objective
-from burnish.core.leaks import LeakWatch
 from burnish.core.trials import ASKED_AGAIN
 from burnish.journal.once import DirectEffects
 from burnish.models.answers import is_copied, is_unchanged
@@ -104,7 +103,6 @@ def _reflect_request(failures: Failures) -> ReflectRequest:
         cases={case.id: case for case in failures.cases},
         objective=Objective(weights={"exact": 1.0}),
         thresholds={},
-        secrets=LeakWatch(Dataset(train=failures.cases, holdout=())),
     )
     metric = Exact()
     results = [

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from burnish.core.cases import Dataset
-from burnish.core.content import short_id
 from burnish.core.errors import ConfigError
 from burnish.core.evaluations import Objective
 from burnish.core.money import Spend
@@ -106,14 +105,6 @@ def test_small_limits_decide_on_as_many_cases_as_fit_and_at_least_eight(
     whole: int, room: int, count: int
 ) -> None:
     assert deciding_cases(whole, lambda cases: cases <= room) == count
-
-
-def test_the_classic_loop_has_its_fingerprint_from_before() -> None:
-    assert not CLASSIC.may_use_part_of_holdout
-    settings = CLASSIC.model_copy(update={"reuse": False})
-    classic = replace(STRATEGY, settings=settings)
-    assert classic.fingerprint == short_id([1, settings.model_dump()])
-    assert STRATEGY.fingerprint == short_id([3, STRATEGY.settings.model_dump()])
 
 
 ROUND = Spend(metric_calls=20)

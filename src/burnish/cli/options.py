@@ -5,7 +5,6 @@ among the arguments first. `--help` shows the flags of everything that is instal
 flags are those of the file: see `system.settings`.
 """
 
-import getpass
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
 
     from burnish.projects.description import Doors
     from burnish.system.settings import SettingField
-
-
-def user_name() -> str:
-    """Who is at the keyboard; empty if the system does not know."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # nobody has a name in this container
-        return ""
 
 
 def in_panel(panel: str) -> Callable[..., Any]:

@@ -43,11 +43,7 @@ from burnish.strategies.reflective.reflection import (
 from burnish.strategies.requirements import require_baseline
 from burnish.strategies.trail import Trail, choose_holdout, fits, short_round
 
-_VERSION = 1
-_PART_OF_HOLDOUT = 2
-"""The version of searches that may decide on a part of holdout."""
-_LOOKS_AGAIN = 3
-"""The version of searches that run again what was right, under new draws."""
+_VERSION = 3
 IDLE_ROUNDS = 12
 """Rounds in a row without a candidate to run after which the search ends: so many, or two passes
 over train if that is more."""
@@ -65,9 +61,7 @@ class Reflective:
 
     @property
     def fingerprint(self) -> str:
-        version = _PART_OF_HOLDOUT if self.settings.may_use_part_of_holdout else _VERSION
-        version = _LOOKS_AGAIN if self.settings.reuse else version
-        return short_id([version, self.settings.model_dump()])
+        return short_id([_VERSION, self.settings.model_dump()])
 
     @property
     def offer_rule(self) -> OfferRule:
