@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.delegation.alone import delegate
+
 from benchmarks.truth.cheats import Attempt, Cheat
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import Session
 from burnish.delegation.refine.setup import RefineSettings
-from burnish.delegation.runs import delegate
 from burnish.delegation.team import load_workflow
 from burnish.testing.delegation_world import (
     REFINE_FLOW,

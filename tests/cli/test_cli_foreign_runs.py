@@ -123,7 +123,7 @@ def test_a_journal_that_others_share_is_read_but_not_continued(
     "name",
     [
         *("journal.db", "journal.json", "journal.count", "run.lock", "trials.jsonl"),
-        *("events.jsonl", "report.md", "tags.json", "adopted.json", "steering/x.json"),
+        *("events.jsonl", "report.md", "tags.json", "adopted.json"),
     ],
 )
 def test_a_pipe_in_place_of_a_file_makes_no_command_wait(stopped: Path, name: str) -> None:

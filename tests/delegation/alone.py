@@ -55,10 +55,10 @@ async def delegate(
         ruler=ruler,
     )
     strategy = Delegate(delegation, listen=listen, stop=stop)
-    return await run_delegation(_live_setup(strategy, folder), folder)
+    return await run_delegation(_setup(strategy, folder), folder)
 
 
-def _live_setup(strategy: Delegate, folder: Path) -> Setup:
+def _setup(strategy: Delegate, folder: Path) -> Setup:
     """A delegation as a run of one case, which only the same program can resume."""
     delegation = strategy.delegation
     policy = kept_policy(folder) if is_of_burnish(folder) else delegation.policy
