@@ -11,6 +11,15 @@ nbformat: Any = import_module("nbformat")
 
 IMPORTS = """\
 import IPython, burnish
+
+def answer(question, instructions):
+    return question.upper() if "loud" in instructions else question
+
+def rewrite(messages):
+    return "Be loud."
+
+rows = [(f"word {number}", f"WORD {number}") for number in range(50)]
+settings = dict(cases=rows, metric="equality", reflector=rewrite, budget=150)
 from burnish import Case, evaluate, optimize
 from burnish.journal.limits import Budget
 from burnish.testing import reflection_world
@@ -23,6 +32,14 @@ found
 SEARCH = """\
 optimize(reflection_world.setup(budget=Budget(max_metric_calls=120)), folder="run")
 """
+PLAIN = """\
+result = burnish.optimize(answer, "Answer.", **settings)
+assert result.best == "Be loud."
+result
+"""
+AWAITED = """\
+await burnish.aoptimize(answer, "Answer.", **settings)
+"""
 
 
 @pytest.fixture
@@ -30,7 +47,13 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[s
     """By cell, all that it shows as HTML."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    sources = {"imports": IMPORTS, "evaluate": EVALUATE, "search": SEARCH}
+    sources = {
+        "imports": IMPORTS,
+        "evaluate": EVALUATE,
+        "search": SEARCH,
+        "plain": PLAIN,
+        "awaited": AWAITED,
+    }
     cells = [nbformat.v4.new_code_cell(each) for each in sources.values()]
     notebook = nbformat.v4.new_notebook(cells=cells)
     client = nbclient.NotebookClient(
@@ -53,5 +76,8 @@ def test_cells_show_an_evaluation_a_search_and_its_progress(outputs: dict[str, l
     assert "failed: 1 of 2 cases fails" in evaluated
     progress, result = outputs["search"]
     assert "best score" in progress
-    assert "baseline" in progress
     assert "result.adopt() writes it into your files" in result
+    for name in ("plain", "awaited"):
+        line, result = outputs[name]  # one line was renewed
+        assert line.startswith("<p>finished · best score 1.000 · spent ")
+        assert "<ins>Be loud</ins>" in result or "<b>Improved</b>" in result

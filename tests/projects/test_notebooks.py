@@ -1,5 +1,6 @@
 """Results and runs in a notebook: what a cell shows, and calls inside the notebook's own loop."""
 
+import ast
 import asyncio
 import signal
 import sys
@@ -38,9 +39,12 @@ class Cell:
     """IPython's `display` in a cell: remembers all that the cell showed."""
 
     outputs: list[str] = field(default_factory=list[str])
+    displays: int = 0
+    """Outputs that were begun; the others renew one of them."""
 
     def __call__(self, view: Any, *, display_id: bool) -> "Cell":
         assert display_id
+        self.displays += 1
         self.update(view)
         return self
 
@@ -120,6 +124,74 @@ class TestKernel:
         finally:
             signal.signal(signal.SIGINT, before)
         assert ended == ["no"]
+
+
+DEFINITIONS = """
+import burnish
+
+def answer(question, instructions):
+    return question.upper() if "loud" in instructions else question
+
+def right(output, expected):
+    return output == expected, f"expected {expected}, loud"
+
+def rewrite(messages):
+    return "Be loud."
+
+rows = [(f"word {number}", f"WORD {number}") for number in range(50)]
+texts = {"instructions": "Answer."}
+settings = dict(cases=rows, metric=right, reflector=rewrite, budget=150)
+"""
+PLAIN = """
+result = burnish.optimize(answer, texts, **settings, folder="plain")
+result
+"""
+AWAITED = """
+result = await burnish.aoptimize(answer, texts, **settings, folder="awaited")
+result
+"""
+MEASURED = """
+await burnish.aevaluate(answer, result.best, cases=rows[:3], metric=right)
+"""
+
+
+async def executed(source: str, namespace: dict[str, Any]) -> Any:
+    """Run a cell as IPython does, inside the running loop; its last value is what it shows."""
+    *statements, last = ast.parse(source).body
+    is_value = isinstance(last, ast.Expr)
+    parts: list[ast.Module | ast.Expression] = [ast.Module(statements, [])]
+    parts.append(ast.Expression(last.value) if is_value else ast.Module([last], []))
+    value = None
+    for tree in parts:
+        mode = "eval" if isinstance(tree, ast.Expression) else "exec"
+        code = compile(tree, "<cell>", mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        value = eval(code, namespace)
+        if asyncio.iscoroutine(value):
+            value = await value
+    return value
+
+
+class TestExecuted:
+    """A notebook whose cells are run one by one, as a kernel runs them."""
+
+    async def test_plain_calls_awaited_calls_and_what_they_show(
+        self, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        notebook: dict[str, Any] = {"__name__": "__main__"}
+        await executed(DEFINITIONS, notebook)
+        for source in (PLAIN, AWAITED):
+            cell.displays, cell.outputs = 0, []
+            found = await executed(source, notebook)
+            assert found.best == {"instructions": "Be loud."}
+            assert "<b>Improved</b>" in shown(found)
+            assert cell.displays == 1
+            assert len(cell.outputs) > 2
+            assert all(each.startswith("<p>") and each.count("<p>") == 1 for each in cell.outputs)
+            assert all("\n" not in each and "<pre>" not in each for each in cell.outputs)
+            assert any("<progress value=" in each for each in cell.outputs)
+            assert cell.outputs[-1].startswith("<p>finished · best score 1.000 · spent ")
+        assert "passed" in shown(await executed(MEASURED, notebook))
 
 
 async def test_a_running_loop_elsewhere_is_no_notebook() -> None:

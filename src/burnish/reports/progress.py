@@ -425,16 +425,20 @@ class LiveView:
 
 
 class NotebookView:
-    """The same in the output of a notebook's cell, which `display` of IPython makes."""
+    """One line in the output of a notebook's cell, which `display` of IPython makes and renews."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self._state = LiveState()
+        self._ending = ""
+        """How the run ended, in a word; empty while it goes on."""
         self._display = display
         self._shown: Any = None
         self._drawn = 0.0
 
     def event(self, event: Event) -> None:
         self._state.event(event)
+        if event.read(RunEnded):
+            self._ending = event.kind.removeprefix("run_")
         self._draw(now=True)
 
     def tick(self, tick: Tick) -> None:
@@ -442,14 +446,16 @@ class NotebookView:
         self._draw(now=tick.done == tick.total)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction] - notebooks call it
+        tick = None if self._ending else self._state.tick_now
+        done, total = (0, 0) if tick is None else (tick.done, tick.total)
+        bar = f'<progress value="{done}" max="{total}"></progress> ' if tick else ""
+        return f"<p>{bar}{escape(str(self))}</p>"
+
+    def __repr__(self) -> str:
         state, tick = self._state, self._state.tick_now
-        bar = (
-            "" if tick is None else f'<progress value="{tick.done}" max="{tick.total}"></progress>'
-        )
-        count = "" if tick is None else f" {tick.done}/{tick.total}"
-        facts = f"{count} best score {number(state.best)} · spent {spending(state.spent)}"
-        lines = escape("\n".join(state.recent))
-        return f"<pre>{lines}</pre><p>{escape(state.what)} {bar}{escape(facts)}</p>"
+        count = f" {tick.done}/{tick.total}" if tick and not self._ending else ""
+        facts = f"best score {number(state.best)} · spent {spending(state.spent)}"
+        return f"{self._ending or state.what}{count} · {facts}"
 
     def _draw(self, *, now: bool) -> None:
         if not now and time.monotonic() - self._drawn < _NOTEBOOK_SECONDS:
