@@ -7,7 +7,7 @@ from typing import Any
 from burnish.delegation.result import DelegationResult
 from burnish.delegation.runs import delegate
 from burnish.delegation.team import Workflow, load_workflow
-from burnish.testing.delegation_world import FLOW, DelegationWorld
+from tests.delegation.delegation_world import FLOW, DelegationWorld
 
 TASK = "Write a report about the heat of the day."
 

@@ -13,7 +13,7 @@ IMPORTS = """\
 import IPython, burnish
 from burnish import Case, evaluate, optimize
 from burnish.journal.limits import Budget
-from burnish.testing import reflection_world
+from tests.strategies import reflection_world
 """
 EVALUATE = """\
 cases = [Case.single("no", "NO", name="one"), Case.single("no", "NEIN", name="two")]

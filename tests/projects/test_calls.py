@@ -14,7 +14,8 @@ from burnish.models.factory import Models
 from burnish.projects.calls import budget_keys
 from burnish.system.code_hash import code_hash
 from burnish.targets.callables.texts import unit_score
-from burnish.testing import ScriptedBackend, reflection_world
+from burnish.testing import ScriptedBackend
+from tests.strategies import reflection_world
 
 pytestmark = pytest.mark.slow
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false

@@ -15,10 +15,17 @@ from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CritiqueRequest, Gradient, PhaseLimits
 from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
-from burnish.testing import ScriptedRole, reflection_world, tuning_world
+from burnish.testing import ScriptedRole
 from burnish.testing.doubles import story
 from tests.runs.steered import note, steered, taken
-from tests.strategies import auto_runs, backprop_world, edit_world, reflective_runs
+from tests.strategies import (
+    auto_runs,
+    backprop_world,
+    edit_world,
+    reflection_world,
+    reflective_runs,
+    tuning_world,
+)
 from tests.strategies.coordinate_runs import Driven
 
 HINT = "The date is always in UTC."
