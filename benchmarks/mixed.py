@@ -1,7 +1,7 @@
 """`auto` beside single strategies, where texts, numbers and demonstrations can all be changed.
 
-An agent writes notes (burnish.testing.tuning_world): instructions state rules, demonstrations teach
-the form, and two numbers decide how much gets lost. Worlds differ in what is missing at the start.
+An agent writes notes (tests/strategies/tuning_world.py): instructions state rules, demonstrations
+teach the form, and two numbers decide how much gets lost. Worlds differ in what is missing at the start.
 Calls of the agent and requests to roles share one budget, and a request costs as much as three
 calls. The true score is the mean over 300 cases that no search sees. `make bench PART=mixed` prints
 markdown.
@@ -18,6 +18,9 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
+
+from tests.strategies import tuning_world
+from tests.strategies.tuning_world import AXES, DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, TuningWorld
 
 from benchmarks.page import add_option, made_with, show
 from benchmarks.pools import searched
@@ -42,9 +45,7 @@ from burnish.strategies.reflective.reflection import (
     ReflectRequest,
 )
 from burnish.strategies.reflective.search import Reflective
-from burnish.testing import tuning_world
 from burnish.testing.doubles import ScriptedRole, ScriptedTarget, luck
-from burnish.testing.tuning_world import AXES, DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, TuningWorld
 
 AUTO, REFLECTIVE, COORDINATE = "auto", "reflective", "coordinate"
 BUDGETS = (150, 400)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tests.strategies.reflection_world import World, setup, true_score
+
 from benchmarks.search_worlds import (
     CALLS,
     Accept,
@@ -34,7 +36,6 @@ from burnish.runs.events import (
 from burnish.runs.run import Run
 from burnish.runs.setup import Setup, start
 from burnish.strategies.reflective.attempts import ReflectiveSettings
-from burnish.testing.reflection_world import World, setup, true_score
 
 CLASSIC = ReflectiveSettings(racing=False, reuse=False, parent_selection="pareto")
 FULL = ReflectiveSettings()

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from benchmarks.search_worlds import CALLS, GEPA, Accept, Searched, Step, best_of, world_of
-from burnish.core.cases import Case
-from burnish.core.surfaces import Candidate
-from burnish.testing.reflection_world import (
+from tests.strategies.reflection_world import (
     Complete,
     World,
     answer,
@@ -18,6 +15,10 @@ from burnish.testing.reflection_world import (
     rewrite,
     true_score,
 )
+
+from benchmarks.search_worlds import CALLS, GEPA, Accept, Searched, Step, best_of, world_of
+from burnish.core.cases import Case
+from burnish.core.surfaces import Candidate
 
 
 def search(name: str, seed: int, *, calls: int = CALLS) -> Searched:

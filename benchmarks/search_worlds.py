@@ -8,7 +8,7 @@ to get somewhere in each world.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from burnish.testing.reflection_world import World, best_score
+from tests.strategies.reflection_world import World, best_score
 
 GEPA = "gepa 0.1.4"
 CALLS = 4_000

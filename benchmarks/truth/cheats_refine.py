@@ -8,23 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from tests.delegation.alone import delegate
+from tests.delegation.delegation_world import (
+    REFINE_FLOW,
+    TASK,
+    DelegationWorld,
+    critic,
+    refine_world,
+    report,
+)
 
 from benchmarks.truth.cheats import Attempt, Cheat
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import Session
 from burnish.delegation.refine.setup import RefineSettings
 from burnish.delegation.team import load_workflow
-from burnish.testing.delegation_world import (
-    REFINE_FLOW,
-    TASK,
-    DelegationWorld,
-    Response,
-    RoleTurn,
-    critic,
-    refine_world,
-    report,
-    use,
-)
+from burnish.testing.delegation_world import Response, RoleTurn, use
 
 _BUDGET_METRIC = "      - {name: spare, kind: budget_utility, weight: 6}\n"
 

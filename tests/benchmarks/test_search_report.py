@@ -5,7 +5,7 @@ from benchmarks.search_burnish import search
 from benchmarks.search_report import reached, report
 from benchmarks.search_worlds import GEPA, WORLDS, Accept, Sealed, Searched, Step, world_of
 
-from burnish.testing.reflection_world import baseline, best_score, true_score
+from tests.strategies.reflection_world import baseline, best_score, true_score
 
 OURS = "burnish reflective"
 

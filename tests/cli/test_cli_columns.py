@@ -89,7 +89,9 @@ def by_init(burnish: Burnish, path: Path, columns: dict[str, Any]) -> Cases:
     )
     assert made.code == 0, made
     files = ("train", "holdout", "test")
-    return seen(case for name in files for case in read_cases(Path(f"made/cases/{name}.csv")).cases)
+    return seen(
+        case for name in files for case in read_cases(Path(f"made/cases/{name}.jsonl")).cases
+    )
 
 
 def by_eval(burnish: Burnish, path: Path, columns: dict[str, Any]) -> Cases:

@@ -22,47 +22,31 @@ def cases(tmp_path: Path) -> Path:
     return path
 
 
-def test_convert_and_back_again(burnish: Burnish, cases: Path) -> None:
-    said = burnish("data", "convert", str(cases), "spiders.csv")
+def test_convert_writes_json_lines(burnish: Burnish) -> None:
+    Path("spiders.csv").write_text("question,answer,label\nq,a,x;y\n", encoding="utf-8")
+    said = burnish("data", "convert", "spiders.csv", "spiders.jsonl")
     assert said.code == 0
-    assert said.out == "wrote    spiders.csv: 40 cases, jsonl to csv\n"
-    assert burnish("data", "convert", "spiders.csv", "back.jsonl").code == 0
-    assert len(Path("back.jsonl").read_text(encoding="utf-8").splitlines()) == 40
-
-
-def test_what_a_format_cannot_hold_is_not_lost_unasked(burnish: Burnish, cases: Path) -> None:
-    said = burnish("data", "convert", str(cases), "spiders.evalset.json")
-    assert said.code == 1
-    assert "cannot hold labels" in said.err
-    assert "--lossy to write the rest" in said.err
-    assert not Path("spiders.evalset.json").exists()
-    said = burnish("data", "convert", str(cases), "spiders.evalset.json", "--lossy")
-    assert said.code == 0
-    assert "lost " in said.err
-    assert Path("spiders.evalset.json").exists()
-
-
-def test_a_label_without_a_place_is_dropped_with_a_note(burnish: Burnish, cases: Path) -> None:
-    burnish("data", "convert", str(cases), "spiders.evalset.json", "--lossy")
-    said = burnish("data", "convert", "spiders.evalset.json", "back.jsonl")
-    assert said.code == 0
-    assert said.err == "dropped  jsonl has no place for eval_set_id of the set\n"
-    assert len(Path("back.jsonl").read_text(encoding="utf-8").splitlines()) == 40
+    assert said.out == "wrote    spiders.jsonl: 1 case\n"
+    row = {"input": "q", "expected": "a", "labels": ["x", "y"]}
+    assert json.loads(Path("spiders.jsonl").read_text(encoding="utf-8")) == row
 
 
 def test_files_that_are_there_are_not_written_over(burnish: Burnish, cases: Path) -> None:
-    Path("spiders.csv").write_text("mine", encoding="utf-8")
-    said = burnish("data", "convert", str(cases), "spiders.csv")
+    Path("copy.jsonl").write_text("mine", encoding="utf-8")
+    said = burnish("data", "convert", str(cases), "copy.jsonl")
     assert said.code == 1
     assert "this file already exists" in said.err
-    assert Path("spiders.csv").read_text(encoding="utf-8") == "mine"
-    assert burnish("data", "convert", str(cases), "spiders.csv", "--force").code == 0
+    assert Path("copy.jsonl").read_text(encoding="utf-8") == "mine"
+    assert burnish("data", "convert", str(cases), "copy.jsonl", "--force").code == 0
 
 
-def test_a_format_nobody_knows(burnish: Burnish, cases: Path) -> None:
-    said = burnish("data", "convert", str(cases), "spiders.parquet")
+@pytest.mark.parametrize("name", ["spiders.csv", "spiders.evalset.json", "spiders.parquet"])
+def test_nothing_else_is_written(burnish: Burnish, cases: Path, name: str) -> None:
+    said = burnish("data", "convert", str(cases), name)
     assert said.code == 1
-    assert "jsonl" in said.err
+    assert "cases are written as JSON lines" in said.err
+    assert "name a file that ends in .jsonl" in said.err
+    assert not Path(name).exists()
 
 
 def test_split_is_seeded_whole_and_clean(burnish: Burnish, cases: Path) -> None:
@@ -87,11 +71,11 @@ def test_split_is_seeded_whole_and_clean(burnish: Burnish, cases: Path) -> None:
 
 
 def test_check_finds_a_case_in_two_files(burnish: Burnish, cases: Path) -> None:
-    burnish("data", "convert", str(cases), "other.csv")
-    said = burnish("data", "check", str(cases), "other.csv")
+    burnish("data", "convert", str(cases), "other.jsonl")
+    said = burnish("data", "check", str(cases), "other.jsonl")
     assert said.code == 1
     assert "error" in said.out
-    said = burnish("data", "check", str(cases), "other.csv", "--json")
+    said = burnish("data", "check", str(cases), "other.jsonl", "--json")
     assert said.code == 1
     assert any(found["severity"] == "error" for found in json.loads(said.out)["found"])
 

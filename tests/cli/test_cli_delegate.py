@@ -12,15 +12,9 @@ import typer
 
 from burnish.cli.delegation import DelegateRequest, delegate_task
 from burnish.core.errors import ConfigError, Interrupted, RunNotFound
-from burnish.testing.delegation_world import (
-    COMPLETE,
-    FLOW,
-    DelegationWorld,
-    in_order,
-    plan,
-    writer,
-)
+from burnish.testing.delegation_world import COMPLETE, plan
 from tests.cli.console import Burnish, forked, refused, until
+from tests.delegation.delegation_world import FLOW, DelegationWorld, in_order, writer
 
 pytestmark = pytest.mark.slow
 

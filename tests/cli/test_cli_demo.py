@@ -1,10 +1,12 @@
 """The demo, smaller: the embedded model is tuned by burnish itself, and the result holds up."""
 
+import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from burnish.datasets.formats import read_cases, write_cases
+from burnish.system import read_tree
 from tests.cli.console import Burnish
 from tests.example_copies import copy_example
 from tests.models.gguf_files import gguf
@@ -19,7 +21,8 @@ def test_a_small_model_learns_its_job_from_demonstrations(burnish: Burnish, tmp_
     agent.write_text(agent.read_text(encoding="utf-8").replace("name: smollm2", f"name: {HERE}"))
     for name, count in (("train", 5), ("holdout", 5), ("test", 4)):
         path = home / "data" / f"{name}.yaml"
-        write_cases(path, read_cases(path).cases[:count])
+        cases = cast("list[Any]", read_tree(path).data)
+        path.write_text(json.dumps(cases[:count]), encoding="utf-8")  # JSON is YAML
     said = burnish("optimize", str(agent), "--progress", "none")
     assert said.code == 0
     words = "claim    sealed test, looked at once: score 0.000 → "

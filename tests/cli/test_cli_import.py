@@ -41,9 +41,9 @@ def test_what_is_there_is_not_overwritten(burnish: Burnish, log: str) -> None:
     assert Path("mine.jsonl").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_format_that_cannot_hold_where_cases_are_from(burnish: Burnish, log: str) -> None:
-    refused(burnish("data", "import", log, "-o", "cases.csv"), "cannot hold 'source'", "--lossy")
-    assert burnish("data", "import", log, "-o", "cases.csv", "--lossy").code == 0
+def test_cases_are_written_as_json_lines(burnish: Burnish, log: str) -> None:
+    refused(burnish("data", "import", log, "-o", "cases.csv"), "ends in .jsonl")
+    assert not Path("cases.csv").exists()
 
 
 @pytest.mark.parametrize(

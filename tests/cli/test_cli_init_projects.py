@@ -134,8 +134,8 @@ def test_cases_with_any_columns(burnish: Burnish, tmp_path: Path) -> None:
     assert "30 cases from " in said.out
     assert said.out.count('input = "Body" ("The text of message 0"), expected = "Queue" ("0")') == 1
     assert 'name = "Nr" ("0")' in said.out
-    train = (tmp_path / "cases/train.csv").read_text(encoding="utf-8").splitlines()
-    assert train[0] == "name,input,expected,Subject"
+    train = (tmp_path / "cases/train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert list(json.loads(train[0])) == ["name", "input", "expected", "Subject"]
     other = burnish("init", "--yes", *MODEL, "--folder", "other", "--cases", "export.csv",
                     "--input", "Subject")  # fmt: skip
     assert 'input = "Subject" ("Subject 0"), expected = "Queue" ("0")' in other.out

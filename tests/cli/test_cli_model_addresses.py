@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from burnish.testing.delegation_world import FLOW
 from burnish.testing.servers import ScriptedServer
 from tests.cli.console import Burnish
 from tests.cli.served_echo import hosted
+from tests.delegation.delegation_world import FLOW
 from tests.projects.graph import graph_world
 from tests.projects.optimizer_world import optimizer, write_world
 

@@ -7,8 +7,9 @@ import pytest
 
 from burnish.cli.optimization import OptimizeRequest, RunOpening, optimize_project
 from burnish.delegation.policy import PolicyRegistry
-from burnish.testing.delegation_world import FAULT, RULE, SUITE_FLOW, suite_text, suite_world
+from burnish.testing.delegation_world import FAULT, RULE
 from tests.cli.console import Burnish
+from tests.delegation.delegation_world import SUITE_FLOW, suite_text, suite_world
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from burnish.testing.delegation_world import COMPLETE, GOOD, delegation, plan
+from burnish.testing.delegation_world import COMPLETE, delegation, plan
 from burnish.testing.servers import Answer, HttpRequest, ModelReply, ScriptedServer
 from tests.cli.coders import AGENT, write_coders
 from tests.cli.console import Burnish, Said, finish, forked, tree, until
 from tests.cli.served_echo import hosted
+from tests.delegation.delegation_world import GOOD
 from tests.delegation.refine.run_folders import awp_run
 
 pytestmark = pytest.mark.slow

@@ -11,20 +11,10 @@ import sys
 from pathlib import Path
 
 from burnish.delegation.team import load_workflow
-from burnish.testing.delegation_world import (
-    COMPLETE,
-    FLOW,
-    REPORT,
-    DelegationWorld,
-    Response,
-    RoleTurn,
-    delegation,
-    in_order,
-    plan,
-    use,
-)
+from burnish.testing.delegation_world import COMPLETE, Response, RoleTurn, delegation, plan, use
 from burnish.testing.doubles import CallCounter
 from tests.delegation.alone import delegate
+from tests.delegation.delegation_world import FLOW, REPORT, DelegationWorld, in_order
 
 ROUNDS = 2
 

@@ -19,8 +19,10 @@ from burnish.projects.launch import launch_in
 from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import RunRecord
 from burnish.runs.driver import Ending
-from burnish.testing.delegation_world import (
-    FAULT,
+from burnish.testing.delegation_world import FAULT
+from burnish.testing.doubles import CallCounter, story
+from tests.delegation.alone import delegate
+from tests.delegation.delegation_world import (
     GUILTY,
     REFINE_FLOW,
     SUITE_FLOW,
@@ -29,8 +31,6 @@ from burnish.testing.delegation_world import (
     suite_text,
     suite_world,
 )
-from burnish.testing.doubles import CallCounter, story
-from tests.delegation.alone import delegate
 
 TRAINING_AT_ONCE = 6
 """Two delegations at once, or six questions about texts."""

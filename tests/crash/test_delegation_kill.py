@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from burnish.testing.delegation_world import REPORT
 from tests.crash.bills import check_bill
 from tests.crash.chains import ROOT
 from tests.crash.delegation_child import ROUNDS
+from tests.delegation.delegation_world import REPORT
 
 pytestmark = pytest.mark.crash
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.delegation_world import flaws_in
 from tests.cli.console import tree
 from tests.crash.chains import Chain
 from tests.crash.delegation_worlds import sessions_of
+from tests.delegation.delegation_world import flaws_in
 
 pytestmark = pytest.mark.crash
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from burnish.delegation.policy import PolicyRegistry
-from burnish.testing.delegation_world import GUILTY, RULE
+from burnish.testing.delegation_world import RULE
 from tests.crash.chains import Chain
 from tests.crash.delegation_worlds import registry_of
+from tests.delegation.delegation_world import GUILTY
 
 pytestmark = pytest.mark.crash
 

@@ -29,11 +29,11 @@ from burnish.strategies.coordinate.trials import PhaseLimits
 from burnish.strategies.edits.attempts import EditsSettings
 from burnish.strategies.edits.editors import Edit, EditRequest
 from burnish.strategies.reflective.attempts import ReflectiveSettings
-from burnish.testing import CallCounter, reflection_world, toy, tuning_world
+from burnish.testing import CallCounter, toy
 from burnish.testing.doubles import story
 from burnish.testing.toy import Climb, MeasuredCandidate, proposer
 from tests.crash import delegation_worlds
-from tests.strategies import auto_runs, backprop_world, edit_world
+from tests.strategies import auto_runs, backprop_world, edit_world, reflection_world, tuning_world
 
 Told = dict[str, Any]
 Launch = Callable[[Path, CallCounter, argparse.Namespace], Told]

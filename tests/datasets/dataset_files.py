@@ -1,11 +1,13 @@
-"""Files of cases for the tests of datasets: written, read, and read again."""
+"""Files of cases for the tests of datasets: written and read."""
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from burnish.core.cases import Case
 from burnish.core.content import Json
 from burnish.core.errors import ConfigError
 from burnish.datasets.agent_cases import CaseFile
@@ -26,21 +28,18 @@ def problems(path: Path) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def again(file: CaseFile, name: str) -> CaseFile:
-    """The file after it was written and read."""
+def again(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases after they were written and read."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        write_cases(path, file)
-        return read_cases(path)
+        path = Path(folder) / "cases.jsonl"
+        write_cases(path, cases)
+        return read_cases(path).cases
 
 
 def check_evalset(tmp_path: Path, whole: Json, name: str = "some.evalset.json") -> CaseFile:
-    """The EvalSet, after checking that writing gives the very same JSON."""
+    """The EvalSet, after checking that an export holds all of it."""
     file = read_cases(put(tmp_path, name, json.dumps(whole)))
-    copy = tmp_path / f"copy.{name}"
-    write_cases(copy, file)
-    assert json.loads(copy.read_text("utf-8")) == whole
-    assert read_cases(copy) == file
+    assert again(file.cases) == file.cases
     return file
 
 

@@ -15,7 +15,7 @@ from burnish.core.cases import Case
 from burnish.core.errors import ConfigError
 from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.columns import cases_of_rows
-from burnish.datasets.formats import append_cases, convert, read_cases, write_cases
+from burnish.datasets.formats import read_cases
 from tests.datasets.dataset_files import put
 
 Row = dict[str, Any]
@@ -198,22 +198,6 @@ def test_conversations_are_read_as_they_are(tmp_path: Path) -> None:
     row = {"turns": [{"input": "a"}, {"input": "b"}], "Message": "c d"}
     (case,) = read_cases(put(tmp_path, "x.jsonl", json.dumps(row))).cases
     assert [turn.input for turn in case.turns] == ["a", "b"]
-
-
-def test_a_table_is_written_under_the_usual_names(tmp_path: Path) -> None:
-    file = read_cases(written(tmp_path, AWKWARD, "csv"))
-    write_cases(tmp_path / "again.csv", convert(file, "csv")[0])
-    again = read_cases(tmp_path / "again.csv")
-    assert again.cases == file.cases
-    assert (tmp_path / "again.csv").read_text().startswith("name,input,expected,Received,Sender\n")
-
-
-def test_nothing_is_added_to_a_table_with_its_own_names(tmp_path: Path) -> None:
-    path = written(tmp_path, AWKWARD, "csv")
-    before = path.read_bytes()
-    with pytest.raises(ConfigError, match="convert it first: `burnish data convert"):
-        append_cases(path, [Case.single("a", "b")])
-    assert path.read_bytes() == before
 
 
 def test_a_sample_of_each_column_fits_the_screen() -> None:

@@ -29,8 +29,7 @@ WRITTEN = {
 @pytest.mark.parametrize("format", WRITTEN)
 def test_the_name_tells_the_format(tmp_path: Path, format: str) -> None:  # noqa: A002
     name, text = WRITTEN[format]
-    file = read_cases(put(tmp_path, name, text))
-    assert (file.format, file.cases[0].input) == (format, "q")
+    assert read_cases(put(tmp_path, name, text)).cases[0].input == "q"
 
 
 @pytest.mark.parametrize("format", WRITTEN)
@@ -39,31 +38,18 @@ def test_a_format_may_be_named(tmp_path: Path, format: str) -> None:  # noqa: A0
     assert read_cases(path, format=format).cases[0].input == "q"
 
 
-@pytest.mark.parametrize(
-    ("name", "format"), [("a.evalset.json", "evalset"), ("a.json", "json"), ("a.csv", "csv")]
-)
-def test_plain_cases_are_written_as_the_name_says(
-    tmp_path: Path,
-    name: str,
-    format: str,  # noqa: A002
-) -> None:
-    write_cases(tmp_path / name, [Case.single("q", "a", name="n")])
-    file = read_cases(tmp_path / name)
-    assert (file.format, file.cases) == (format, (Case.single("q", "a", name="n"),))
-
-
 def test_a_name_that_stands_for_no_format(tmp_path: Path) -> None:
     assert problems(put(tmp_path, "cases.txt", "q")) == [
         "the name 'cases.txt' does not tell the format of the cases — name a file that ends in"
         " .evalset.json, .test.json, .yaml, .yml, .jsonl, .ndjson, .json, .csv, or a format:"
-        " evalset, promptiter, test_cases, jsonl, json, csv"
+        " evalset, test_cases, jsonl, json, csv"
     ]
 
 
 @pytest.mark.parametrize(
     ("format", "remedy"),
     [("jsonn", "did you mean 'json'?"),
-     ("parquet", "known formats: evalset, promptiter, test_cases, jsonl, json, csv")],
+     ("parquet", "known formats: evalset, test_cases, jsonl, json, csv")],
 )  # fmt: skip
 def test_a_format_that_is_none(tmp_path: Path, format: str, remedy: str) -> None:  # noqa: A002
     with pytest.raises(ConfigError) as caught:

@@ -23,7 +23,7 @@ from tests.datasets.dataset_files import again, problems, put
 def read(tmp_path: Path, *rows: Json) -> tuple[Case, ...]:
     text = "".join(json.dumps(row) + "\n" for row in rows)
     file = read_cases(put(tmp_path, "rows.jsonl", text))
-    assert again(file, "copy.jsonl") == file
+    assert again(file.cases) == file.cases
     return file.cases
 
 
@@ -37,8 +37,6 @@ def test_the_names_people_use(tmp_path: Path, name: str, asked: str, answer: str
     path = put(tmp_path, "rows.jsonl", json.dumps(row) + "\n")
     file = read_cases(path)
     assert file.cases == (Case.single("Where?", "There.", name="a"),)
-    write_cases(path, file)
-    assert json.loads(path.read_text()) == row
 
 
 def test_every_part_of_a_case(tmp_path: Path) -> None:
@@ -102,7 +100,7 @@ def test_other_columns_come_back_as_columns(tmp_path: Path) -> None:
     path = put(tmp_path, "rows.jsonl", json.dumps(row) + "\n")
     file = read_cases(path)
     assert file.cases[0].turns[0].settings == {"topic": "birds", "weight": 0.5, "nothing": None}
-    write_cases(path, file)
+    write_cases(path, file.cases)
     assert json.loads(path.read_text()) == row
 
 
@@ -131,17 +129,9 @@ def test_lines_end_where_lines_end(tmp_path: Path) -> None:
     assert [case.input for case in file.cases] == ["a\u2028b", "c"]
 
 
-@pytest.mark.parametrize(
-    ("content", "whole"),
-    [('[{"prompt": "q"}]', [{"prompt": "q"}]),
-     ('{"test_cases": [{"input": "q"}]}', {"test_cases": [{"input": "q"}]})],
-)  # fmt: skip
-def test_a_json_file_may_be_a_list_of_rows(tmp_path: Path, content: str, whole: Json) -> None:
-    path = put(tmp_path, "rows.json", content)
-    file = read_cases(path)
-    assert (file.format, file.cases) == ("json", (Case.single("q"),))
-    write_cases(path, file)
-    assert json.loads(path.read_text()) == whole
+@pytest.mark.parametrize("content", ['[{"prompt": "q"}]', '{"test_cases": [{"input": "q"}]}'])
+def test_a_json_file_may_be_a_list_of_rows(tmp_path: Path, content: str) -> None:
+    assert read_cases(put(tmp_path, "rows.json", content)).cases == (Case.single("q"),)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 from burnish.delegation.result import DelegationResult
 from burnish.delegation.team import Workflow, load_workflow
-from burnish.testing.delegation_world import FLOW, DelegationWorld
 from tests.delegation.alone import delegate
+from tests.delegation.delegation_world import FLOW, DelegationWorld
 
 TASK = "Write a report about the heat of the day."
 

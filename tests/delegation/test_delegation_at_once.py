@@ -7,16 +7,8 @@ from pathlib import Path
 import pytest
 
 from burnish.delegation.envelope import Envelope, Tally
-from burnish.testing.delegation_world import (
-    COMPLETE,
-    REPORT,
-    DelegationWorld,
-    Response,
-    RoleTurn,
-    delegation,
-    plan,
-    use,
-)
+from burnish.testing.delegation_world import COMPLETE, Response, RoleTurn, delegation, plan, use
+from tests.delegation.delegation_world import REPORT, DelegationWorld
 from tests.delegation.runs import events, read, rows, run, with_loop
 from tests.delegation.test_delegation_resume import Broken, story, told
 

@@ -12,16 +12,14 @@ from burnish.delegation.envelope import Envelope, Tally
 from burnish.delegation.result import WEIGHTS, delegation_loss
 from burnish.testing.delegation_world import (
     COMPLETE,
-    DelegationWorld,
     Response,
     RoleTurn,
     delegation,
-    in_order,
     plan,
     use,
     uses,
-    writer,
 )
+from tests.delegation.delegation_world import DelegationWorld, in_order, writer
 from tests.delegation.runs import events, run, with_loop
 
 

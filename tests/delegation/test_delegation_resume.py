@@ -8,18 +8,8 @@ from typing import Any
 import pytest
 
 from burnish.delegation.result import DelegationResult
-from burnish.testing.delegation_world import (
-    COMPLETE,
-    FLOW,
-    GOOD,
-    REPORT,
-    DelegationWorld,
-    Response,
-    RoleTurn,
-    delegation,
-    plan,
-    use,
-)
+from burnish.testing.delegation_world import COMPLETE, Response, RoleTurn, delegation, plan, use
+from tests.delegation.delegation_world import FLOW, GOOD, REPORT, DelegationWorld
 from tests.delegation.runs import rows, run
 
 pytestmark = pytest.mark.slow

@@ -10,19 +10,14 @@ from burnish.delegation.loop import ORDER
 from burnish.delegation.policy import NAMES, PolicyTexts
 from burnish.journal.outages import Waits
 from burnish.models.errors import ModelUnavailable
-from burnish.testing.delegation_world import (
-    COMPLETE,
+from burnish.testing.delegation_world import COMPLETE, Response, RoleTurn, delegation, plan, use
+from tests.delegation.delegation_world import (
     FLOW,
     GOOD,
     REPORT,
     DelegationWorld,
-    Response,
-    RoleTurn,
-    delegation,
     flawed,
     in_order,
-    plan,
-    use,
     writer,
 )
 from tests.delegation.runs import TASK, events, read, rows, run, with_loop

@@ -12,13 +12,8 @@ from burnish.delegation.envelope import Stopwatch
 from burnish.journal.journal import Journal
 from burnish.journal.once import JournaledEffects
 from burnish.system import ChildProcesses, Redactor
-from burnish.testing.delegation_world import (
-    DelegationWorld,
-    Response,
-    RoleTurn,
-    manager,
-    worker,
-)
+from burnish.testing.delegation_world import Response, RoleTurn
+from tests.delegation.delegation_world import DelegationWorld, manager, worker
 from tests.delegation.runs import TASK, workflow
 
 CALL, WAIT = 10.0, 1000.0

@@ -7,20 +7,8 @@ from pathlib import Path
 import pytest
 
 from burnish.system.sandbox import probe_bubblewrap
-from burnish.testing.delegation_world import (
-    COMPLETE,
-    FLOW,
-    GOOD,
-    REPORT,
-    DelegationWorld,
-    Response,
-    RoleTurn,
-    delegation,
-    flawed,
-    in_order,
-    use,
-    uses,
-)
+from burnish.testing.delegation_world import COMPLETE, Response, RoleTurn, delegation, use, uses
+from tests.delegation.delegation_world import FLOW, GOOD, REPORT, DelegationWorld, flawed, in_order
 from tests.delegation.runs import read, run
 
 pytestmark = pytest.mark.slow

@@ -18,21 +18,16 @@ from burnish.journal.once import DirectEffects, JournaledEffects
 from burnish.models.errors import ModelUnavailable
 from burnish.system import Redactor
 from burnish.system.yaml import parse_tree
-from burnish.testing.delegation_world import (
-    COMPLAINT,
-    FAULT,
+from burnish.testing.delegation_world import COMPLAINT, FAULT, Response, RoleTurn, plan, use
+from burnish.testing.doubles import check_metric, check_target
+from tests.delegation.delegation_world import (
     GUILTY,
     SUITE_FLOW,
     DelegationWorld,
-    Response,
-    RoleTurn,
     in_order,
-    plan,
     suite_world,
     task,
-    use,
 )
-from burnish.testing.doubles import check_metric, check_target
 
 RUBRIC = "critique_rubric"
 

@@ -6,8 +6,9 @@ What its README shows is run with the pages.
 import json
 
 from tests.example_copies import example_files
+from tests.strategies.graph_world import cases, instruction
 
-from burnish.testing.graph_world import NODES, cases, instruction
+from burnish.testing.graph_world import NODES
 
 HOME = "multi_node"
 GUILTY = "rewrite"

@@ -22,7 +22,7 @@ rows = [(f"word {number}", f"WORD {number}") for number in range(50)]
 settings = dict(cases=rows, metric="equality", reflector=rewrite, budget=150)
 from burnish import Case, evaluate, optimize
 from burnish.journal.limits import Budget
-from burnish.testing import reflection_world
+from tests.strategies import reflection_world
 """
 EVALUATE = """\
 cases = [Case.single("no", "NO", name="one"), Case.single("no", "NEIN", name="two")]

@@ -19,8 +19,8 @@ from burnish.journal.limits import Budget
 from burnish.projects import launch_in
 from burnish.runs.directory import RunRecord
 from burnish.runs.spec import TrackingSpec
-from burnish.testing import reflection_world
 from burnish.tracking.trackers import ExportName, export_run, numbers_of, params_of, tracked_id
+from tests.strategies import reflection_world
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 mlflow: Any = import_module("mlflow")

@@ -8,9 +8,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from burnish.testing import delegation_world
-from burnish.testing.delegation_world import REFINE_FLOW
 from tests.cli.test_cli_optimize_prompts import FLAGS
+from tests.delegation import delegation_world
+from tests.delegation.delegation_world import REFINE_FLOW
 from tests.delegation.training.suite_places import Place
 from tests.projects import optimizer_world
 from tests.projects.artifacts import task_world

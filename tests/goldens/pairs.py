@@ -16,9 +16,10 @@ from burnish.models.chat import ChatReply, ChatRequest
 from burnish.models.factory import Models
 from burnish.models.references import ModelRef
 from burnish.testing import PluginProject
-from burnish.testing.delegation_world import FAULT, RULE, Response, RoleTurn, suite_world
+from burnish.testing.delegation_world import FAULT, RULE, Response, RoleTurn
 from burnish.testing.doubles import ScriptedBackend
 from tests.cli.test_cli_optimize_prompts import ReflectingEcho
+from tests.delegation.delegation_world import suite_world
 from tests.delegation.refine import refining_world
 from tests.delegation.training.suite_places import Place
 from tests.projects import optimizer_world

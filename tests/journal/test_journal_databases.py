@@ -12,9 +12,9 @@ from burnish.journal.sqlite_store import NAME as COUNT
 from burnish.journal.sqlite_store import POINTER, point_to
 from burnish.runs.directory import Header, look_into
 from burnish.system.databases import DatabaseUrl
-from burnish.testing.store_contracts import check_journal_store
 from tests.journal.databases import SERVERS, execute, tables_of, tables_on
 from tests.journal.journals import Agent, effects_in, text_call
+from tests.store_contracts import check_journal_store
 
 pytestmark = pytest.mark.slow
 

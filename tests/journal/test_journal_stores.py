@@ -10,7 +10,7 @@ from burnish.journal.database_store import DatabaseJournals, JournalUnreachable
 from burnish.journal.journal import Journal
 from burnish.journal.sqlite_store import POINTER, SqliteStore, point_to, store_at
 from burnish.system.databases import DatabaseUrl
-from burnish.testing.store_contracts import check_journal_store
+from tests.store_contracts import check_journal_store
 
 
 async def test_the_contract_in_files(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from burnish.projects.call_arguments import budget_keys
 from burnish.projects.call_errors import CallWords
 from burnish.system.code_hash import code_hash
 from burnish.targets.callables.texts import unit_score
-from burnish.testing import ScriptedBackend, reflection_world
+from burnish.testing import ScriptedBackend
+from tests.strategies import reflection_world
 
 pytestmark = pytest.mark.slow
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false

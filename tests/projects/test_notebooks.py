@@ -16,7 +16,7 @@ from burnish import Case, Result, evaluate, optimize
 from burnish.core.errors import BurnishError
 from burnish.journal.limits import Budget
 from burnish.system.shutdown import notebook_display
-from burnish.testing import reflection_world
+from tests.strategies import reflection_world
 
 CASES = [Case.single("no", "NO", name="one"), Case.single("no <b>", "NEIN", name="two")]
 

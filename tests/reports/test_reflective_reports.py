@@ -14,9 +14,9 @@ from burnish.reports.rendering import render, trial_page
 from burnish.runs.directory import RunRecord, loss_of, whole_loss
 from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.plugin import ReflectivePlugin
-from burnish.testing.reflection_world import World, setup
 from tests.reports.records import event, recorded
 from tests.strategies.coordinate_runs import driven
+from tests.strategies.reflection_world import World, setup
 
 ROW: dict[str, Json] = {
     "trial": 17,

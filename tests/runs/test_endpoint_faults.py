@@ -41,9 +41,9 @@ from burnish.strategies.reflective.search import Reflective
 from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ScriptedBackend
-from burnish.testing.delegation_world import FLOW
 from burnish.testing.servers import Answer, Drip, Malformed, ScriptedServer, Slow, Status
 from tests.delegation.alone import delegate
+from tests.delegation.delegation_world import FLOW
 from tests.strategies import backprop_world, edit_world
 from tests.strategies.reflective_runs import Talk, says
 from tests.strategies.reflective_runs import scripted as reflective

@@ -130,7 +130,6 @@ def spelled(row: dict[str, Any]) -> dict[str, Any]:
         "a.yaml": rows,
         "a.yml": {"test_cases": rows},
         "b.yaml": f"- {json.dumps(first)}\n- {{<<: {json.dumps(row)}, input: second}}\n",
-        "talk.jsonl": f"{json.dumps(first)}\n{json.dumps(talk)}\n",
         "talk.yaml": [first, talk],
     }
 
@@ -162,18 +161,13 @@ async def test_an_evalset_and_csv_are_held_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(tmp_path, monkeypatch) as it:
-        uri = {"fileData": {"fileUri": f"{it.listener.address}/x", "mimeType": "text/plain"}}
-        talk = [{"userContent": {"role": "user", "parts": [{"text": "a"}, uri]}}]
-        whole = {"evalSetId": "s", "evalCases": [{"evalId": "1", "conversation": talk}]}
         snake = {"eval_set_id": "s", "eval_cases": [{"eval_id": "1", **it.attacks["grader"][0]}]}
         table = f"input,path,grader\na,{tmp_path / 'outside.txt'},canary_grader:grade\n"
         tried = {
-            "a.evalset.json": (whole, "cases[0].conversation[0].userContent.parts[1].fileData"),
-            "a.json": (whole, "cases[0].conversation[0].userContent.parts[1].fileData"),
-            "b.evalset.json": (snake, "cases[0].evaluations[0].grader"),
+            "b.evalset.json": (snake, "b.evalset.json:1 eval_cases[0].evaluations"),
             "a.csv": (table, "cases[0].path"),
             "a.yaml": (f"test_cases_file: {tmp_path / 'own.yaml'}\n", "test_cases_file"),
-            "b.yaml": ((tmp_path / "agent.yaml").read_text(), "model"),
+            "b.yaml": ((tmp_path / "agent.yaml").read_text(), "test_cases_file"),
         }
         for name, (content, place) in tried.items():
             answer = await it.put(name, content)

@@ -21,7 +21,7 @@ from burnish.server.stores import (
     print_schema,
 )
 from burnish.server.stores.records import pack, unpack
-from burnish.testing.store_contracts import check_run_store
+from tests.store_contracts import check_run_store
 
 
 async def test_the_contract_in_memory() -> None:

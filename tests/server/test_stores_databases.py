@@ -13,8 +13,8 @@ from burnish.journal.journal import Journal
 from burnish.server.stores import RunStatus, StoreTrouble, journals_in, open_store, print_schema
 from burnish.server.stores.database import DatabaseRunStore
 from burnish.system.databases import DatabaseUrl
-from burnish.testing.store_contracts import check_run_store
 from tests.journal.databases import SERVERS, execute, tables_of, tables_on
+from tests.store_contracts import check_run_store
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,10 @@ from burnish.strategies.reflective.reflection import (
     ReflectRequest,
 )
 from burnish.strategies.reflective.search import Reflective
-from burnish.testing import CallCounter, ScriptedRole, tuning_world
+from burnish.testing import CallCounter, ScriptedRole
 from burnish.testing.doubles import luck
-from burnish.testing.tuning_world import RULES, TEXT, TuningWorld
+from tests.strategies import tuning_world
+from tests.strategies.tuning_world import RULES, TEXT, TuningWorld
 
 WORLD = TuningWorld(train=12, holdout=12)
 Rewrite: TypeAlias = Callable[[ReflectRequest, int], Reflection]

@@ -24,10 +24,10 @@ from burnish.strategies.auto.search import (
     ProposerTry,
 )
 from burnish.strategies.backprop.strategy import Backprop, BackpropProposer
-from burnish.testing import ScriptedTarget, check_strategy, reflection_world
-from burnish.testing.tuning_world import DEMOS, TEMPERATURE, TEXT, TOP_K, rules_in
-from tests.strategies import auto_runs, backprop_world, reflective_runs
+from burnish.testing import ScriptedTarget, check_strategy
+from tests.strategies import auto_runs, backprop_world, reflection_world, reflective_runs
 from tests.strategies.coordinate_runs import Driven, driven
+from tests.strategies.tuning_world import DEMOS, TEMPERATURE, TEXT, TOP_K, rules_in
 
 # -- The bandit -----------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from burnish.targets.agent.files import load_agent
 from burnish.targets.agent.target import AgentTarget
 from burnish.testing import ExpectedText
 from burnish.testing.doubles import ScriptedBackend, story
-from burnish.testing.tuning_world import TuningWorld, applier, critic
 from tests.strategies.coordinate_runs import Driven, driven
+from tests.strategies.tuning_world import TuningWorld, applier, critic
 from tests.targets.agent_world import uses
 
 pytestmark = pytest.mark.slow

@@ -17,10 +17,11 @@ from burnish.runs.events import Event, Tick
 from burnish.runs.setup import Setup, start
 from burnish.strategies.coordinate.search import Coordinate
 from burnish.strategies.coordinate.trials import CoordinateSettings, PhaseLimits
-from burnish.testing import check_strategy, tuning_world
+from burnish.testing import check_strategy
 from burnish.testing.doubles import story
-from burnish.testing.tuning_world import TuningWorld
+from tests.strategies import tuning_world
 from tests.strategies.coordinate_runs import ONE, Driven, always, driven, scripted, with_settings
+from tests.strategies.tuning_world import TuningWorld
 
 pytestmark = pytest.mark.slow
 

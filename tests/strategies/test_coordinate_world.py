@@ -7,9 +7,9 @@ import pytest
 
 from burnish.core.surfaces import Value
 from burnish.strategies.coordinate.trials import CritiqueRequest, PhaseLimits
-from burnish.testing import tuning_world
-from burnish.testing.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, TuningWorld
+from tests.strategies import tuning_world
 from tests.strategies.coordinate_runs import Driven, driven
+from tests.strategies.tuning_world import DEMOS, RULES, TEMPERATURE, TEXT, TOP_K, TuningWorld
 
 pytestmark = pytest.mark.slow
 

@@ -20,10 +20,11 @@ from burnish.runs.stoppers import STOP_FILE
 from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import ROLE, Reflection, ReflectRequest
 from burnish.strategies.reflective.search import Reflective
-from burnish.testing import CallCounter, ScriptedRole, ScriptedTarget, tuning_world
+from burnish.testing import CallCounter, ScriptedRole, ScriptedTarget
 from burnish.testing.doubles import story
-from burnish.testing.reflection_world import World, setup
+from tests.strategies import tuning_world
 from tests.strategies.coordinate_runs import Driven, driven
+from tests.strategies.reflection_world import World, setup
 from tests.strategies.reflective_runs import CLASSIC, Agent
 
 pytestmark = pytest.mark.slow

@@ -22,8 +22,8 @@ from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.reflection import ROLE, ReflectRequest, reflector
 from burnish.strategies.reflective.search import IDLE_ROUNDS
 from burnish.testing import CallCounter
-from burnish.testing.reflection_world import World, setup
 from tests.strategies.coordinate_runs import driven
+from tests.strategies.reflection_world import World, setup
 from tests.strategies.reflective_runs import CLASSIC, START, Rewrite, Talk, says, scripted
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,8 @@ from burnish.strategies.reflective.attempts import (
     ReflectiveSettings,
 )
 from burnish.testing import CallCounter, check_strategy
-from burnish.testing.reflection_world import (
+from tests.strategies.coordinate_runs import Driven, driven
+from tests.strategies.reflection_world import (
     CONFLICT,
     ONE_RULE_A_FIELD,
     World,
@@ -27,7 +28,6 @@ from burnish.testing.reflection_world import (
     setup,
     true_score,
 )
-from tests.strategies.coordinate_runs import Driven, driven
 from tests.strategies.reflective_runs import CLASSIC, Talk, says, scripted
 
 pytestmark = pytest.mark.slow

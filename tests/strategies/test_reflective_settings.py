@@ -18,8 +18,8 @@ from burnish.strategies.reflective.plugin import ReflectivePlugin
 from burnish.strategies.reflective.search import Reflective
 from burnish.strategies.trail import deciding_cases, nearly_over
 from burnish.testing import ScriptedTarget
-from burnish.testing.reflection_world import World, dataset, reflector
 from tests.strategies.coordinate_runs import always
+from tests.strategies.reflection_world import World, dataset, reflector
 
 STRATEGY = Reflective(reflector=reflector(World()))
 CLASSIC = ReflectiveSettings(parent_selection="pareto", racing=False)

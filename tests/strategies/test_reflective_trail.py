@@ -17,8 +17,8 @@ from burnish.runs.setup import Setup
 from burnish.strategies.reflective.attempts import ReflectiveSettings
 from burnish.strategies.reflective.plugin import plan_lines, report
 from burnish.strategies.reflective.search import Reflective
-from burnish.testing.reflection_world import World, setup
 from tests.strategies.coordinate_runs import Driven, driven
+from tests.strategies.reflection_world import World, setup
 from tests.strategies.reflective_runs import START, Talk, scripted
 
 pytestmark = pytest.mark.slow

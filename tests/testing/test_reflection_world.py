@@ -11,7 +11,7 @@ from burnish.core.evaluations import Score
 from burnish.core.surfaces import Candidate
 from burnish.journal.once import DirectEffects
 from burnish.strategies.reflective.reflection import Reflection, ReflectRequest
-from burnish.testing.reflection_world import (
+from tests.strategies.reflection_world import (
     CONFLICT,
     ONE_RULE_A_FIELD,
     Complete,

@@ -7,7 +7,7 @@ import pytest
 from burnish.journal.limits import Budget
 from burnish.runs.driver import drive
 from burnish.runs.setup import start
-from burnish.testing.reflection_world import World, best_score, setup, true_score
+from tests.strategies.reflection_world import World, best_score, setup, true_score
 
 pytestmark = pytest.mark.slow
 

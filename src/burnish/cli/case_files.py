@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -17,7 +17,7 @@ from burnish.core.formatting import counted
 from burnish.datasets.agent_cases import CaseFile
 from burnish.datasets.checks import Findings, SplitFacts, check
 from burnish.datasets.columns import columns_words
-from burnish.datasets.formats import convert, format_of, label_notes, read_cases, write_cases
+from burnish.datasets.formats import read_cases, write_cases
 from burnish.datasets.splits import split
 from burnish.datasets.trace_exports import TraceLog, read_traces
 from burnish.datasets.traces import (
@@ -91,40 +91,13 @@ def _row(facts: SplitFacts) -> Iterator[str]:
 
 
 def convert_cases(
-    source: Path,
-    target: Path,
-    *,
-    read_as: str | None,
-    write_as: str | None,
-    columns: Mapping[str, str],
-    lossy: bool,
-    force: bool,
+    source: Path, target: Path, *, read_as: str | None, columns: Mapping[str, str], force: bool
 ) -> None:
-    """Read, convert and write cases; stop before anything is lost unless allowed."""
+    """Read cases in any format, and write them as JSON lines."""
     file = _read(source, columns, read_as)
-    format_name = write_as or format_of(target)
-    _write_converted(target, file, format_name, lossy=lossy, force=force)
-    for note in label_notes(file, format_name):
-        typer.echo(f"dropped  {note}", err=True)
-    typer.echo(
-        f"wrote    {target}: {counted(len(file.cases), 'case')}, {file.format} to {format_name}"
-    )
-
-
-def _write_converted(
-    target: Path, file: CaseFile, format_name: str, *, lossy: bool, force: bool
-) -> None:
-    """Write cases in a format; stop before anything is lost unless allowed, and say what is."""
-    converted, losses = convert(file, format_name)
-    if losses and not lossy:
-        raise ConfigError(
-            [Problem(where=format_name, message=loss) for loss in losses],
-            remedy="use --lossy to write the rest; JSONL can hold everything",
-        )
     _refuse_overwriting([target], force=force)
-    write_cases(target, converted, format=format_name)
-    for loss in losses:
-        typer.echo(f"lost     {loss}", err=True)
+    write_cases(target, file.cases)
+    typer.echo(f"wrote    {target}: {counted(len(file.cases), 'case')}")
 
 
 def split_cases(
@@ -138,20 +111,16 @@ def split_cases(
     force: bool,
 ) -> None:
     """Split a file into three beside it."""
-    file = _read(source, columns)
     by_split = dict(zip(Split, shares, strict=True))
-    result = split(file.cases, seed=seed, shares=by_split, near=near)
-    folder, endings = out or source.parent, (".evalset.json", ".test.json")
-    ending = next((each for each in endings if source.name.endswith(each)), source.suffix)
-    stem = source.name.removesuffix(ending)
+    result = split(_read(source, columns).cases, seed=seed, shares=by_split, near=near)
+    folder, stem = out or source.parent, source.name.partition(".")[0]
     parts = [part for part in Split if result.dataset.cases(part)]
-    files = {part: folder / f"{stem}-{part.value}{ending}" for part in parts}
+    files = {part: folder / f"{stem}-{part.value}.jsonl" for part in parts}
     _refuse_overwriting(files.values(), force=force)
     folder.mkdir(parents=True, exist_ok=True)
     for each, path in files.items():
         cases = result.dataset.cases(each)
-        name = f"{file.eval_set_id}-{each}" if file.eval_set_id else ""
-        write_cases(path, replace(file, eval_set_id=name, cases=cases), format=file.format)
+        write_cases(path, cases)
         typer.echo(f"{each.value:8} {counted(len(cases), 'case'):10} {path}")
     for note in result.notes:
         typer.echo(f"note     {note}")
@@ -182,7 +151,6 @@ class TraceImport:
     join: bool = False
     patterns: tuple[str, ...] = ()
     personal: tuple[str, ...] = PERSONAL
-    lossy: bool = False
     force: bool = False
 
     def run(self) -> None:
@@ -190,7 +158,6 @@ class TraceImport:
         use = _reply_use(self.reply)
         redactor = data_redactor(self.patterns, self.personal)
         condition = where(self.conditions)
-        format_name = format_of(self.target)
         log = read_traces(self.source, format=self.read_as, fields=self.fields)
         matching = tuple(trace for trace in log.traces if condition(trace))
         self._refuse_nothing(log, matching)
@@ -198,8 +165,8 @@ class TraceImport:
         once = distinct(cases)
         chosen = self._sampled(once.cases, matching)
         clean = tuple(_clean(case, redactor) for case in chosen)
-        file = CaseFile(cases=clean, format="jsonl")
-        _write_converted(self.target, file, format_name, lossy=self.lossy, force=self.force)
+        _refuse_overwriting([self.target], force=self.force)
+        write_cases(self.target, clean)
         self._say(log, matching, once.repeated, len(once.cases), redactor)
         typer.echo(f"wrote    {self.target}: {counted(len(clean), 'case')}")
         typer.echo(f"next     {this_program()} data check {in_shell(self.target)}")

@@ -33,7 +33,7 @@ def import_traces(
     ],
     *,
     target: Annotated[
-        Path, _writing("-o", "--out", metavar="FILE", help="Its name determines the format.")
+        Path, _writing("-o", "--out", metavar="FILE", help="A file that ends in .jsonl.")
     ],
     read_as: options.TraceFormat = None,
     fields: options.TraceFields = None,
@@ -64,9 +64,6 @@ def import_traces(
     ] = "keep",
     redact: options.RedactPatterns = None,
     keep: options.KeepPersonal = None,
-    lossy: Annotated[
-        bool, _writing("--lossy", help="Continue even if the format cannot hold everything.")
-    ] = False,
     force: _Force = False,
 ) -> None:
     """Make cases from traces: OpenTelemetry, Langfuse, LangSmith, plain logs.
@@ -88,7 +85,6 @@ def import_traces(
         join=join_sessions,
         patterns=tuple(redact or ()),
         personal=kinds_kept(keep or ()),
-        lossy=lossy,
         force=force,
     ).run()
 
@@ -96,7 +92,7 @@ def import_traces(
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(metavar="FROM", help="A file of cases.")],
-    target: Annotated[Path, typer.Argument(metavar="TO", help="Its name determines the format.")],
+    target: Annotated[Path, typer.Argument(metavar="TO", help="A file that ends in .jsonl.")],
     *,
     read_as: Annotated[
         str | None,
@@ -104,31 +100,15 @@ def convert(
             "--from", metavar="FORMAT", help="Needed if the name does not tell the format."
         ),
     ] = None,
-    write_as: Annotated[
-        str | None,
-        typer.Option("--to", metavar="FORMAT", help="Needed if the name does not tell the format."),
-    ] = None,
     input_column: _Input = "",
     expected_column: _Expected = "",
-    lossy: Annotated[
-        bool,
-        typer.Option("--lossy", help="Continue even if the new format cannot hold everything."),
-    ] = False,
     force: _Force = False,
 ) -> None:
-    """Write cases in another format. Stops if the format cannot hold everything."""
+    """Write cases of any format as JSON lines, which hold everything."""
     from burnish.cli.case_files import convert_cases
 
     columns = {"input": input_column, "expected": expected_column}
-    convert_cases(
-        source,
-        target,
-        read_as=read_as,
-        write_as=write_as,
-        columns=columns,
-        lossy=lossy,
-        force=force,
-    )
+    convert_cases(source, target, read_as=read_as, columns=columns, force=force)
 
 
 @app.command()

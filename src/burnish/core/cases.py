@@ -343,9 +343,7 @@ class Case:
             # None hashes like the empty list that it was in old journals; an empty list differs.
             for name in ("expected_tools", "expected_calls"):
                 turn[name] = turn[name] or ([] if turn[name] is None else "none")
-        extras = {key: value for key, value in self.extras.items() if key != AS_WRITTEN}
-        seen = {key: value for key, value in data.items() if key not in ("name", "labels")}
-        return short_id({**seen, "extras": extras})
+        return short_id({k: value for k, value in data.items() if k not in ("name", "labels")})
 
     @cached_property
     def question_id(self) -> str:
@@ -373,8 +371,6 @@ class Case:
 
 AS_JSON = "as_json"
 """The extra of a turn with those of `input` and `expected` that were no text: theirs is JSON."""
-AS_WRITTEN = "as_written"
-"""The extra with the original spelling of a case; it adds nothing to the case itself."""
 
 
 def squeeze(text: str) -> str:

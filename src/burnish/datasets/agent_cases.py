@@ -1,11 +1,9 @@
 """Test cases of agents in YAML, and what files of cases share: shapes, names and complaints."""
 
-import io
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,15 +16,12 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from ruamel.yaml import YAML
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from burnish.core.cases import Attachment, Case, ExpectedTool, Rubric, Turn
 from burnish.core.content import DEEPEST, TOO_DEEP, Json, canonical, is_deeper
 from burnish.core.errors import (
     MOST_PROBLEMS,
     ConfigError,
-    FileTrouble,
     MoreProblems,
     NotJournalable,
     Problem,
@@ -37,16 +32,6 @@ from burnish.system.user_code import BadPattern, require_pattern
 from burnish.system.yaml import FLATTER, TreePath, YamlTree, read_tree
 
 # -- What YAML files and rows of cases have in common ----------------------------------------------
-
-
-COLUMNS = "columns"
-"""The extra with the columns of a file, in order."""
-NAMES = "names"
-"""The extra with the column names that all rows use for their parts."""
-SPELLING = "spelling"
-"""The extra that says whether a set is in snake_case or camelCase."""
-WRAPPED = "wrapped"
-"""The extra of a file whose list is under `test_cases`."""
 
 
 _WIDTH, _SAMPLE = 76, 24
@@ -103,18 +88,10 @@ class CaseColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseFile:
-    """The contents of a file of cases: enough to write it again."""
+    """The cases of a file, and what else is known of it."""
 
     cases: tuple[Case, ...]
-    format: str
-    """test_cases, evalset, promptiter, json, jsonl or csv."""
     eval_set_id: str = ""
-    app_name: str | None = None
-    name: str | None = None
-    description: str | None = None
-    creation_timestamp: int | float | None = None
-    extras: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """The structure of the file, such as columns, spelling and wrapping."""
     columns: CaseColumns | None = field(default=None, compare=False)
     """What was taken for the question, the answer and the name, where the file is a table."""
 
@@ -267,20 +244,6 @@ def tools_written(tools: Sequence[ExpectedTool] | None) -> list[Json] | None:
     ]
 
 
-def _files_written(files: Sequence[Attachment]) -> list[Json]:
-    """Attachments for a file."""
-    return [
-        {
-            "type": file.kind,
-            **present(path=file.path or None, url=file.url or None),
-            **present(data=file.data or None, name=file.name or None),
-            **present(description=file.description or None),
-            **file.options,
-        }
-        for file in files
-    ]
-
-
 def rubrics_written(rubrics: Sequence[Rubric]) -> list[Json]:
     """Rubrics for a file, without empty fields."""
     return [
@@ -400,10 +363,6 @@ def mapped(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-AS_TURNS = "turns"
-"""The extra of a case with one turn that is written under `turns`."""
-
-
 class TurnShape(CaseFileShape):
     """One turn of a conversation."""
 
@@ -433,12 +392,11 @@ class CaseShape(CaseFileShape):
 
 def _case_of(raw: Json, complaints: Complaints, at: TreePath = ()) -> Case | None:
     """One test case; None if it has problems, which are noted."""
-    many = _about_turns(raw, complaints, at)
+    _about_turns(raw, complaints, at)
     shape = complaints.shaped(raw, CaseShape, at=at)
     if shape is None:
         return None
     complaints.named(shape.name or "", at=at)
-    alone: dict[str, Json] = {AS_TURNS: True} if many and len(shape.turns or ()) == 1 else {}
     whole = _turn(shape)
     turns = tuple(map(_turn, shape.turns)) if shape.turns else (replace(whole, extras={}),)
     return Case(
@@ -446,24 +404,23 @@ def _case_of(raw: Json, complaints: Complaints, at: TreePath = ()) -> Case | Non
         turns=turns,
         labels=tuple(shape.labels or ()),
         rubrics=rubrics(shape.rubrics),
-        extras={**whole.extras, **alone},
+        extras=whole.extras,
     )
 
 
-def _about_turns(raw: Json, complaints: Complaints, at: TreePath) -> bool:
-    """Whether a case has `turns`; having both kinds of input, or neither, is a problem."""
+def _about_turns(raw: Json, complaints: Complaints, at: TreePath) -> None:
+    """Having both an `input` and `turns`, or neither, is a problem."""
     case = mapped(raw)
     if "turns" not in case:
         if case.get("input") is None and isinstance(raw, dict):
             complaints.add("there is neither 'input' nor 'turns'", at=at, remedy="add one")
-        return False
+        return
     for key in ("input", "ground_truth", "expected_tools", "files", "retrieval_context"):
         if key in case:
             message = f"{key!r} cannot be used with 'turns'"
             complaints.add(message, at=(*at, key), remedy="move it into a turn")
     if case["turns"] is None:
         complaints.add("expected a list, found nothing", at=(*at, "turns"))
-    return True
 
 
 def _turn(shape: TurnShape | CaseShape) -> Turn:
@@ -478,7 +435,7 @@ def _turn(shape: TurnShape | CaseShape) -> Turn:
     )
 
 
-CASES, _CASES_FILE = "test_cases", "test_cases_file"
+CASES, CASES_FILE = "test_cases", "test_cases_file"
 
 
 def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseFile:
@@ -491,7 +448,7 @@ def read_test_cases(path: Path, read_named: Callable[[Path], CaseFile]) -> CaseF
 
 def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile:
     """The cases of a parsed file."""
-    if isinstance(tree.data, dict) and _CASES_FILE in tree.data:
+    if isinstance(tree.data, dict) and CASES_FILE in tree.data:
         named = _path_named_in(tree)
         if named.suffix.lower() not in (".yaml", ".yml", ".json"):
             return read_named(named)
@@ -499,11 +456,11 @@ def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile
         keys = mapped(held.data).keys()
         # JSON may hold an EvalSet as well.
         maybe_set = named.suffix.lower() == ".json" and isinstance(held.data, dict)
-        if maybe_set and keys.isdisjoint((CASES, _CASES_FILE)):
+        if maybe_set and keys.isdisjoint((CASES, CASES_FILE)):
             return read_named(named)
-        if _CASES_FILE in keys:
+        if CASES_FILE in keys:
             message = f"{held.path.name} names another file of cases"
-            where = f"{tree.path.name} {_CASES_FILE}"
+            where = f"{tree.path.name} {CASES_FILE}"
             remedy = "name the file with the cases"
             raise ConfigError([Problem(message=message, where=where, remedy=remedy)])
         tree = held
@@ -514,8 +471,7 @@ def cases_in(tree: YamlTree, read_named: Callable[[Path], CaseFile]) -> CaseFile
         message = f"expected at most 1000 cases, found {len(entries)}"
         complaints.add(message, at=at, remedy="split the file, or use JSONL")
     complaints.settle()
-    extras: dict[str, Json] = {WRAPPED: True} if at else {}
-    return CaseFile(cases=tuple(case for case in cases if case), format="test_cases", extras=extras)
+    return CaseFile(cases=tuple(case for case in cases if case))
 
 
 def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
@@ -537,103 +493,11 @@ def _list_in(data: Json, complaints: Complaints) -> tuple[list[Json], TreePath]:
 def _path_named_in(tree: YamlTree) -> Path:
     data = mapped(tree.data)
     complaints = Complaints.about(tree)
-    named = data[_CASES_FILE]
+    named = data[CASES_FILE]
     if CASES in data:
-        message = f"{CASES!r} and {_CASES_FILE!r} are both given"
-        complaints.add(message, at=(_CASES_FILE,), remedy="keep one of them")
+        message = f"{CASES!r} and {CASES_FILE!r} are both given"
+        complaints.add(message, at=(CASES_FILE,), remedy="keep one of them")
     if not isinstance(named, str):
-        complaints.add(f"expected a path, found {shown(named)}", at=(_CASES_FILE,))
+        complaints.add(f"expected a path, found {shown(named)}", at=(CASES_FILE,))
     complaints.settle()
     return tree.path.parent / str(named)
-
-
-_LOOKS_LIKE_A_VALUE = re.compile(r"(?i)[-+.]?\d.*|y|n|yes|no|on|off|true|false|null|~|\.(inf|nan)")
-"""Texts that some YAML readers take for a number, a date or a boolean."""
-_ODD = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""Characters that a block scalar does not preserve."""
-
-
-def _agent_case_written(case: Case) -> dict[str, Json]:
-    first = case.turns[0]
-    alone = len(case.turns) == 1 and not first.settings and "evaluations" not in first.extras
-    turns: list[Json] = [_turn_written(turn) for turn in case.turns]
-    body = _turn_written(first) if alone and AS_TURNS not in case.extras else {"turns": turns}
-    return {
-        **present(name=case.name or None),
-        **body,
-        **_evaluations(case.extras),
-        **present(labels=[*case.labels], rubrics=rubrics_written(case.rubrics)),
-    }
-
-
-def write_test_cases(file: CaseFile) -> str:
-    """The file as YAML text."""
-    cases = [_readable(_agent_case_written(case)) for case in file.cases]
-    yaml = cast("Any", YAML(typ="rt"))
-    yaml.width = 2**20
-    yaml.allow_unicode = True
-    stream = io.StringIO()
-    yaml.dump({CASES: cases} if file.extras.get(WRAPPED) else cases, stream)
-    return stream.getvalue()
-
-
-def agent_cases_again(file: CaseFile) -> tuple[Case, ...]:
-    """The cases after writing and reading them as test cases."""
-    complaints = Complaints(source="written as a test case")
-    cases = [_case_of(_agent_case_written(case), complaints, (case.id,)) for case in file.cases]
-    complaints.settle()
-    return tuple(case for case in cases if case)
-
-
-def refuse_agent_file(path: Path) -> None:
-    """Refuse to overwrite an agent's own file with cases."""
-    try:
-        held = mapped(read_tree(path).data if path.is_file() else None)
-    except (ConfigError, FileTrouble):
-        return
-    if set(held) - {CASES} and (CASES in held or _CASES_FILE in held or "instructions" in held):
-        message = "this is an agent's file: writing cases here would drop the rest of it"
-        remedy = f"write to another file, and name it in this one as {_CASES_FILE!r}"
-        raise ConfigError([Problem(message=message, where=path.name, remedy=remedy)])
-
-
-def _turn_written(turn: Turn) -> dict[str, Json]:
-    return {
-        "input": turn.input,
-        **({} if turn.expected is None else {"ground_truth": turn.expected}),
-        **present_lists(expected_tools=tools_written(turn.expected_tools)),
-        **present(
-            files=_files_written(turn.attachments),
-            retrieval_context=[*turn.context],
-            turn_config=dict(turn.settings),
-        ),
-        **_evaluations(turn.extras),
-    }
-
-
-def _evaluations(extras: Mapping[str, Json]) -> dict[str, Json]:
-    """The list of metrics; an empty one means that nothing is measured, so it stays."""
-    return {key: value for key, value in extras.items() if key == "evaluations"}
-
-
-def _readable(value: Json) -> object:
-    """The value with texts marked as blocks or quoted where needed."""
-    if isinstance(value, Mapping):
-        return {_quoted(key): _readable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_readable(item) for item in value]
-    if isinstance(value, str) and "\n" in value and _is_plain(value):
-        return LiteralScalarString(value)
-    return _quoted(value) if isinstance(value, str) else value
-
-
-def _quoted(text: str) -> str:
-    doubtful = "\n" in text or _ODD.search(text) or _LOOKS_LIKE_A_VALUE.fullmatch(text)
-    return DoubleQuotedScalarString(text) if doubtful else text
-
-
-def _is_plain(text: str) -> bool:
-    """Whether a block scalar preserves this text."""
-    lines = text.removesuffix("\n").split("\n")
-    firm = all(line == line.rstrip() for line in lines) and lines[0] == lines[0].lstrip()
-    return firm and bool(lines[0]) and bool(lines[-1]) and not _ODD.search(text)

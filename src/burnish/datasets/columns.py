@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from functools import cached_property
@@ -28,9 +28,6 @@ from burnish.core.formatting import listed as joined_names
 from burnish.core.formatting import shorten
 from burnish.datasets.agent_cases import (
     CASES,
-    COLUMNS,
-    NAMES,
-    WRAPPED,
     CaseColumns,
     CaseFile,
     Complaints,
@@ -43,10 +40,8 @@ from burnish.datasets.rows import (
     case_of_cells,
     case_of_row,
     header_and_records,
-    layout_of,
     name_in,
     names_in,
-    names_used,
     raw_objects,
 )
 from burnish.metrics.text_matching import spelled
@@ -433,13 +428,7 @@ def read_csv(path: Path, input: str = "", expected: str = "") -> CaseFile:  # no
         parts = {c: part for c, part in parts.items() if part not in _PARTS} | columns.parts
     cases = [case_of_cells(each, header, parts, complaints, line) for line, each in lines]
     complaints.settle()
-    as_written = columns is None or columns.usual
-    return CaseFile(
-        cases=tuple(case for case in cases if case),
-        format="csv",
-        extras={COLUMNS: [*header]} if as_written else {},
-        columns=columns,
-    )
+    return CaseFile(cases=tuple(case for case in cases if case), columns=columns)
 
 
 def _check_header(header: Sequence[str], complaints: Complaints) -> None:
@@ -458,7 +447,7 @@ def read_jsonl(path: Path, input: str = "", expected: str = "") -> CaseFile:  # 
     if not lines and not complaints.problems:
         complaints.add("the file is empty", remedy="write one JSON object per line")
     rows = [_Row(values=row, line=line) for line, row in lines]
-    return _read_rows(rows, complaints, "jsonl", input, expected)
+    return _read_rows(rows, complaints, input, expected)
 
 
 def _line(problem: Problem) -> float:
@@ -478,8 +467,7 @@ def read_rows(tree: YamlTree, input: str = "", expected: str = "") -> CaseFile: 
         complaints.add(message, at=at, remedy=remedy)
     complaints.is_json(tree.data)
     rows = [_Row(values=row, at=(*at, index)) for index, row in enumerate(listed(held))]
-    file = _read_rows(rows, complaints, "json", input, expected)
-    return replace(file, extras={**file.extras, **({WRAPPED: True} if wrapped else {})})
+    return _read_rows(rows, complaints, input, expected)
 
 
 def cases_of_rows(
@@ -505,7 +493,7 @@ def cases_of_rows(
         for number, each in enumerate(_rows_of(rows, source))
     ]
     held = [row for row in held if not isinstance(row.values, dict) or row.is_json(complaints)]
-    return _read_rows(held, complaints, "jsonl", input, expected)
+    return _read_rows(held, complaints, input, expected)
 
 
 def _rows_of(given: Iterable[object], source: str) -> Iterable[object]:
@@ -632,7 +620,6 @@ class _Row:
 def _read_rows(
     rows: Sequence[_Row],
     complaints: Complaints,
-    format: str,  # noqa: A002
     input: str,  # noqa: A002
     expected: str,
 ) -> CaseFile:
@@ -645,14 +632,7 @@ def _read_rows(
     if any(row.line for row in rows):
         complaints.problems.sort(key=_line)  # lines that are no JSON were found first
     complaints.settle()
-    as_written = columns is None or columns.usual
-    layouts = dict.fromkeys(map(layout_of, tables)) if as_written else ()
-    return CaseFile(
-        cases=tuple(case for case in cases if case),
-        format=format,
-        extras={NAMES: names_used(layouts)} if as_written else {},
-        columns=columns,
-    )
+    return CaseFile(cases=tuple(case for case in cases if case), columns=columns)
 
 
 def is_table(rows: Sequence[Mapping[str, Json]]) -> bool:

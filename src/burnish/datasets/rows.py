@@ -5,7 +5,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -18,10 +18,7 @@ from burnish.core.cases import Attachment, Case, Message, Outcome, Scenario, Too
 from burnish.core.content import Json, codec
 from burnish.core.errors import ConfigError
 from burnish.datasets.agent_cases import (
-    COLUMNS,
     FILE_OPTIONS,
-    NAMES,
-    CaseFile,
     CaseFileShape,
     Complaints,
     Rubrics,
@@ -190,20 +187,6 @@ def _plainly_named(row: Mapping[str, Json], parts: frozenset[str] = _PARTS) -> d
     return {name: value for name, value in named if value is not None or name not in parts}
 
 
-def names_used(layouts: Iterable[tuple[str, ...]]) -> dict[str, Json]:
-    """The other names for parts that all rows agree on, given the layouts of the rows."""
-    used: dict[str, set[str]] = {}
-    for layout in layouts:
-        for alias, name in _first_names(layout, _PARTS).items():
-            used.setdefault(name, set()).add(alias)
-    return {name: alias for name, (alias, *others) in used.items() if not others and alias != name}
-
-
-def layout_of(row: Mapping[str, Json]) -> tuple[str, ...]:
-    """The non-empty columns of a row."""
-    return tuple(key for key, value in row.items() if value not in (None, "", [], {}))
-
-
 @lru_cache(maxsize=1024)
 def _first_names(keys: tuple[str, ...], parts: frozenset[str]) -> Mapping[str, str]:
     """The parts by the names that they have among these keys."""
@@ -333,18 +316,12 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise file_trouble("read", path, error) from error
 
 
-def write_jsonl(file: CaseFile) -> str:
-    """The file as lines of JSON."""
-    rows = (row_written(case, mapped(file.extras.get(NAMES))) for case in file.cases)
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
-    """One case as a row, with the names that its file uses."""
+def row_written(case: Case) -> dict[str, Json]:
+    """One case as a row."""
     first = case.turns[0]
     turns: list[Json] = [_turn_written(turn) for turn in case.turns]
     alone = len(case.turns) == 1 and not first.extras
-    row = {
+    return {
         **present(name=case.name or None),
         **(_with_columns(first) if alone else {"turns": turns}),
         **present(
@@ -356,7 +333,6 @@ def row_written(case: Case, names: Mapping[str, Json]) -> dict[str, Json]:
             extras=dict(case.extras),
         ),
     }
-    return {str(names.get(key, key)): value for key, value in row.items()}
 
 
 def _with_columns(turn: Turn) -> dict[str, Json]:
@@ -525,55 +501,3 @@ def names_in(columns: Sequence[str]) -> dict[str, str]:
     return {
         part: next((alias for alias in ALIASES[part] if alias in columns), part) for part in _CELLS
     }
-
-
-def write_csv(file: CaseFile) -> str:
-    """The file as CSV, with its own columns and those that its cases need."""
-    names = names_in(columns := _columns_for(file))
-    rows = [columns, *([_cells(case, names).get(c, "") for c in columns] for case in file.cases)]
-    return "".join(",".join(map(_quoted, row)) + "\n" for row in rows)
-
-
-def csv_again(file: CaseFile) -> tuple[Case, ...]:
-    """The cases after writing and reading them as CSV."""
-    names = names_in(_columns_for(file))
-    parts = {column: part for part, column in names.items()}
-    rows = (_cells(case, names) for case in file.cases)
-    return tuple(
-        _case_with({key: cell for key, cell in row.items() if cell}, parts) for row in rows
-    )
-
-
-def _columns_for(file: CaseFile) -> list[str]:
-    had = [str(column) for column in listed(file.extras.get(COLUMNS))]
-    settings = dict.fromkeys(key for case in file.cases for key in case.turns[0].settings if key)
-    # A setting called like a part would be read as that part, unless the part is there too.
-    free = {*had} - {*names_in(had).values()}
-    clashing = {part for part in _CELLS if set(ALIASES[part]) & (settings.keys() - free)}
-    names = {**names_in(had), **{part: part for part in clashing}}
-    plain = {part: part for part in _CELLS}
-    filled = {part for case in file.cases for part in _CELLS if _cells(case, plain)[part]}
-    needed = [names[part] for part in _CELLS if part in {"input", *clashing, *filled}]
-    return list(dict.fromkeys([*had, *needed, *settings]))
-
-
-def _cells(case: Case, names: Mapping[str, str]) -> dict[str, str]:
-    turn = case.turns[0]
-    return {
-        **{key: _cell(value) for key, value in turn.settings.items() if key},
-        names["name"]: case.name,
-        names["input"]: turn.input,
-        names["expected"]: turn.expected or "",
-        names["context"]: _cell([*turn.context]) if turn.context else "",
-        names["labels"]: ";".join(case.labels),
-    }
-
-
-def _cell(value: Json) -> str:
-    value = "" if value is None else value
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _quoted(cell: str) -> str:
-    plain = not any(mark in cell for mark in ',"\r\n')
-    return cell if plain else '"' + cell.replace('"', '""') + '"'

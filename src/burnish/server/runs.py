@@ -1,27 +1,31 @@
 """Where the service has its runs and datasets, how they are read, and their event streams."""
 
 import asyncio
+import csv
 import json
 import re
 import shutil
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias, TypeVar
 
+from burnish.core.cases import Case
 from burnish.core.content import Json, codec
 from burnish.core.errors import BurnishError, ConfigError
 from burnish.core.surfaces import Candidate
 from burnish.datasets.agent_cases import CaseFile
-from burnish.datasets.client_cases import check_client_cases, read_client_cases
-from burnish.datasets.formats import write_cases
+from burnish.datasets.client_cases import read_client_cases
+from burnish.datasets.formats import jsonl_of
+from burnish.datasets.rows import row_written
 from burnish.journal.database_store import DatabaseJournals
 from burnish.journal.journal import JournalReader
 from burnish.journal.sqlite_store import JOURNAL_FILE as JOURNAL
@@ -127,7 +131,7 @@ class Datasets:
     def path(self, name: str) -> Path:
         """The file of a dataset that may be used; DatasetMissing if there is none."""
         path = self._file(name)
-        _about(name, lambda: check_client_cases(path))
+        _about(name, lambda: read_client_cases(path))
         return path
 
     def read(self, name: str) -> CaseFile:
@@ -167,8 +171,8 @@ class Datasets:
             trial.write_bytes(content)
             file = read_client_cases(trial, input=input, expected=expected)
             if file.columns is not None and not file.columns.usual:
-                write_cases(trial, file)
-            return file, trial.read_bytes()
+                content = _with_usual_columns(name, file.cases)
+            return file, content
 
     def store(self, name: str, content: bytes) -> None:
         """Store a dataset that was checked."""
@@ -195,6 +199,22 @@ class Datasets:
             remedy = "use a name such as holdout.jsonl: letters, digits, '-', '_' and a suffix"
             raise ConfigError.of("name", f"'{name}' cannot name a dataset", remedy)
         return self.folder / name
+
+
+def _with_usual_columns(name: str, cases: Sequence[Case]) -> bytes:
+    """The cases of a table under burnish's names, in the format of its name."""
+    if name.endswith(".jsonl"):
+        return jsonl_of(cases).encode()
+    rows = [row_written(case) for case in cases]
+    if name.endswith(".json"):
+        return json.dumps(rows, ensure_ascii=False).encode()
+    text = StringIO(newline="")
+    table = csv.DictWriter(text, dict.fromkeys(key for row in rows for key in row))
+    table.writeheader()
+    for case, row in zip(cases, rows, strict=True):
+        cells = {k: v if isinstance(v, str) else json.dumps(v) for k, v in row.items()}
+        table.writerow({**cells, **({"labels": ";".join(case.labels)} if case.labels else {})})
+    return text.getvalue().encode()
 
 
 def _about(name: str, look: Callable[[], T]) -> T:

@@ -264,7 +264,6 @@ class DatasetShape(_ResponseModel):
     """A dataset."""
 
     name: str
-    format: str
     cases: int
     columns: dict[str, ColumnShape]
     """By part, what was taken, where a table has columns with names of their own."""

@@ -9,6 +9,7 @@ REMOVED: Mapping[str, str] = {
     "priority": "leave it out: tokens take turns",
     "prune": "remove it: `--goal cheaper` shortens a winner, and tests that it gets no worse",
     "--label": "`burnish view` shows runs; label cases in a tool of your own, in a column `labels`",
+    "--lossy": "cases are written as JSON lines, which lose nothing: name a .jsonl file",
     "burnish data accept": "add the rows to your file of cases, and run `burnish data check`",
     "burnish data agreement": "compare labels in a tool of your own",
     "burnish data audit": "run `burnish runs compare` on the measurements",

@@ -1,4 +1,4 @@
-"""Test doubles, scripted worlds and contract tests, for burnish and for your own code.
+"""Test doubles and contract tests, for burnish and for your own code.
 
 Nothing here needs a network, a key or a clock.
 """

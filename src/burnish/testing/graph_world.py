@@ -1,22 +1,13 @@
-"""A parcel desk of six agents with a loop, in which a rule can be missing at any node."""
+"""A scripted parcel desk of six agents, in which a rule can be missing at any node."""
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from burnish.core.cases import Case, Dataset
-from burnish.core.evaluations import Objective
 from burnish.core.surfaces import TextSurface
-from burnish.models.chat import ChatRequest
-from burnish.models.factory import Models
-from burnish.models.references import ModelRef
-from burnish.models.roles import in_force
-from burnish.runs.setup import Setup
-from burnish.strategies.backprop.packets import BackpropSettings
 from burnish.strategies.backprop.prompts import (
     AGGREGATOR,
     BACKWARDER,
@@ -34,13 +25,8 @@ from burnish.strategies.backprop.prompts import (
     ShownSurface,
     SurfaceRemark,
     Upstream,
-    aggregator,
-    backwarder,
-    patcher,
 )
-from burnish.strategies.backprop.strategy import Backprop
-from burnish.targets.graph import Graph, GraphTarget, all_surfaces, graph
-from burnish.testing.doubles import ExpectedText, ScriptedBackend, read_role_request
+from burnish.testing.doubles import read_role_request
 
 RULES = {
     "topic": "name the place that the customer asks about as `topic: <place>`.",
@@ -69,18 +55,7 @@ _MUST = re.compile(r"must: (.+)")
 _DRAFT = re.compile(r"draft: (.+)")
 
 
-def instruction(node: str, *, without: str = "", wrong: str = "") -> str:
-    """The instruction of a node; one rule may be missing or wrong."""
-    rules = [
-        _rule_line(part) if part != wrong else f"- {part}: leave it to the others."
-        for part in PARTS[node]
-        if part != without
-    ]
-    head = f"You are the {node} of the parcel desk.\nYour part: {', '.join(PARTS[node])}."
-    return "\n".join([head, "Rules:", *rules])
-
-
-def _rule_line(part: str) -> str:
+def rule_line(part: str) -> str:
     """The line of an instruction that states a rule."""
     return f"- {part}: {RULES[part]}"
 
@@ -140,8 +115,6 @@ _REPLIES: dict[str, Callable[[set[str], str], str]] = {
     "rewrite": _rewrite,
     "finalize": _finalize,
 }
-
-
 _MADE_FROM = {
     "fact": ("topic: ", "topic"),
     "body": ("must: ", "wish"),
@@ -208,7 +181,7 @@ def _patch(request: PatchRequest) -> PatchAnswer:
     parts = [part for remark in request.gradients for part in _parts_named(remark.gradient)]
     for part in parts:
         lines = [line for line in lines if not line.startswith(f"- {part}:")]
-        lines.append(_rule_line(part))
+        lines.append(rule_line(part))
     reason = f"the instruction did not say how to do: {', '.join(parts)}"
     end = "\n" if text.endswith("\n") else ""
     return PatchAnswer(value="\n".join(lines) + end, reason=reason)
@@ -276,7 +249,7 @@ _Shown = TypeVar("_Shown", bound=BaseModel)
 def play(system: str, question: str) -> str:
     """The answer of a model to a system prompt and a question."""
     if node := _NODE.search(system):
-        rules = {part for part in PARTS[node[1]] if _rule_line(part) in system}
+        rules = {part for part in PARTS[node[1]] if rule_line(part) in system}
         return _REPLIES[node[1]](rules, question)
     if (step := read_role_request(BACKWARDER, question)) is not None:
         backward = BackwardRequest(
@@ -308,77 +281,3 @@ def play(system: str, question: str) -> str:
 
 def _many(text: str, kind: type[_Shown]) -> tuple[_Shown, ...]:
     return tuple(kind.model_validate(each) for each in json.loads(text or "[]"))
-
-
-_MODEL = "openai:desk"
-DESK = "desk"
-# fmt: off
-_PLACES = (
-    "Oslo", "Rome", "Lima", "Cairo", "Delhi", "Quito", "Accra", "Tunis", "Paris", "Tokyo",
-    "Hanoi", "Seoul", "Dakar", "Minsk", "Sofia", "Praia", "Doha", "Riga", "Bern", "Kyiv",
-    "Suva", "Apia", "Male", "Lome", "Nuuk", "Baku", "Bonn", "Cork", "Graz", "Lyon",
-    "Metz", "Nice", "Pisa", "Turin", "Basel", "Ghent", "Malmo", "Turku", "Porto", "Varna",
-)
-# fmt: on
-
-
-def planted(node: str) -> str:
-    """The surface that contains the fault of this node."""
-    return f"{DESK}/{node}#instruction"
-
-
-def desk(faulty: str = "", *, wrong: bool = False) -> Graph:
-    """The desk; the first rule of the faulty node is missing, or wrong."""
-    team = graph(DESK, output="finalize", max_visits=2)
-    for node in NODES:
-        part = PARTS[node][0] if node == faulty else ""
-        text = instruction(node, wrong=part) if wrong else instruction(node, without=part)
-        # The desk writes once more, not for ever.
-        visits = 1 if node == "rewrite" else None
-        team.agent(node, model=_MODEL, instructions=text, max_visits=visits)
-    team.edge("planner", ["retrieve", "compose"])
-    team.edge("retrieve", "reviewer").edge("compose", "reviewer")
-    team.edge("reviewer", "rewrite", when="REVISE").edge("reviewer", "finalize")
-    return team.edge("rewrite", "planner")
-
-
-def cases(first: int, count: int) -> tuple[Case, ...]:
-    """Customers who ask what a parcel costs."""
-    return tuple(
-        Case.single(f"What does a parcel to {place} cost?", letter(place), name=place.lower())
-        for place in _PLACES[first : first + count]
-    )
-
-
-def setup(
-    faulty: str = "",
-    *,
-    wrong: bool = False,
-    train: int = 20,
-    holdout: int = 10,
-    settings: BackpropSettings | None = None,
-) -> Setup:
-    """A run of `backprop` over the desk with the real roles and prompts."""
-
-    def respond(request: ChatRequest, draw: int) -> str:
-        del draw
-        system, *_, question = (message.content for message in request.messages)
-        return play(system, question)
-
-    models = Models(backends={"openai": ScriptedBackend(respond=respond)})
-    team, client = desk(faulty, wrong=wrong), models.client(ModelRef.parse(_MODEL))
-    nowhere = Path("/nonexistent")
-    texts = [s for s in all_surfaces(team) if s.id.endswith("#instruction")]
-    return Setup(
-        wait_minutes=0,  # who is away stays away
-        target=GraphTarget(team, models, surfaces=texts),
-        metrics=(ExpectedText(),),
-        objective=Objective(weights={"expected_text": 1.0}),
-        dataset=Dataset(train=cases(0, train), holdout=cases(train, holdout)),
-        strategy=Backprop(
-            backwarder=backwarder(client, in_force(BACKWARDER, nowhere)),
-            aggregator=aggregator(client, in_force(AGGREGATOR, nowhere)),
-            patcher=patcher(client, in_force(PATCHER, nowhere)),
-            settings=settings or BackpropSettings(max_rounds=3),
-        ),
-    )

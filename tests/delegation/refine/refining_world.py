@@ -8,7 +8,7 @@ from typing import Any
 
 from burnish.cli import delegation
 from burnish.delegation.refine.plugin import RefineOptions
-from burnish.testing.delegation_world import REFINE_FLOW, TASK, DelegationWorld, refine_world
+from tests.delegation.delegation_world import REFINE_FLOW, TASK, DelegationWorld, refine_world
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from burnish.testing.delegation_world import (
-    REFINE_FLOW,
-    Response,
-    RoleTurn,
-    refine_world,
-    use,
-    worker,
-)
+from burnish.testing.delegation_world import Response, RoleTurn, use
+from tests.delegation.delegation_world import REFINE_FLOW, refine_world, worker
 from tests.delegation.refine.refining_world import Place
 
 LARGE, SIZE = "large.bin", 2_000_000

@@ -13,18 +13,17 @@ from burnish.delegation.experiments import Experiment, TaskBest
 from burnish.delegation.refine.plugin import RefineOptions, Seat, open_refinement
 from burnish.delegation.refine.sessions import Session
 from burnish.delegation.refine.setup import RefineSettings
-from burnish.testing.delegation_world import (
+from burnish.testing.delegation_world import Response, RoleTurn
+from tests.cli.console import tree
+from tests.delegation.delegation_world import (
     FLAWS,
     GOOD,
     REFINE_FLOW,
-    Response,
-    RoleTurn,
     critic,
     flaws_in,
     refine_world,
     report,
 )
-from tests.cli.console import tree
 from tests.delegation.refine.refining_world import Place
 from tests.delegation.refine.run_folders import awp_run
 

@@ -11,8 +11,8 @@ from burnish.projects import load_project, reload_project
 from burnish.projects.launch import LoadedProject, launch
 from burnish.runs.driver import Ending
 from burnish.runs.setup import resume, start
-from burnish.testing.delegation_world import (
-    FAULT,
+from burnish.testing.delegation_world import FAULT
+from tests.delegation.delegation_world import (
     GUILTY,
     SUITE_FLOW,
     DelegationWorld,

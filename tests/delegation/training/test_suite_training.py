@@ -17,17 +17,9 @@ from burnish.delegation.refine.setup import RefineSettings
 from burnish.delegation.training.setup import find_registry
 from burnish.runs.plugins import strategy_plugin
 from burnish.runs.setup import refuse_spent_test
-from burnish.testing.delegation_world import (
-    FAULT,
-    GUILTY,
-    RULE,
-    Response,
-    RoleTurn,
-    suite_manager,
-    suite_world,
-    task,
-)
+from burnish.testing.delegation_world import FAULT, RULE, Response, RoleTurn, suite_manager
 from tests.cli.console import tree
+from tests.delegation.delegation_world import GUILTY, suite_world, task
 from tests.delegation.training.suite_places import FAULTY, Place
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from burnish.delegation.team import LoadedWorkflow, load_workflow
 from burnish.delegation.workers import CommandWorker, ModelWorker
 from burnish.delegation.workflow_spec import WorkflowOverrides
 from burnish.models.references import ModelRef
-from burnish.testing.delegation_world import FLOW, DelegationWorld
+from tests.delegation.delegation_world import FLOW, DelegationWorld
 
 WHOLE = """\
 awp: "1.0.0"

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from burnish.core.cases import Case, Dataset, Split, is_quantity
 from burnish.core.errors import ConfigError, Problem
 from burnish.core.formatting import counted
-from burnish.datasets.agent_cases import CaseColumns, CaseFile
-from burnish.datasets.formats import convert, read_cases, write_cases
+from burnish.datasets.agent_cases import CaseColumns
+from burnish.datasets.formats import jsonl_of, read_cases
 from burnish.datasets.splits import split
 from burnish.projects.starters.detection import ModelChoice
 from burnish.system import make_folder
@@ -132,25 +131,20 @@ class StarterCases:
     @property
     def names(self) -> Mapping[Split, str]:
         """The file of each split, from the folder of the project."""
-        return {part: f"{_FOLDER}/{part.value}{self._ending}" for part in Split}
+        return {part: f"{_FOLDER}/{part.value}.jsonl" for part in Split}
 
     @property
     def whole(self) -> str:
         """The file of all cases."""
-        return f"{_FOLDER}/all{self._ending}"
-
-    @property
-    def _ending(self) -> str:
-        file = CaseFile(cases=self.cases, format="jsonl")
-        return ".jsonl" if convert(file, "csv")[1] else ".csv"
+        return f"{_FOLDER}/all.jsonl"
 
     def split_files(self) -> dict[str, bytes]:
         """The files of the splits."""
-        return _written({self.names[part]: self.dataset.cases(part) for part in Split})
+        return {self.names[part]: _written(self.dataset.cases(part)) for part in Split}
 
     def whole_file(self) -> dict[str, bytes]:
         """One file with all cases."""
-        return _written({self.whole: self.cases})
+        return {self.whole: _written(self.cases)}
 
     @property
     def columns_lines(self) -> list[str]:
@@ -179,14 +173,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _written(files: Mapping[str, Sequence[Case]]) -> dict[str, bytes]:
-    with TemporaryDirectory(prefix="burnish-init-") as spare:
-        contents: dict[str, bytes] = {}
-        for name, cases in files.items():
-            path = Path(spare) / Path(name).name
-            write_cases(path, cases)
-            contents[name] = path.read_bytes()
-        return contents
+def _written(cases: Sequence[Case]) -> bytes:
+    return jsonl_of(cases).encode()
 
 
 def write_new(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

@@ -516,7 +516,7 @@ def _about(name: str, dataset: CaseFile) -> dict[str, object]:
         samples = dataset.columns.samples(dataset.cases)
         for column, part in dataset.columns.parts.items():
             columns[part] = {"column": column, "sample": shorten(samples[part], 200)}
-    about = {"name": name, "format": dataset.format, "cases": len(dataset.cases)}
+    about = {"name": name, "cases": len(dataset.cases)}
     return {**about, "columns": columns}
 
 

@@ -145,7 +145,7 @@ class LoadedAgent:
     def case_file(self) -> CaseFile:
         """The same, with the columns that were taken."""
         if self.block.test_cases is None and self.block.test_cases_file is None:
-            return CaseFile(cases=(), format="test_cases")
+            return CaseFile(cases=())
         return cases_in(self.tree, partial(read_cases, **self.columns))
 
     @cached_property

@@ -43,7 +43,7 @@ from burnish.testing.doubles import raises
 Make: TypeAlias = Callable[[str], JournalStore]
 _Perform: TypeAlias = Callable[[Effects], Awaitable[Receipt[str]]]
 _ONE = Spend(calls=1, tokens_in=10, tokens_out=5, nano_usd=7)
-_SECRET = "canary-secret-1234"  # noqa: S105 - a canary, to be found nowhere
+_SECRET = "canary-secret-1234"
 
 
 async def check_journal_store(make: Make) -> None:
