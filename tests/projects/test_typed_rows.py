@@ -9,8 +9,7 @@ import pytest
 from burnish import Case, evaluate, optimize
 from burnish.core.errors import ConfigError
 from burnish.datasets.columns import cases_of_rows
-from burnish.datasets.formats import read_cases
-from burnish.datasets.rows import write_jsonl
+from burnish.datasets.formats import jsonl_of, read_cases
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
 VALUES: list[Any] = [{"a": 2, "b": [3, None]}, [1, "x"], 7, 0, 2.5, True, False, {}, "7", "true"]
@@ -100,7 +99,7 @@ def test_a_search_over_dicts_is_paid_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_case_that_was_stored_is_the_same_case(value: Any, tmp_path: Path) -> None:
     file = cases_of_rows([{"input": value, "expected": value, "unit": "cm"}])
-    (tmp_path / "cases.jsonl").write_text(write_jsonl(file), encoding="utf-8")
+    (tmp_path / "cases.jsonl").write_text(jsonl_of(file.cases), encoding="utf-8")
     (stored,) = read_cases(tmp_path / "cases.jsonl").cases
     assert stored.content_id == file.cases[0].content_id
     assert same(stored.turns[0].input_value, value)
