@@ -289,7 +289,8 @@ def trackers_of(track: Track | None) -> list[str] | None:
     """The systems that show the run."""
     if track is None:
         return None
-    names, known = [track] if isinstance(track, str) else list(track), get_args(Tracker)
+    names: list[str] = [track] if isinstance(track, str) else [*track]
+    known = get_args(Tracker)
     if others := [name for name in names if name not in known]:
         raise WrongArgument.of("track", f"'{others[0]}' is not known", near(str(others[0]), known))
     return names
