@@ -9,7 +9,8 @@ from burnish.system.config import validate_config
 from burnish.system.removed import REMOVED
 
 COMMANDS = {name: remedy for name, remedy in REMOVED.items() if name.startswith("burnish ")}
-KEYS = {name: remedy for name, remedy in REMOVED.items() if name not in COMMANDS}
+FLAGS = {name: remedy for name, remedy in REMOVED.items() if name.startswith("--")}
+KEYS = {name: remedy for name, remedy in REMOVED.items() if name not in COMMANDS | FLAGS}
 
 
 class Block(BaseModel):
@@ -26,11 +27,11 @@ def test_a_removed_key_of_a_file_says_what_to_do_instead(key: str, remedy: str) 
     assert f"'{key}' no longer exists — {remedy}" in str(caught.value)
 
 
-@pytest.mark.parametrize(("key", "remedy"), KEYS.items())
+@pytest.mark.parametrize(("key", "remedy"), (KEYS | FLAGS).items())
 def test_a_removed_flag_says_what_to_do_instead(
     key: str, remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flag = f"--{key.replace('_', '-')}"
+    flag = key if key in FLAGS else f"--{key.replace('_', '-')}"
 
     assert run(["optimize", flag]) == 1
 

@@ -282,7 +282,7 @@ def _refuse(error: typer.TyperException) -> int:
 
 def _removed(error: typer.TyperException, path: str) -> str:
     """The message about a command or an option that burnish no longer has; otherwise empty."""
-    command = re.fullmatch(r"No such command '(\S+)'\.", error.format_message())
+    command = re.match(r"No such command '(\S+)'\.", error.format_message())
     _, *groups = path.split()
     name = " ".join(["burnish", *groups, command[1]]) if command else ""
     name = name or getattr(error, "option_name", "")
