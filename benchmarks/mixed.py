@@ -1,10 +1,10 @@
 """`auto` beside single strategies, where texts, numbers and demonstrations can all be changed.
 
 An agent writes notes (tests/strategies/tuning_world.py): instructions state rules, demonstrations
-teach the form, and two numbers decide how much gets lost. Worlds differ in what is missing at the start.
-Calls of the agent and requests to roles share one budget, and a request costs as much as three
-calls. The true score is the mean over 300 cases that no search sees. `make bench-mixed` prints
-markdown.
+teach the form, and two numbers decide how much gets lost. Worlds differ in what is missing at the
+start. Calls of the agent and requests to roles share one budget, and a request costs as much as
+three calls. The true score is the mean over 300 cases that no search sees. `make bench-mixed`
+prints markdown.
 """
 
 import argparse
