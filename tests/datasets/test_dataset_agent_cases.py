@@ -117,7 +117,7 @@ def test_an_agent_s_file_may_name_cases_of_any_format(tmp_path: Path, name: str,
 
 @pytest.mark.parametrize("name", ["set.evalset.json", "set.json"])
 def test_an_agent_s_file_may_name_an_evalset(tmp_path: Path, name: str) -> None:
-    turn = {"user_content": said("q"), "final_response": said("a", "model")}
+    turn: Json = {"user_content": said("q"), "final_response": said("a", "model")}
     cases: Json = [{"eval_id": "one", "conversation": [turn]}]
     put(tmp_path, name, json.dumps({"eval_set_id": "s", "eval_cases": cases}))
     path = put(tmp_path, "agent.yaml", f"test_cases_file: {name}\n")
