@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.strategies.graph_world import planted, setup
+from tests.strategies.graph_world import NODES, planted, setup
 
 from benchmarks.figures import Figure
 from burnish.journal.journal import JournalReader
@@ -25,7 +25,6 @@ from burnish.runs.directory import trial_rows
 from burnish.runs.driver import drive
 from burnish.runs.setup import start
 from burnish.strategies.backprop.packets import BackpropSettings
-from burnish.testing.graph_world import NODES
 
 CASES, HOLDOUT = 20, 10
 

@@ -6,9 +6,7 @@ What its README shows is run with the pages.
 import json
 
 from tests.example_copies import example_files
-from tests.strategies.graph_world import cases, instruction
-
-from burnish.testing.graph_world import NODES
+from tests.strategies.graph_world import NODES, cases, instruction
 
 HOME = "multi_node"
 GUILTY = "rewrite"

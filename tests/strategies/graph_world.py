@@ -21,7 +21,9 @@ from burnish.strategies.backprop.prompts import (
 from burnish.strategies.backprop.strategy import Backprop
 from burnish.targets.graph import Graph, GraphTarget, all_surfaces, graph
 from burnish.testing.doubles import ExpectedText, ScriptedBackend
-from burnish.testing.graph_world import NODES, PARTS, letter, play, rule_line
+from burnish.testing.graph_world import PARTS, letter, play, rule_line
+
+NODES = tuple(PARTS)
 
 
 def instruction(node: str, *, without: str = "", wrong: str = "") -> str:

@@ -8,9 +8,8 @@ import pytest
 
 from burnish.journal.once import DirectEffects
 from burnish.strategies.backprop.packets import BackpropSettings
-from burnish.testing.graph_world import NODES
 from tests.strategies.coordinate_runs import driven
-from tests.strategies.graph_world import DESK, cases, planted, setup
+from tests.strategies.graph_world import DESK, NODES, cases, planted, setup
 
 pytestmark = pytest.mark.slow
 

@@ -156,7 +156,7 @@ class TraceImport:
     def run(self) -> None:
         """Read, choose, redact and write; print what was left out and why."""
         use = _reply_use(self.reply)
-        redactor = data_redactor(self.patterns, self.personal)
+        redactor = _data_redactor(self.patterns, self.personal)
         condition = where(self.conditions)
         log = read_traces(self.source, format=self.read_as, fields=self.fields)
         matching = tuple(trace for trace in log.traces if condition(trace))
@@ -229,7 +229,7 @@ def _clean(case: Case, redactor: DataRedactor) -> Case:
         raise ConfigError([Problem(where="--redact", message=str(error))]) from None
 
 
-def data_redactor(patterns: Sequence[str], personal: Sequence[str]) -> DataRedactor:
+def _data_redactor(patterns: Sequence[str], personal: Sequence[str]) -> DataRedactor:
     """Keys always; these patterns and kinds of personal data too."""
     for pattern in patterns:
         try:

@@ -22,8 +22,29 @@ _Expected = Annotated[
 ]
 _Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
-
 _reading, _choosing, _writing = map(options.in_panel, ("Reading", "Choosing", "Writing"))
+_TraceFormat = Annotated[
+    str | None,
+    _reading(
+        "--from", metavar="FORMAT", help="otel, langfuse, langsmith or jsonl; else recognised."
+    ),
+]
+_TraceFields = Annotated[
+    list[str] | None,
+    _reading(
+        "--field",
+        metavar="PART=NAME",
+        help="Where a plain log has a part, such as input=request.text; may be repeated.",
+    ),
+]
+_RedactPatterns = Annotated[
+    list[str] | None,
+    _reading("--redact", metavar="PATTERN", help="Remove this too; may be repeated."),
+]
+_KeepPersonal = Annotated[
+    list[str] | None,
+    _reading("--keep", metavar="KIND", help="Do not remove: email, phone or card; repeatable."),
+]
 
 
 @app.command("import")
@@ -35,8 +56,8 @@ def import_traces(
     target: Annotated[
         Path, _writing("-o", "--out", metavar="FILE", help="A file that ends in .jsonl.")
     ],
-    read_as: options.TraceFormat = None,
-    fields: options.TraceFields = None,
+    read_as: _TraceFormat = None,
+    fields: _TraceFields = None,
     conditions: Annotated[
         list[str] | None,
         _choosing(
@@ -62,8 +83,8 @@ def import_traces(
             "or expect (it is the right answer).",
         ),
     ] = "keep",
-    redact: options.RedactPatterns = None,
-    keep: options.KeepPersonal = None,
+    redact: _RedactPatterns = None,
+    keep: _KeepPersonal = None,
     force: _Force = False,
 ) -> None:
     """Make cases from traces: OpenTelemetry, Langfuse, LangSmith, plain logs.

@@ -122,11 +122,8 @@ class Requirement(StrEnum):
     """A gain, by the sealed test or fresh draws."""
 
 
-_limit, _output = in_panel("Limits"), in_panel("Output")
+_output = in_panel("Output")
 
-MaxCalls = Annotated[int | None, _limit(help="Paid calls: agent, judge, proposer.")]
-MaxUsd = Annotated[float | None, _limit(help="US dollars.")]
-Concurrency = Annotated[int | None, typer.Option(help="The number of cases to run at once.")]
 OutputDir = Annotated[
     Path | None,
     typer.Option(
@@ -160,30 +157,6 @@ Assignments = Annotated[
         metavar="PATH=VALUE",
         help="Set any setting by its path, such as budget.max_calls=200; may be repeated.",
     ),
-]
-
-_traces = in_panel("Reading")
-TraceFormat = Annotated[
-    str | None,
-    _traces(
-        "--from", metavar="FORMAT", help="otel, langfuse, langsmith or jsonl; else recognised."
-    ),
-]
-TraceFields = Annotated[
-    list[str] | None,
-    _traces(
-        "--field",
-        metavar="PART=NAME",
-        help="Where a plain log has a part, such as input=request.text; may be repeated.",
-    ),
-]
-RedactPatterns = Annotated[
-    list[str] | None,
-    _traces("--redact", metavar="PATTERN", help="Remove this too; may be repeated."),
-]
-KeepPersonal = Annotated[
-    list[str] | None,
-    _traces("--keep", metavar="KIND", help="Do not remove: email, phone or card; repeatable."),
 ]
 
 

@@ -395,11 +395,6 @@ def _file_written(file: Attachment) -> dict[str, Json]:
 _CELLS = ("name", "input", "expected", "context", "labels")
 
 
-def raw_header(path: Path) -> list[str]:
-    """The columns of a file."""
-    return header_and_records(path, Complaints(source=path.name))[0]
-
-
 def raw_rows(path: Path) -> Iterator[dict[str, Json]]:
     """The non-empty cells of each row, by column."""
     header, records = header_and_records(path, Complaints(source=path.name))

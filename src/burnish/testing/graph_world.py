@@ -47,7 +47,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "finalize": ("closing",),
 }
 """The parts that each node is responsible for."""
-NODES = tuple(PARTS)
 _FACT = re.compile(r"a parcel to \w+ costs \d+ crowns")
 _NODE = re.compile(r"You are the (\w+) of the parcel desk\.")
 _TOPIC = re.compile(r"topic: (\w+)")
