@@ -1,6 +1,5 @@
 """What `pip install burnish` alone can do: a first run, from `init` to report.html."""
 
-import csv
 import json
 import os
 import re
@@ -77,8 +76,8 @@ def endpoint(desk: Path) -> Generator[str]:
     """An endpoint that knows every answer, if its instructions are the better ones."""
     answers = dict[str, str]()
     for name in ("train", "holdout", "test"):
-        with (desk / "cases" / f"{name}.csv").open(encoding="utf-8") as file:
-            answers |= {row["input"]: row["expected"] for row in csv.DictReader(file)}
+        rows = map(json.loads, (desk / "cases" / f"{name}.jsonl").read_text("utf-8").splitlines())
+        answers |= {row["input"]: row["expected"] for row in rows}
 
     def answer(request: HttpRequest) -> str:
         body = request.json
