@@ -131,7 +131,8 @@ def _result(run: RunRecord) -> str:
         loss = whole_loss(run, run.best, "train")
         return "—" if loss is None else f"score {number(1 - loss)}"
     gain = None if run.claim is None else run.claim.gain
-    return verdict_cell(run.claim) + ("" if gain is None else f" {number(gain.mean)}")
+    verdict = verdict_cell(run.claim, over=run.ending is not None)
+    return verdict + ("" if gain is None else f" {number(gain.mean)}")
 
 
 def _facts(run: RunRecord) -> dict[str, Json]:

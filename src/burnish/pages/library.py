@@ -246,7 +246,7 @@ def _summary_of(key: str, run: RunRecord) -> RunSummary:
         started=run.header.started_at,
         trials=run.trials,
         accepted=run.accepted,
-        verdict=verdict_cell(claim) if searched else "measured",
+        verdict=verdict_cell(claim, over=run.ending is not None) if searched else "measured",
         score=" → ".join(map(number, scores if searched else scores[:1])) or "—",
         cost=money(run.spent.usd),
     )

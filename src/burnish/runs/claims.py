@@ -209,9 +209,10 @@ def verdict_title(claim: Claim) -> str:
     return _TITLES[claim.verdict]
 
 
-def verdict_cell(claim: Claim | None) -> str:
+def verdict_cell(claim: Claim | None, *, over: bool = True) -> str:
     """The verdict in one or two words, for a cell of a table."""
-    if claim is None:
+    # A search that was cut off has not said that nothing is better.
+    if claim is None or not (over or claim.verdict != "unchanged"):
         return "—"
     if _is_selected(claim):
         return "selected"
