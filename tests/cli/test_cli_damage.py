@@ -29,7 +29,7 @@ def newer_journal(folder: Path) -> None:
 
 def newer_header(folder: Path) -> None:
     path = folder / "run.json"
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99, "novel": []'))
+    path.write_text(path.read_text().replace('"schema": 2', '"schema": 99, "novel": []'))
 
 
 def without_row(folder: Path) -> None:
@@ -76,14 +76,14 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut header": (lambda f: (f / "run.json").write_bytes(b'{"id": "x'), "run.json"),
     "random header": (lambda f: (f / "run.json").write_bytes(noise(200)), "run.json"),
     "another header": (lambda f: (f / "run.json").write_bytes(b"[1]"), "run.json"),
-    "newer header": (newer_header, "newer burnish"),
+    "newer header": (newer_header, "another version"),
     "empty journal": (lambda f: (f / "journal.db").write_bytes(b""), "journal.db"),
     "cut journal": (
         lambda f: (f / "journal.db").write_bytes((f / "journal.db").read_bytes()[:9000]),
         "journal.db",
     ),
     "random journal": (lambda f: (f / "journal.db").write_bytes(noise(20_000)), "journal.db"),
-    "newer journal": (newer_journal, "newer burnish"),
+    "newer journal": (newer_journal, "another version"),
     "no journal": (lambda f: (f / "journal.db").unlink(), "journal"),
     "a damaged row": (without_row, "journal"),
     "no table": (without_table, "journal"),

@@ -71,11 +71,11 @@ def test_a_deleted_journal_leaves_nothing(journals: DatabaseJournals) -> None:
     assert [name for (name,) in names] == ["other"]
 
 
-def test_tables_of_a_newer_burnish_are_refused(journals: DatabaseJournals) -> None:
+def test_tables_of_another_version_are_refused(journals: DatabaseJournals) -> None:
     Journal(journals.journal("run")).close()
     execute(journals.url, f"UPDATE {journals.prefix}journal_meta SET value = '99' WHERE run = 0")
     for opened in (Journal, JournalReader):
-        with pytest.raises(JournalTrouble, match="newer burnish"):
+        with pytest.raises(JournalTrouble, match="another version of burnish"):
             opened(journals.journal("run"))
 
 

@@ -38,6 +38,12 @@ from burnish.system.user_code import BadPattern, SlowPattern, require_pattern
 _BROKEN_SHOWN = 3
 
 
+def _stem(source: Path) -> str:
+    """Its name without the ending."""
+    double = next((end for end in (".evalset.json", ".test.json") if source.name.endswith(end)), "")
+    return source.name.removesuffix(double or source.suffix)
+
+
 def _read(path: Path, columns: Mapping[str, str], read_as: str | None = None) -> CaseFile:
     """Read a file of cases, and say which columns were taken if their names alone do not tell."""
     file = read_cases(path, format=read_as, **columns)
@@ -113,7 +119,7 @@ def split_cases(
     """Split a file into three beside it."""
     by_split = dict(zip(Split, shares, strict=True))
     result = split(_read(source, columns).cases, seed=seed, shares=by_split, near=near)
-    folder, stem = out or source.parent, source.name.partition(".")[0]
+    folder, stem = out or source.parent, _stem(source)
     parts = [part for part in Split if result.dataset.cases(part)]
     files = {part: folder / f"{stem}-{part.value}.jsonl" for part in parts}
     _refuse_overwriting(files.values(), force=force)

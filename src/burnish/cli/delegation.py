@@ -18,6 +18,7 @@ from burnish.core.errors import (
     ConfigError,
     Interrupted,
     Problem,
+    ResumeRefused,
     RunNotFound,
     SeedRefused,
     in_shell,
@@ -48,6 +49,7 @@ from burnish.projects.description import Doors
 from burnish.projects.dialects import Flags
 from burnish.projects.launch import reload_project
 from burnish.runs.build import build
+from burnish.runs.directory import NAME as HEADER
 from burnish.runs.directory import find_run
 from burnish.runs.events import Event, Stopping, Tick
 from burnish.runs.plugins import strategy_plugin
@@ -189,6 +191,11 @@ def _run_named(name: str, file: Path | None) -> Path:
     """Find a delegation by its path, by its name next to the workflow file, or like any run."""
     beside = [] if file is None else [file.resolve().parent / _ROOT / name]
     for folder in (Path(name), _ROOT / name, *beside):
+        if is_delegation(folder) and not (folder / HEADER).is_file():
+            raise ResumeRefused(
+                f"{folder} was not made by this version of burnish, and cannot be resumed",
+                remedy="delegate its task again; its deliverables can be refined",
+            )
         if is_delegation(folder):
             return folder.resolve()
     with contextlib.suppress(RunNotFound):

@@ -284,7 +284,10 @@ def _removed(error: typer.TyperException, path: str) -> str:
     """The message about a command or an option that burnish no longer has; otherwise empty."""
     command = re.match(r"No such command '(\S+)'\.", error.format_message())
     _, *groups = path.split()
-    name = " ".join(["burnish", *groups, command[1]]) if command else ""
-    name = name or getattr(error, "option_name", "")
-    gone = way_out(name)
+    if command:
+        name = " ".join(["burnish", *groups, command[1]])
+        gone = way_out(name)
+    else:
+        name = getattr(error, "option_name", "")
+        gone = way_out(name.replace("--no-", "--", 1), below=["burnish", *groups])
     return gone and f"{name} no longer exists: {gone}"

@@ -13,7 +13,7 @@ BurnishError
 ├── ResumeRefused       what the run was started with has changed
 ├── ReplayDiverged      the strategy does not do what the journal recorded
 ├── SealedTestRead      the sealed test was read; more search would spoil it
-├── JournalTrouble      the journal is damaged or from a newer burnish
+├── JournalTrouble      the journal is damaged or from another version
 │   └── JournalIncomplete   it has lost something that was on disk
 ├── NotJournalable      a value cannot be stored as JSON
 ├── PriceUnknown        a USD limit needs prices that are not known
@@ -200,7 +200,7 @@ class SealedTestRead(BurnishError):
 
 
 class JournalTrouble(BurnishError):
-    """The journal is damaged or was written by a newer burnish."""
+    """The journal is damaged or was written by another version of burnish."""
 
 
 class JournalIncomplete(JournalTrouble):

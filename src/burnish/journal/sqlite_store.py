@@ -193,11 +193,11 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
     with reading(path):
         row = db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         schema = 0 if row is None else int(row[0])
-    if schema > _SCHEMA:
+    if schema not in (0, _SCHEMA):
         raise JournalTrouble(
-            f"{path} was written by a newer burnish "
-            f"(journal schema {schema}, this one knows {_SCHEMA})",
-            remedy="upgrade burnish",
+            f"{path} was written by another version of burnish "
+            f"(journal schema {schema}, this one has {_SCHEMA})",
+            remedy="read it with that version, or start a new run",
         )
 
 

@@ -54,7 +54,7 @@ class Schema:
     key: Mapping[str, Any]
     column: str
     error: type[BurnishError]
-    version: int = 1
+    version: int
 
     def is_current(self, db: Connection) -> bool:
         """Whether the tables exist in this version."""
@@ -204,6 +204,7 @@ def store_schema(prefix: str, error: type[BurnishError]) -> Schema:
         versions=versions,
         key={"name": "runs"},
         column="version",
+        version=5,  # 1 to 4 had other tables
         error=error,
     )
 
@@ -321,6 +322,7 @@ def journal_schema(prefix: str) -> Schema:
         versions=meta,
         key={"run": 0, "name": "schema"},  # no run has the number 0
         column="value",
+        version=1,
         error=JournalTrouble,
     )
 

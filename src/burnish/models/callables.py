@@ -40,6 +40,9 @@ class CallableBackend:
                 raise ModelUnavailable(message) from error
             raise ModelRefused(message, remedy="correct the function") from error
         text = text_of(answer)
+        if text is None:
+            message = f"{ref.name} returned {type(answer).__name__}, not a text"
+            raise ModelRefused(message, remedy="correct the function")
         return ChatReply(text=text if request.schema is None else _marked(text), model=ref.name)
 
     def check(self, ref: ModelRef) -> None:
@@ -67,11 +70,12 @@ def _marked(text: str) -> str:
     return f"```\n{text}\n```"
 
 
-def text_of(answer: Any) -> str:
-    """What was said: a text, or the first choice of a client's reply in OpenAI's form."""
+def text_of(answer: Any) -> str | None:
+    """What was said: a text, a client's message with one, or the first choice in OpenAI's form."""
     if isinstance(answer, str):
         return answer
     choices = getattr(answer, "choices", None)
     if choices:
         return str(choices[0].message.content or "")
-    return str(answer)
+    said = getattr(answer, "content", getattr(answer, "text", None))
+    return said if isinstance(said, str) else None

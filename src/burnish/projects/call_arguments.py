@@ -111,11 +111,16 @@ def file_of(agent: object, texts: Texts | None) -> Path | None:
 
 
 def target_of(
-    agent: Any, texts: Texts | None, user: User | None = None, *, is_rewritten: bool = False
+    agent: Any,
+    texts: Texts | None,
+    user: User | None = None,
+    *,
+    asked: str = "",
+    is_rewritten: bool = False,
 ) -> Target:
     """What an agent is as a target; `user` plays the user in scenarios.
 
-    One that `is_rewritten` needs texts.
+    `asked` is the column of the input. One that `is_rewritten` needs texts.
     """
     name = agent if isinstance(agent, str) else ""
     if isinstance(agent, str):
@@ -130,7 +135,7 @@ def target_of(
         message = f"{type(agent).__module__}.{type(agent).__qualname__} cannot be called"
         raise WrongArgument.of("agent", message, f"pass a function; {KNOWN}, or a file")
     if texts is not None:
-        return FunctionTarget.of(agent, texts, user=user)
+        return FunctionTarget.of(agent, texts, asked=asked, user=user)
     if is_rewritten:
         remedy = 'name them: {"instructions": "Answer."}'
         raise WrongArgument.of("texts", "there is nothing that may be rewritten", remedy)

@@ -36,6 +36,8 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"start from the existing results with --fork \S+: [^;]*", _ANOTHER),
         (r"; --fork in place of --resume [^;]*", f", or {_ANOTHER}"),
         (r"start a new run without --fork", _ANOTHER),
+        (r"start a new one with --fork \S+", _ANOTHER),
+        (r", use fewer cases, or a smaller minibatch", ", or use fewer cases"),
         (r"(?:add |raise )?--max-[a-z-]+(?: N)?", "budget="),
         (r"\bmax_usd is set\b", "the limit is in dollars"),
         (r"name another folder with -o, or resume the run there", "name another folder"),

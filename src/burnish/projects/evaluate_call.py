@@ -166,7 +166,7 @@ def measurement_of(
     user = None
     if not is_target(agent):
         user = player_for(train, reference_of(options.user_simulator), models)
-    target = target_of(agent, texts, user)
+    target = target_of(agent, texts, user, asked=options.input)
     check_columns(target, train)
     if metric is None:
         raise no_metric()

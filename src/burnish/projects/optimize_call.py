@@ -349,7 +349,7 @@ class _Search:
         return models.with_backend(PROVIDER, CallableBackend(reflector)), reference_to(reflector)
 
     def _of_agent(self, models: Models, writer: ModelRef | None) -> Setup:
-        target = target_of(self.agent, self.texts, is_rewritten=True)
+        target = target_of(self.agent, self.texts, asked=self.cases.input, is_rewritten=True)
         texts = target.texts if isinstance(target, FunctionTarget) else dict[str, str]()
         if blank := next((name for name, text in texts.items() if not text.strip()), ""):
             remedy = "start with a few words"

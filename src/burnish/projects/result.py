@@ -124,7 +124,9 @@ class Result:
                     "accepted": trial.accepted,
                     "train": _score(trial, "train"),
                     "holdout": _score(trial, "holdout"),
-                    "reason": "" if decision is None else decision.reason,
+                    "reason": "; ".join(each.message for each in trial.problems)
+                    if decision is None
+                    else decision.reason,
                     "values": codec(dict[str, Value]).encode(dict(_values(trial))),
                     "calls": row.spend.calls,
                 }

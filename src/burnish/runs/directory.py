@@ -125,12 +125,14 @@ class Header:
     def read(cls, folder: Path) -> "Header":
         """Read run.json."""
         try:
-            header = codec(Header).decode(from_json(read_bytes(folder / NAME)))
-            if header.schema != _SCHEMA:
+            data = from_json(read_bytes(folder / NAME))
+            schema = data.get("schema") if isinstance(data, dict) else _SCHEMA
+            if isinstance(schema, int) and schema != _SCHEMA:
                 raise JournalTrouble(
                     f"{folder / NAME} was written by another version of burnish",
                     remedy="read it with that version, or start a new run",
                 )
+            header = codec(Header).decode(data)
         except ValueError as error:
             raise JournalTrouble(
                 f"{folder / NAME} is damaged, or not the header of a run",

@@ -402,7 +402,7 @@ def _remedy(kind: str, loc: tuple[str | int, ...]) -> str:
     if kind != "extra_forbidden" or len(loc) < 2:
         return ""
     *above, key = loc[1:]
-    if gone := way_out(str(key)):
+    if gone := way_out(f"request {key}") or way_out(str(key)):
         return gone
     for body in (NewRun, NewEvaluation):
         place = SchemaPosition.of(body)

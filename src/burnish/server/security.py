@@ -15,18 +15,15 @@ import os
 import re
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from burnish.core.errors import BurnishError, ConfigError, Problem
 from burnish.server.tokens import Client, ClientLimits, TokenBook
-
-_Message: TypeAlias = MutableMapping[str, Any]
-_Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 
 _ADDRESS = re.compile(
     r"\b(?:sqlite|postgres(?:ql)?|mysql|mariadb|memory)(?:\+\w+)?://[^\s'\"]*", re.IGNORECASE

@@ -24,6 +24,7 @@ from burnish.core.content import AboveZero, AtLeastOne
 from burnish.core.errors import ConfigError, FileTrouble
 from burnish.system import read_bytes, write_atomic
 from burnish.system.files import FileLock
+from burnish.system.removed import way_out
 from burnish.system.settings import Settings
 
 
@@ -263,6 +264,10 @@ def read_tokens(path: Path) -> list[StoredToken]:
     try:
         return TypeAdapter(list[StoredToken]).validate_json(read_bytes(path))
     except ValidationError as error:
+        unknown = {str(each["loc"][-1]) for each in error.errors()}
+        if all(gone := [way_out(f"limit {name}") for name in sorted(unknown)]):
+            message = f"{path} has limits that no longer exist: {', '.join(sorted(unknown))}"
+            raise FileTrouble(message, remedy="; ".join(dict.fromkeys(gone))) from error
         raise FileTrouble(f"{path} is damaged", remedy="delete it and create new tokens") from error
 
 

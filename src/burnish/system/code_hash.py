@@ -1,5 +1,6 @@
 """A hash of the code of a user's function, which a change elsewhere in its file leaves as it is."""
 
+import dis
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +16,15 @@ from burnish.system.user_code import file_fingerprint
 def code_hash(function: Callable[..., Any]) -> str:
     """A hash of a function, and of what it uses of its module and of other files of the project.
 
-    The call that optimises a function often stands in the same file, and may change.
+    The call that optimises a function often stands in the same file, and may change. A global that
+    the function sets itself, such as a counter of calls, is no part of its code.
     """
     parts: dict[str, Json] = {}
-    _collect(_defined(function), parts)
-    return short_id(parts)
+    values: dict[tuple[str, str], Json] = {}
+    rebound = set[str]()
+    _collect(_defined(function), parts, values, rebound)
+    kept = {" ".join(name): value for name, value in values.items() if name[1] not in rebound}
+    return short_id({**parts, **kept})
 
 
 def _defined(function: Any) -> Any:
@@ -30,22 +35,29 @@ def _defined(function: Any) -> Any:
     return cast("Any", inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner))
 
 
-def _collect(used: Any, parts: dict[str, Json]) -> None:
+def _collect(
+    used: Any,
+    parts: dict[str, Json],
+    values: dict[tuple[str, str], Json],
+    rebound: set[str],
+) -> None:
+    """Add what is used to `parts`, its globals to `values`, and those that it sets to `rebound`."""
     module = str(getattr(used, "__module__", ""))
     name = f"{module}:{used.__qualname__}"
     if name in parts:
         return
     codes = list(_compiled(used))
     parts[name] = _source(used, codes)
-    inner = (each for code in codes for each in _with_inner(code))
+    inner = [each for code in codes for each in _with_inner(code)]
+    rebound |= {name for code in inner for name in _set_by(code)}
     for each in sorted({name for code in inner for name in code.co_names}):
         value = _namespace(used).get(each)
         if isinstance(value, str | int | float):
-            parts[f"{name} {each}"] = value
+            values[name, each] = value
         elif isinstance(value, ModuleType):
             _collect_file(value.__name__, parts)
         elif hasattr(value, "__qualname__") and getattr(value, "__module__", "") == module:
-            _collect(_defined(value), parts)
+            _collect(_defined(value), parts, values, rebound)
         else:
             _collect_file(str(getattr(value, "__module__", "")), parts)
 
@@ -88,6 +100,13 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _with_inner(constant)
+
+
+def _set_by(code: CodeType) -> Iterator[str]:
+    """The globals that code sets."""
+    for each in dis.get_instructions(code):
+        if each.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            yield str(each.argval)
 
 
 def _constants(code: CodeType) -> list[str]:

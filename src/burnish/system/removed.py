@@ -1,15 +1,24 @@
 """What burnish no longer has: keys, flags and commands, each with what to do instead."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 REMOVED: Mapping[str, str] = {
-    "max_priority": "limit how many runs a token has at once: `--max-runs`",
-    "max_storage": "watch the disk of the data folder; `--max-upload` limits one request",
-    "per": "limits are totals; `burnish tokens limit` raises them",
-    "priority": "leave it out: tokens take turns",
     "prune": "remove it: `--goal cheaper` shortens a winner, and tests that it gets no worse",
-    "--label": "`burnish view` shows runs; label cases in a tool of your own, in a column `labels`",
-    "--lossy": "cases are written as JSON lines, which lose nothing: name a .jsonl file",
+    "--prune": "leave it out: `--goal cheaper` shortens a winner, and tests that it gets no worse",
+    "request priority": "leave it out: tokens take turns",
+    "limit max_priority": "remove it: `max_runs` limits how many runs a token has at once",
+    "limit max_storage": "remove it, and watch the disk: `max_upload` limits one request",
+    "limit per": "remove it: limits are totals, and `burnish tokens limit` raises them",
+    "burnish serve --max-priority": "limit how many runs a token has at once: `--max-runs`",
+    "burnish serve --max-storage": "watch the disk; `--max-upload` limits one request",
+    "burnish serve --per": "limits are totals; `burnish tokens limit` raises them",
+    "burnish tokens --max-priority": "limit how many runs a token has at once: `--max-runs`",
+    "burnish tokens --max-storage": "watch the disk; `--max-upload` limits one request",
+    "burnish tokens --per": "limits are totals; `burnish tokens limit` raises them",
+    "burnish view --label": "label cases in a tool of your own, in a column `labels`",
+    "burnish view --scale": "label cases in a tool of your own, in a column `labels`",
+    "burnish data --lossy": "cases are written as JSON lines, which lose nothing",
+    "burnish data convert --to": "cases are written as JSON lines: name a .jsonl file",
     "burnish data accept": "add the rows to your file of cases, and run `burnish data check`",
     "burnish data agreement": "compare labels in a tool of your own",
     "burnish data audit": "run `burnish runs compare` on the measurements",
@@ -24,11 +33,14 @@ REMOVED: Mapping[str, str] = {
     "burnish runs unpin": "name what may change in the file, and start a new run with --fork",
     "burnish watch": "import a sample with `burnish data import`, and measure it: `burnish eval`",
 }
-"""By the key of a file, which is also the field of a request and, with dashes, the flag; commands
-are written out."""
+"""Keys of files; fields of requests and limits of tokens; flags, of all commands, of a group or of
+one; commands."""
 
 
-def way_out(name: str) -> str:
-    """What to do instead of a key, a flag or a command that is gone; otherwise empty."""
-    key = name.removeprefix("--").removeprefix("no-").replace("-", "_").rpartition(".")[2]
-    return REMOVED.get(name) or REMOVED.get(key, "")
+def way_out(name: str, *, below: Sequence[str] = ()) -> str:
+    """What to do instead of something that is gone; otherwise empty.
+
+    `below` are the words of the command that a flag was given to.
+    """
+    places = (" ".join((*below[:end], name)) for end in range(len(below), -1, -1))
+    return next((REMOVED[place] for place in places if place in REMOVED), "")

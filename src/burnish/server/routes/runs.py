@@ -334,9 +334,6 @@ async def list_files(home: _Home) -> FileList:
     return FileList.model_validate({"files": files})
 
 
-"""Files that burnish writes, some of which name folders."""
-
-
 @_runs.get(
     f"{_RUN}/files/{{path:path}}",
     response_class=FileResponse,

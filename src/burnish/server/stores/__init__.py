@@ -57,7 +57,7 @@ async def open_store(
 ) -> RunStore:
     """The store at an address: `memory://`, `sqlite:///runs.db`, `postgresql://…`, `mysql://…`.
 
-    Its tables are created or migrated, unless `create_schema` is off.
+    Its tables are created, unless `create_schema` is off; those of another version are refused.
     """
     url = DatabaseUrl.parse(address, environ)
     check_prefix(table_prefix)

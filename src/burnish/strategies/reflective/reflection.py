@@ -329,6 +329,9 @@ class Proposer:
         if error := next(errors, ""):
             why = f"{why}; with it the agent failed: {_cut(error)}"
         for name, diagnosis in attempt.diagnosis.items():
+            # A text without reasons says itself what was tried.
+            value = attempt.candidate.values.get(name) if attempt.candidate else None
+            diagnosis = diagnosis or _cut(str(value or ""))
             self._memory.rejected[attempt.parent.id, name].append(f"- {diagnosis} → {why}")
 
     def _prepared(

@@ -41,8 +41,10 @@ class Parameters:
     talk: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, function: Callable[..., Any], texts: Collection[str]) -> "Parameters":
-        """Find out how to call a function with these texts."""
+    def of(
+        cls, function: Callable[..., Any], texts: Collection[str], asked: str = ""
+    ) -> "Parameters":
+        """Find out how to call a function with these texts; `asked` is the input's column."""
         named, rest = _parameters(function), dict[str, inspect.Parameter]()
         _require_taken(function, named, texts)
         for name, parameter in named.items():
@@ -50,7 +52,7 @@ class Parameters:
             if not variadic and name not in texts and name not in _TALK:
                 rest[name] = parameter
         needed = [name for name, each in rest.items() if each.default is each.empty]
-        asked = _input_among(list(rest), needed)
+        asked = asked if asked in rest else _input_among(list(rest), needed)
         columns = tuple(name for name in rest if name != asked)
         return cls(
             texts=tuple(texts),
@@ -160,11 +162,19 @@ class FunctionTarget(CallingTarget):
 
     @classmethod
     def of(
-        cls, function: Callable[..., Any], texts: str | Mapping[str, str], **more: Any
+        cls,
+        function: Callable[..., Any],
+        texts: str | Mapping[str, str],
+        *,
+        asked: str = "",
+        **more: Any,
     ) -> "FunctionTarget":
-        """The target for a function and its texts; one without a name goes where it fits."""
+        """The target for a function and its texts; one without a name goes where it fits.
+
+        A parameter named like the column `asked` gets the input.
+        """
         named = {only_text(function): texts} if isinstance(texts, str) else dict(texts)
-        parameters = Parameters.of(function, named)
+        parameters = Parameters.of(function, named, asked)
         return cls(function=function, texts=named, parameters=parameters, **more)
 
     @property
