@@ -60,3 +60,13 @@ async def test_an_outage_may_pass_and_a_mistake_does_not(
 
     with pytest.raises(kind, match=f"model raised {type(raised).__name__}"):
         await asked(model)
+
+
+@pytest.mark.parametrize("answer", [None, 5, ["a"]])
+async def test_what_is_no_text_is_refused_and_never_becomes_one(answer: Any) -> None:
+    with pytest.raises(ModelRefused, match=f"returned {type(answer).__name__}, not a text"):
+        await asked(lambda _: answer)  # pyright: ignore[reportUnknownLambdaType]
+
+
+async def test_the_message_of_a_client_is_its_content() -> None:
+    assert await asked(lambda _: SimpleNamespace(content="Hello")) == "Hello"  # pyright: ignore[reportUnknownLambdaType]

@@ -132,6 +132,43 @@ def test_parameters_that_are_no_texts_get_the_columns_of_their_names() -> None:
     assert run(measure, cases=rows).score == 1.0
 
 
+def test_a_parameter_named_like_the_column_of_the_input_gets_it() -> None:
+    def sort(ticket: str, lang: str, instructions: str) -> str:
+        return f"{ticket} {lang}" if "number" in instructions else "?"
+
+    rows = [{"ticket": f"t{n}", "label": f"t{n} en", "lang": "en"} for n in range(48)]
+    result = run(sort, cases=rows, input="ticket", expected="label")
+    assert result.improved
+    measured = evaluate(
+        sort, {"instructions": BETTER}, cases=rows, input="ticket", expected="label", metric=exact
+    )
+    assert measured.passed
+
+
+_calls = 0
+
+
+def count_and_add(question: str, instructions: str) -> str:
+    global _calls
+    _calls += 1
+    return add(question, instructions)
+
+
+def test_an_agent_that_counts_its_calls_is_the_same_agent(tmp_path: Path) -> None:
+    first = run(count_and_add, folder=tmp_path / "run")
+    paid = _calls
+    assert paid
+    again = run(count_and_add, folder=tmp_path / "run")
+    assert (again.best, _calls) == (first.best, paid)
+
+
+def test_a_trial_that_was_turned_away_says_why() -> None:
+    result = run(reflector=lambda _: START["instructions"], budget=60)
+    turned_away = [row for row in result.trials if row["phase"] != "baseline"]
+    assert turned_away
+    assert all(row["reason"] for row in turned_away)
+
+
 def test_the_same_call_with_a_folder_pays_once(tmp_path: Path) -> None:
     asked: list[str] = []
 
