@@ -151,7 +151,7 @@ def test_a_role_needs_a_model_where_that_of_the_agent_cannot_be_told(
     with pytest.raises(ConfigError, match="there is no model to rewrite texts: ") as refused:
         optimize(agent, cases="cases.csv", metric="equality", budget=ONE_TRIAL)
     assert ("cannot tell where" if address is None else "a password") in str(refused.value)
-    assert "--reflector MODEL" in str(refused.value)
+    assert 'reflector="openai:gpt-5-mini"' in str(refused.value)
     assert "secret" not in str(refused.value)
 
 

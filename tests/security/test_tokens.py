@@ -11,9 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from burnish.cli.program import app as program
-from burnish.core.errors import ConfigError
+from burnish.core.errors import ConfigError, FileTrouble
 from burnish.server import Security, TokenBook, create_app
-from burnish.server.tokens import FILE, Client, ClientLimits, ServiceRules, TokenFile, TokenScope
+from burnish.server.tokens import (
+    FILE,
+    Client,
+    ClientLimits,
+    ServiceRules,
+    TokenFile,
+    TokenScope,
+    read_tokens,
+)
 from tests.server.processes import serving
 from tests.server.world import RUN, desk_app, listening, manager_of, toy_app
 
@@ -80,10 +88,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     token = run.invoke(program, ["tokens", "add", "team", "--max-usd", "2", *data]).output.strip()
     limited = run.invoke(program, ["tokens", "limit", "team", "--max-runs", "3", *data])
     assert "max_usd 2, max_runs 3" in limited.output
-    monthly = run.invoke(program, ["tokens", "limit", "team", "--per", "month", *data])
-    assert "max_usd 2, max_runs 3 per month" in monthly.output
-    yearly = run.invoke(program, ["tokens", "limit", "team", "--per", "year", *data])
-    assert isinstance(yearly.exception, ConfigError)
     successor = run.invoke(program, ["tokens", "rotate", "team", "--overlap", "1h", *data])
     listed = run.invoke(program, ["tokens", "list", *data]).output
     assert listed.count("team  run") == 2
@@ -93,6 +97,19 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "no tokens" in run.invoke(program, ["tokens", "list", *data]).output
     wrong = run.invoke(program, ["tokens", "add", "x", "--expires", "soon", *data])
     assert isinstance(wrong.exception, ConfigError)
+
+
+def test_a_limit_that_is_gone_is_named_and_the_tokens_stay(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    TokenFile(path=path).add("team", limits=ClientLimits(max_calls=3))
+    stored = path.read_text().replace('"max_calls": 3', '"max_calls": 3, "per": "day"')
+    path.write_text(stored)
+    with pytest.raises(FileTrouble, match="limits that no longer exist: per") as told:
+        read_tokens(path)
+    assert "remove it: limits are totals" in told.value.remedy
+    path.write_text(stored.replace('"per"', '"pre"'))
+    with pytest.raises(FileTrouble, match="is damaged"):
+        read_tokens(path)
 
 
 @pytest.mark.slow
