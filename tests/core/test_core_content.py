@@ -96,7 +96,7 @@ class TestCanonical:
     @given(_VALUES)
     @settings(max_examples=300, deadline=None)
     def test_it_is_spelled_as_python_spells_it(self, value: Json) -> None:
-        """Keys are hashes of it: another spelling would lose every old journal."""
+        """Keys are hashes of it: another spelling would lose every journal."""
         spelled = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         assert canonical(value) == spelled.encode()
 

@@ -361,14 +361,14 @@ async def test_rule_20_after_the_sealed_test_was_read_only_it_may_go_on(tmp_path
     effects.journal.close()
 
 
-def test_a_journal_of_a_newer_burnish_is_refused(tmp_path: Path) -> None:
+def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path).close()
     db = sqlite3.connect(tmp_path / "journal.db")
     db.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
     db.commit()
     db.close()
     for opened in (Journal, JournalReader):
-        with pytest.raises(JournalTrouble, match="newer burnish"):
+        with pytest.raises(JournalTrouble, match="another version of burnish"):
             opened(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The journal keys of model calls, pinned: runs of earlier versions are never paid twice."""
+"""The journal keys of model calls, pinned: a fork never pays twice."""
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable

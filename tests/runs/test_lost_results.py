@@ -52,7 +52,7 @@ async def test_a_trial_that_only_the_ledger_has(tmp_path: Path) -> None:
     shutil.copy(folder / "journal.db", tmp_path / "older.db")
     await finished(folder, 3)
     shutil.copy(tmp_path / "older.db", folder / "journal.db")
-    (folder / NAME).unlink()  # as in a run from before this file
+    (folder / NAME).unlink()  # the count is lost too
     told = await refusal(folder)
     assert "its last trial is 1, and trials.jsonl shows trial 3" in told
     assert "journal.db-wal was probably deleted, damaged, or left out of a copy" in told

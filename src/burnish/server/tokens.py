@@ -56,6 +56,8 @@ LOCAL, OPERATOR = "local", "operator"
 """The accounts of programs on this machine without a token, and of `--token`."""
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$"
 _SHORTEST = 16
+_UNKNOWN = "extra_forbidden"
+"""What pydantic calls a field that it does not know."""
 _DURATION = re.compile(r"(\d{1,6})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -264,10 +266,12 @@ def read_tokens(path: Path) -> list[StoredToken]:
     try:
         return TypeAdapter(list[StoredToken]).validate_json(read_bytes(path))
     except ValidationError as error:
-        unknown = {str(each["loc"][-1]) for each in error.errors()}
-        if all(gone := [way_out(f"limit {name}") for name in sorted(unknown)]):
-            message = f"{path} has limits that no longer exist: {', '.join(sorted(unknown))}"
-            raise FileTrouble(message, remedy="; ".join(dict.fromkeys(gone))) from error
+        faults = error.errors()
+        unknown = [str(each["loc"][-1]) for each in faults if each["type"] == _UNKNOWN]
+        gone = {name: way_out(f"limit {name}") for name in unknown}
+        if len(unknown) == len(faults) and all(gone.values()):
+            message = f"{path} has limits that no longer exist: {', '.join(gone)}"
+            raise FileTrouble(message, remedy="; ".join(gone.values())) from error
         raise FileTrouble(f"{path} is damaged", remedy="delete it and create new tokens") from error
 
 
