@@ -396,7 +396,8 @@ class FunctionPlugin(TargetPlugin):
             message = "only a program can pass a function: burnish.optimize(function, …)"
             building.problems.add("target.kind", message)
             return None
-        texts = {k: v for k, v in target.baseline.values.items() if isinstance(v, str)}
+        start = target.baseline.values.items() if strategy.proposes else ()
+        texts = {name: value for name, value in start if isinstance(value, str)}
         called = isinstance(target, CallingTarget)
         cases = [case for split in Split for case in dataset.cases(split)]
         return TargetParts(

@@ -18,6 +18,7 @@ from burnish.system import read_bytes
 from burnish.system.restoration import digest
 from burnish.targets.frameworks.adapters import values_as_json, values_from_json
 
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9]+")
 _RECORD = "literals"
 _WIDTH = 100
 _BOM = b"\xef\xbb\xbf"
@@ -221,6 +222,13 @@ def _quoted(text: str, mark: str) -> str:
 # -- Homes -----------------------------------------------------------------------------------------
 
 
+def _cue(name: str, value: Value) -> bytes:
+    """What a file has in it that holds the value: its longest plain word, or a number's name."""
+    if not isinstance(value, str):
+        return name.rpartition(".")[2].encode()
+    return max(_PLAIN_WORD.findall(value), key=len, default="").encode()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceHomes(Homes):
     """The values of an agent: literals in its source files, and a file of values for the rest."""
@@ -238,7 +246,14 @@ class SourceHomes(Homes):
         cls, values: Mapping[str, Value], files: Sequence[Path], values_file: Path
     ) -> "SourceHomes":
         """Look for values in files; one that is there several times counts as not found."""
-        sources = {path: literals(read_bytes(path)) for path in files}
+        cues = [_cue(name, value) for name, value in values.items()]
+        # Parsing takes a hundred times as long as reading, and few files have a word of them.
+        read = {path: read_bytes(path) for path in files} if cues else {}
+        sources = {
+            path: literals(content)
+            for path, content in read.items()
+            if any(cue in content for cue in cues)
+        }
         places: dict[str, tuple[Path, str]] = {}
         for name, value in values.items():
             hits = [
